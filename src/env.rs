@@ -1,0 +1,198 @@
+//! Everything that comes from outside: clock, random numbers, ids and fault points.
+//!
+//! The runtime asks the world only through one [`Env`], so a test or a simulation replaces the world by replacing this
+//! value. Storage is passed beside it. Timers are tokio's, so a paused tokio runtime moves them together with the clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::messages::Timestamp;
+
+/// One reading of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Time since the clock was made; never goes back. Deadlines and backoff use it.
+    pub monotonic: Duration,
+    /// Wall-clock time. Expiry dates and journal entries use it.
+    pub wall: Timestamp,
+}
+
+/// Reads monotonic and wall time together.
+pub trait Clock: Send + Sync + 'static {
+    /// The current reading.
+    fn now(&self) -> Now;
+}
+
+/// What a fault point does when a fault plan hits it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The operation fails with this text.
+    Error(String),
+    /// The code at the point panics with this text.
+    Panic(String),
+}
+
+/// Decides what happens at the named fault points (tests and simulations only).
+pub trait Faults: Send + Sync + 'static {
+    /// Called each time execution passes `point`.
+    fn at(&self, point: &'static str) -> Option<Fault>;
+}
+
+/// The world as the runtime sees it. Cloning is cheap; clones share the same clock and random sequence.
+#[derive(Clone)]
+pub struct Env {
+    clock: Arc<dyn Clock>,
+    random: Arc<AtomicU64>,
+    faults: Option<Arc<dyn Faults>>,
+}
+
+impl Env {
+    /// The real world: system clock and a random seed from the operating system.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::new(SystemClock::default(), os_seed())
+    }
+
+    /// A repeatable world: the clock follows tokio's time, which a paused runtime controls, and starts at a fixed date;
+    /// random numbers and ids follow from `seed`.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    #[must_use]
+    pub fn repeatable(seed: u64) -> Self {
+        Self::new(TokioClock::default(), seed)
+    }
+
+    /// A world of your own.
+    #[must_use]
+    pub fn new(clock: impl Clock, seed: u64) -> Self {
+        Self { clock: Arc::new(clock), random: Arc::new(AtomicU64::new(seed)), faults: None }
+    }
+
+    /// The same world with a fault plan.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Arc<dyn Faults>) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
+    /// The current reading of the clock.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// The clock itself, for stores that expire entries.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// The next random number (splitmix64; not for secrets).
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.random.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A new time-ordered id (UUID version 7).
+    #[must_use]
+    pub fn id(&self) -> uuid::Uuid {
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&self.random().to_le_bytes());
+        bytes[8..].copy_from_slice(&self.random().to_le_bytes()[..2]);
+        uuid::Builder::from_unix_timestamp_millis(self.now().wall.as_millis(), &bytes).into_uuid()
+    }
+
+    /// Passes a fault point. Without a plan this is one branch.
+    ///
+    /// # Errors
+    /// The text of the planned error.
+    ///
+    /// # Panics
+    /// When the plan says so.
+    pub fn fault_point(&self, point: &'static str) -> Result<(), String> {
+        match self.faults.as_ref().and_then(|faults| faults.at(point)) {
+            None => Ok(()),
+            Some(Fault::Error(text)) => Err(text),
+            Some(Fault::Panic(text)) => panic!("{text}"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Env").field("now", &self.now()).field("faults", &self.faults.is_some()).finish()
+    }
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: std::time::Instant,
+}
+
+impl Default for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+    fn default() -> Self {
+        Self { started: std::time::Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+    fn now(&self) -> Now {
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Now { monotonic: self.started.elapsed(), wall: Timestamp::from_millis(wall.as_millis() as u64) }
+    }
+}
+
+/// A clock that follows tokio's time from a fixed date on.
+#[derive(Debug)]
+struct TokioClock {
+    started: tokio::time::Instant,
+}
+
+impl TokioClock {
+    /// 2026-01-01 00:00:00 UTC.
+    const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+}
+
+impl Default for TokioClock {
+    #[allow(clippy::disallowed_methods, reason = "tokio's time is the repeatable clock")]
+    fn default() -> Self {
+        Self { started: tokio::time::Instant::now() }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Now {
+        let monotonic = self.started.elapsed();
+        Now { monotonic, wall: Self::START + monotonic }
+    }
+}
+
+/// A seed that differs from process to process, taken from the hasher keys that the standard library draws.
+fn os_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_seed_gives_the_same_world() {
+        let (a, b) = (Env::repeatable(7), Env::repeatable(7));
+        assert_eq!((a.id(), a.random()), (b.id(), b.random()));
+        assert_ne!(a.id(), a.id());
+        tokio::time::advance(Duration::from_secs(90)).await;
+        assert_eq!(a.now().monotonic, Duration::from_secs(90));
+        assert_eq!(a.now().wall, TokioClock::START + Duration::from_secs(90));
+    }
+}

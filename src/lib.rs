@@ -1,0 +1,6 @@
+//! A supervised actor runtime for systems of agents.
+
+pub mod env;
+pub mod messages;
+pub mod storage;
+pub mod supervision;

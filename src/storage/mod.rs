@@ -1,0 +1,429 @@
+//! Where everything durable lives: streams of records, keys with revisions, claims with fences, queues.
+//!
+//! [`Storage`] is the only seam between the runtime and a disk or a cluster. It promises no more than what a stream and a
+//! key-value bucket with revisions can do: one write is one record in one stream or one value under one key; there are no
+//! transactions. Payloads are bytes that the storage does not look into; the `journal` and the actors above encode them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+pub use crate::messages::Durability;
+use crate::messages::Timestamp;
+
+/// What a storage call returns: a future that owns what it needs and may be dropped at any time. Dropping it does not
+/// take back a write that was handed over.
+pub type StorageFuture<T> = BoxFuture<'static, Result<T, StorageError>>;
+
+/// Position of a record in its stream; the first record has 1, and 0 means "before the first".
+pub type Sequence = u64;
+
+/// Revision of a value; grows with every write anywhere in the store, so it also orders writes.
+pub type Revision = u64;
+
+/// Streams of records, keys with revisions, claims and queues, with a durability on every write.
+///
+/// Rules that every implementation keeps, and that the conformance suite in `testing` checks:
+/// - A `Sync` write, once acknowledged, is on disk together with every write acknowledged or issued before it through the
+///   same store.
+/// - Appends to one stream, and writes to one key, are linearisable; a read sees every acknowledged write.
+/// - An append whose `expected` is not the stream's last sequence is refused with [`StorageError::WrongSequence`], one
+///   with a fence older than the stream's with [`StorageError::Fenced`]; neither writes anything.
+/// - After a failed sync the store acknowledges nothing any more: every later write fails with [`StorageError::Stopped`].
+/// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
+///   overwritten and everything else stays readable.
+pub trait Storage: Send + Sync + fmt::Debug + 'static {
+    /// Adds one record to a stream and returns its sequence. Appending to a stream that does not exist creates it
+    /// (`expected` 0).
+    fn append(&self, append: Append) -> StorageFuture<Sequence>;
+
+    /// The records of a stream from a sequence on, in order, at most `limit`. Purged records are left out; an unknown
+    /// stream has none.
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>>;
+
+    /// The names of the streams under a prefix, in key order.
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>>;
+
+    /// Removes the records of a stream up to and including a sequence. Purging all of them does not reset its sequence
+    /// while any of its records, or a claim on it, is left; a stream without records does not exist.
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()>;
+
+    /// The value under a key, unless it has expired.
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>>;
+
+    /// Writes a value if its key's current revision is as expected; returns the new revision.
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision>;
+
+    /// Deletes a value if its revision is still the given one.
+    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()>;
+
+    /// The values under a prefix in key order, after `after` if given, at most `limit`; expired ones are left out.
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>>;
+
+    /// Changes to values under a prefix from now on. The receiver is bounded; one that falls behind gets
+    /// [`Change::Missed`] with the number of changes lost in place of them.
+    fn watch(&self, prefix: &KeyPrefix) -> Watch;
+
+    /// Takes ownership of a stream for `owner` until `ttl_secs` from now. The fence is greater than every earlier one of
+    /// that stream and is stored in the stream itself: from now on appends with an older fence are refused.
+    /// A stream that another live owner holds is refused with [`StorageError::Held`]. A stream that was never claimed has
+    /// the fence [`Fence::FIRST`].
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence>;
+
+    /// Extends a claim.
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()>;
+
+    /// Gives a claim up; the fence stays where it is.
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()>;
+
+    /// Adds an item to a queue. A `dedupe_id` that the queue has seen within [two minutes] and still or no longer holds
+    /// is acknowledged and not added again.
+    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()>;
+
+    /// Takes the oldest item that nobody holds, for `lease_secs`; after that it may be delivered again.
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>>;
+
+    /// Holds a delivered item for longer.
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()>;
+
+    /// Removes a delivered item for good.
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()>;
+
+    /// Gives a delivered item back, to be delivered again after `delay_secs`.
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()>;
+}
+
+/// One append (see [`Storage::append`]).
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// The stream.
+    pub stream: Key,
+    /// The writer's claim.
+    pub fence: Fence,
+    /// The sequence that the stream's last record must have.
+    pub expected: Sequence,
+    /// The record.
+    pub payload: Arc<[u8]>,
+    /// When to acknowledge.
+    pub durability: Durability,
+}
+
+/// One write of a value (see [`Storage::put_if_revision`]).
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// The key.
+    pub key: Key,
+    /// The new value.
+    pub value: Arc<[u8]>,
+    /// What the key must hold now.
+    pub expected: Expected,
+    /// Whole seconds until the value expires; `None` keeps it.
+    pub ttl_secs: Option<u64>,
+    /// When to acknowledge.
+    pub durability: Durability,
+}
+
+/// What a key must hold for a write to go ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Anything, or nothing.
+    Any,
+    /// No value, or an expired one.
+    Absent,
+    /// A value of this revision.
+    Revision(Revision),
+}
+
+/// A record of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its position.
+    pub sequence: Sequence,
+    /// What was appended.
+    pub payload: Arc<[u8]>,
+}
+
+/// A value under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What was put.
+    pub value: Arc<[u8]>,
+    /// The revision of that write.
+    pub revision: Revision,
+    /// When it expires, if it does.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A change that a watch reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A value was written.
+    Put(Key, Entry),
+    /// A value was deleted.
+    Deleted(Key),
+    /// The watcher fell behind; this many changes are lost to it.
+    Missed(u64),
+}
+
+/// The receiving end of [`Storage::watch`].
+pub type Watch = futures::stream::BoxStream<'static, Change>;
+
+/// Orders the owners of a stream; grows with every claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+impl Fence {
+    /// The fence of a stream that was never claimed.
+    pub const FIRST: Self = Self(0);
+}
+
+/// An item taken from a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// For `extend`, `ack` and `nack`.
+    pub id: DeliveryId,
+    /// What was enqueued.
+    pub payload: Arc<[u8]>,
+    /// How often it has been delivered, this time included.
+    pub deliveries: u32,
+}
+
+/// Names one delivery of one item; an older delivery of the same item is refused with [`StorageError::Fenced`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryId {
+    /// The queue.
+    pub queue: Key,
+    /// The item's position in it.
+    pub position: Sequence,
+    /// Which delivery of it.
+    pub delivery: u32,
+}
+
+/// The name of a stream, value or queue: a list of segments. Segments may hold any characters; they are kept apart by
+/// the encoding and never joined with a separator, so `["x", "a/b"]` and `["x/a", "b"]` are different keys.
+///
+/// ```
+/// use callboard::storage::Key;
+/// let key = Key::new(["context", "codebase", "auth"]);
+/// assert!(key.starts_with(&Key::new(["context", "codebase"]).children()));
+/// assert!(!key.starts_with(&Key::new(["context", "code"]).children()));
+/// assert!(key.starts_with(&Key::new(["context"]).children_beginning_with("code")));
+/// assert_eq!(key.segments(), ["context", "codebase", "auth"]);
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<[u8]>);
+
+/// The beginning of a [`Key`], made by [`Key::children`] or [`Key::children_beginning_with`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyPrefix(Arc<[u8]>);
+
+/// Ends a segment. A zero byte inside a segment is followed by `ZERO_INSIDE`, so byte order is segment order.
+const END: [u8; 2] = [0, 1];
+const ZERO_INSIDE: u8 = 0xff;
+
+fn push_segment(bytes: &mut Vec<u8>, segment: &str) {
+    for &byte in segment.as_bytes() {
+        bytes.push(byte);
+        if byte == 0 {
+            bytes.push(ZERO_INSIDE);
+        }
+    }
+}
+
+impl Key {
+    /// A key of these segments.
+    #[must_use]
+    pub fn new<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut bytes = Vec::with_capacity(64);
+        for segment in segments {
+            push_segment(&mut bytes, segment);
+            bytes.extend_from_slice(&END);
+        }
+        Self(bytes.into())
+    }
+
+    /// This key with one more segment.
+    #[must_use]
+    pub fn child(&self, segment: &str) -> Self {
+        let mut bytes = self.0.to_vec();
+        push_segment(&mut bytes, segment);
+        bytes.extend_from_slice(&END);
+        Self(bytes.into())
+    }
+
+    /// All keys that have this one's segments and more.
+    #[must_use]
+    pub fn children(&self) -> KeyPrefix {
+        KeyPrefix(Arc::clone(&self.0))
+    }
+
+    /// All keys that have this one's segments and then one that begins with `start`, every character taken literally.
+    #[must_use]
+    pub fn children_beginning_with(&self, start: &str) -> KeyPrefix {
+        let mut bytes = self.0.to_vec();
+        push_segment(&mut bytes, start);
+        KeyPrefix(bytes.into())
+    }
+
+    /// Whether this key lies under `prefix`.
+    #[must_use]
+    pub fn starts_with(&self, prefix: &KeyPrefix) -> bool {
+        self.0.starts_with(&prefix.0)
+    }
+
+    /// The segments.
+    #[must_use]
+    pub fn segments(&self) -> Vec<String> {
+        let mut segments = Vec::new();
+        let mut segment = Vec::new();
+        let mut bytes = self.0.iter().copied();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                0 if bytes.next() == Some(END[1]) => {
+                    segments.push(String::from_utf8_lossy(&std::mem::take(&mut segment)).into_owned());
+                }
+                byte => segment.push(byte),
+            }
+        }
+        segments
+    }
+
+    /// The encoded bytes; their order is the order of the segments.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A key from its encoded bytes; `None` if they are not a key's.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let key = Self(bytes.into());
+        (Self::new(key.segments().iter().map(String::as_str)) == key).then_some(key)
+    }
+}
+
+impl KeyPrefix {
+    /// The encoded bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.segments()).finish()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// Why a storage call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// Another writer was first.
+    #[error("stream {stream} is at sequence {actual}, not {expected}")]
+    WrongSequence {
+        /// The stream.
+        stream: Key,
+        /// What the writer believed.
+        expected: Sequence,
+        /// What is so.
+        actual: Sequence,
+    },
+    /// The value is not the one that the writer has seen.
+    #[error("key {key} is at revision {actual:?}, not as expected ({expected:?})")]
+    WrongRevision {
+        /// The key.
+        key: Key,
+        /// What the writer believed.
+        expected: Expected,
+        /// What is so; `None` means absent.
+        actual: Option<Revision>,
+    },
+    /// Somebody else owns it now.
+    #[error("{key} has a newer owner (fence {current}); this one lost it")]
+    Fenced {
+        /// The stream or queue.
+        key: Key,
+        /// The newest fence or delivery.
+        current: u64,
+    },
+    /// Somebody else owns it still.
+    #[error("{stream} is held by {owner} until {until}")]
+    Held {
+        /// The stream.
+        stream: Key,
+        /// Who.
+        owner: String,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A stored record does not decode. Only this key or stream is affected.
+    #[error("{key} cannot be read: {detail}")]
+    Corrupt {
+        /// Where.
+        key: Key,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// Too long for this store; nothing was written.
+    #[error("{what} is {size} bytes long; at most {max} are allowed")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// Its size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        max: usize,
+    },
+    /// The folder cannot be opened.
+    #[error("cannot open the store at {path}: {detail}")]
+    Open {
+        /// The folder.
+        path: String,
+        /// Why, and what to do.
+        detail: String,
+    },
+    /// The store has stopped acknowledging, because a sync failed or because it was closed.
+    #[error("the store has stopped: {detail}")]
+    Stopped {
+        /// Why.
+        detail: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_keep_segments_apart_and_in_order() {
+        let hostile = ["", "a", "a/b", "b", "a\0b", "a\0", "\0", "\u{1}", "ä", "a\0\u{1}b"];
+        for left in hostile {
+            for right in hostile {
+                let key = Key::new([left, right]);
+                assert_eq!(key.segments(), [left, right]);
+                assert_eq!(Key::from_bytes(key.as_bytes()), Some(key.clone()));
+                for other in hostile {
+                    let other_key = Key::new([other, right]);
+                    assert_eq!(key.cmp(&other_key), left.cmp(other), "{left:?} {other:?}");
+                    assert_eq!(key.starts_with(&Key::new([other]).children()), left == other);
+                }
+            }
+        }
+        assert_eq!(Key::from_bytes(b"half"), None);
+    }
+}

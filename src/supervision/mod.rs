@@ -1,0 +1,1 @@
+//! Supervision: the generic tree and the run supervisors.
