@@ -1,5 +1,38 @@
 //! The vocabulary: plain, serialisable data that every room shares. No tokio, no ractor.
 
+mod approval;
+mod chain;
+pub mod command;
+mod context;
+mod delegation;
+mod event;
+mod ids;
+mod json;
+mod limits;
+pub(crate) mod names;
+mod outcome;
+mod refusal;
+pub mod state;
+mod task;
 mod time;
+mod usage;
 
+pub use approval::{Action, ApprovalId, Consent, Decision, Envelope};
+pub use chain::{Chain, Step};
+pub use command::{Command, Goto, Scope, Send, Update};
+pub use context::{ContextEntry, Origin};
+pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
+pub use event::{
+    DeadLetter, DelegationReply, Failure, FailureKind, Order, Published, Question, QuestionId, RunEvent, Verdict,
+    handoff_action,
+};
+pub use ids::{RequestId, RunId, TraceId, TurnId};
+pub use json::{Json, MAX_JSON_DEPTH};
+pub use limits::{Backoff, Complexity, Limits};
+pub use names::{AgentName, MAX_AGENT_NAME, NameError};
+pub use outcome::{Outcome, RunMetrics, RunResult};
+pub use refusal::Refusal;
+pub use state::{Reducer, Schema, State};
+pub use task::{Submission, Task};
 pub use time::{Durability, Timestamp};
+pub use usage::Usage;

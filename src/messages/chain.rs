@@ -1,0 +1,197 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::AgentName;
+
+/// The immutable list of delegation steps that led to a turn (SEMANTICS 1). Chains share their tails, so adding a step
+/// costs the same at any depth and a clone is a pointer.
+///
+/// ```
+/// use callboard::messages::{AgentName, Chain};
+/// let [lead, coder, reviewer] = ["lead", "coder", "reviewer"].map(|name| AgentName::new(name).unwrap());
+/// let first = Chain::default().add_step(&lead, &coder, "fix the bug");
+/// let second = first.add_step(&coder, &reviewer, "review the fix");
+/// assert_eq!(first.len(), 1);
+/// assert!(second.would_loop(&lead, &reviewer));
+/// assert!(!second.is_max_depth(3));
+/// ```
+#[derive(Clone, Default)]
+pub struct Chain(Option<Arc<Link>>);
+
+struct Link {
+    step: Step,
+    length: usize,
+    rest: Chain,
+}
+
+/// One delegation: who gave which task to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Who delegates.
+    pub from: AgentName,
+    /// Who takes it.
+    pub to: AgentName,
+    /// What is asked.
+    pub task: Arc<str>,
+}
+
+impl Chain {
+    /// How deep a chain may be when nobody says otherwise: three steps, four agents.
+    pub const DEFAULT_MAX_DEPTH: usize = 3;
+
+    /// A new chain with one more step; this one stays as it is.
+    #[must_use]
+    pub fn add_step(&self, from: &AgentName, to: &AgentName, task: &str) -> Self {
+        let step = Step { from: from.clone(), to: to.clone(), task: task.into() };
+        Self(Some(Arc::new(Link { step, length: self.len() + 1, rest: self.clone() })))
+    }
+
+    /// Whether delegating from `delegating` to `target` would come back to somebody who already takes part.
+    #[must_use]
+    pub fn would_loop(&self, target: &AgentName, delegating: &AgentName) -> bool {
+        target == delegating || self.involves(target)
+    }
+
+    /// Whether the agent is the source or the target of any step.
+    #[must_use]
+    pub fn involves(&self, agent: &AgentName) -> bool {
+        self.newest_first().any(|step| step.from == *agent || step.to == *agent)
+    }
+
+    /// Whether the agent gave a step of this chain away, and so waits in it.
+    #[must_use]
+    pub fn is_waiting(&self, agent: &AgentName) -> bool {
+        self.newest_first().any(|step| step.from == *agent)
+    }
+
+    /// Whether there is no room for another step.
+    #[must_use]
+    pub fn is_max_depth(&self, max: usize) -> bool {
+        self.len() >= max
+    }
+
+    /// The number of steps.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |link| link.length)
+    }
+
+    /// Whether nothing was delegated yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The steps from the last to the first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Step> {
+        let mut next = self.0.as_deref();
+        std::iter::from_fn(move || {
+            let link = next?;
+            next = link.rest.0.as_deref();
+            Some(&link.step)
+        })
+    }
+
+    /// The steps from the first to the last.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = self.newest_first().cloned().collect();
+        steps.reverse();
+        steps
+    }
+}
+
+/// A long chain is let go link by link, not by recursion.
+impl Drop for Link {
+    fn drop(&mut self) {
+        let mut rest = self.rest.0.take();
+        while let Some(mut link) = rest.and_then(Arc::into_inner) {
+            rest = link.rest.0.take();
+        }
+    }
+}
+
+impl FromIterator<Step> for Chain {
+    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Self {
+        steps.into_iter().fold(Self::default(), |rest, step| {
+            let length = rest.len() + 1;
+            Self(Some(Arc::new(Link { step, length, rest })))
+        })
+    }
+}
+
+impl PartialEq for Chain {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.newest_first().eq(other.newest_first())
+    }
+}
+
+impl Eq for Chain {}
+
+/// `lead → coder → reviewer`.
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, step) in self.steps().iter().enumerate() {
+            if position == 0 {
+                write!(f, "{}", step.from)?;
+            }
+            write!(f, " → {}", step.to)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.steps()).finish()
+    }
+}
+
+impl Serialize for Chain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.steps().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Chain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::<Step>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn agent(number: usize) -> AgentName {
+        AgentName::new(&format!("agent-{number}")).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_is_its_list_of_steps(steps in prop::collection::vec((0_usize..6, 0_usize..6), 0..8), target in 0_usize..6) {
+            let mut chain = Chain::default();
+            for (length, (from, to)) in steps.iter().enumerate() {
+                let longer = chain.add_step(&agent(*from), &agent(*to), "task");
+                prop_assert_eq!(chain.len(), length);
+                chain = longer;
+            }
+            let involved = steps.iter().any(|(from, to)| *from == target || *to == target);
+            prop_assert_eq!(chain.would_loop(&agent(target), &agent(7)), involved);
+            prop_assert!(chain.would_loop(&agent(7), &agent(7)));
+            prop_assert_eq!(chain.is_waiting(&agent(target)), steps.iter().any(|(from, _)| *from == target));
+            prop_assert_eq!(chain.is_max_depth(3), steps.len() >= 3);
+            let read: Chain = serde_json::from_str(&serde_json::to_string(&chain).unwrap()).unwrap();
+            prop_assert_eq!(read, chain);
+        }
+    }
+
+    #[test]
+    fn a_chain_of_a_million_steps_can_be_dropped() {
+        let chain = (0..1_000_000).fold(Chain::default(), |chain, _| chain.add_step(&agent(0), &agent(1), ""));
+        assert_eq!(chain.len(), 1_000_000);
+    }
+}

@@ -1,0 +1,193 @@
+//! What an agent returns from a turn.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentName, Json, NameError};
+
+/// What an agent returns from a turn: its output, updates of the run's state, and where control goes (SEMANTICS 5).
+///
+/// ```
+/// use callboard::messages::Command;
+/// use serde_json::json;
+/// let command = Command::update("artifacts", json!({ "notes": "…" })).goto("writer");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// The turn's result; the branch's result if it ends here.
+    pub output: Option<Json>,
+    /// Writes to the state's channels, applied in order.
+    pub update: Update,
+    /// Where control goes.
+    pub goto: Goto,
+    /// Whose plan `goto` speaks to.
+    pub scope: Scope,
+}
+
+impl Command {
+    /// A command that changes nothing and lets the plan decide; in a swarm its branch ends.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A command with this output.
+    #[must_use]
+    pub fn output(output: impl Into<Json>) -> Self {
+        Self { output: Some(output.into()), ..Self::default() }
+    }
+
+    /// A command with this write; [`Command::with`] adds more.
+    #[must_use]
+    pub fn update(channel: &str, value: impl Into<Json>) -> Self {
+        Self::default().with(channel, value)
+    }
+
+    /// Adds a write to `channel` through its reducer.
+    #[must_use]
+    pub fn with(mut self, channel: &str, value: impl Into<Json>) -> Self {
+        self.update.push(channel, value.into(), false);
+        self
+    }
+
+    /// Adds a write that replaces what `channel` holds, past its reducer.
+    #[must_use]
+    pub fn overwrite(mut self, channel: &str, value: impl Into<Json>) -> Self {
+        self.update.push(channel, value.into(), true);
+        self
+    }
+
+    /// Sets the output.
+    #[must_use]
+    pub fn with_output(mut self, output: impl Into<Json>) -> Self {
+        self.output = Some(output.into());
+        self
+    }
+
+    /// Hands control to an agent, with this turn's output as its input (the task's input if there is none).
+    #[must_use]
+    pub fn goto(mut self, agent: &str) -> Self {
+        self.goto = Goto::Agent(agent.into());
+        self
+    }
+
+    /// Hands control to several agents at once.
+    #[must_use]
+    pub fn goto_many(mut self, sends: impl IntoIterator<Item = Send>) -> Self {
+        self.goto = Goto::Many(sends.into_iter().collect());
+        self
+    }
+
+    /// Ends the run, cancelling its other branches; inside a delegation, ends only that.
+    #[must_use]
+    pub fn end(mut self) -> Self {
+        self.goto = Goto::End;
+        self
+    }
+
+    /// Speaks to the parent's plan.
+    #[must_use]
+    pub fn to_parent(mut self) -> Self {
+        self.scope = Scope::Parent;
+        self
+    }
+}
+
+/// Where control goes after a turn. Names are as the agent wrote them; the guard resolves them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum Goto {
+    /// The plan decides; a swarm's branch ends.
+    #[default]
+    Next,
+    /// To this agent.
+    Agent(Arc<str>),
+    /// To all of these, each in a branch of its own.
+    Many(Vec<Send>),
+    /// The run ends.
+    End,
+}
+
+/// One target of [`Goto::Many`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Send {
+    /// The agent.
+    pub to: Arc<str>,
+    /// Its input.
+    pub input: Json,
+}
+
+impl Send {
+    /// A send.
+    #[must_use]
+    pub fn new(to: &str, input: impl Into<Json>) -> Self {
+        Self { to: to.into(), input: input.into() }
+    }
+}
+
+/// Whose plan a command speaks to; `Parent` without a parent means `Current`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scope {
+    /// The plan that the turn belongs to.
+    #[default]
+    Current,
+    /// The plan that started it.
+    Parent,
+}
+
+/// Writes to channels, in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Update(Vec<Write>);
+
+/// One write to one channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Write {
+    /// The channel.
+    pub channel: Arc<str>,
+    /// What the reducer combines with what is there.
+    pub value: Json,
+    /// Replace instead of combining.
+    pub overwrite: bool,
+}
+
+impl Update {
+    /// Adds a write.
+    pub fn push(&mut self, channel: &str, value: Json, overwrite: bool) {
+        self.0.push(Write { channel: channel.into(), value, overwrite });
+    }
+
+    /// The writes.
+    #[must_use]
+    pub fn writes(&self) -> &[Write] {
+        &self.0
+    }
+
+    /// Whether nothing is written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What a command's targets resolve to, for the guard and for the journal.
+impl Goto {
+    /// The names that control would go to.
+    pub fn targets(&self) -> impl Iterator<Item = &Arc<str>> {
+        let (one, many) = match self {
+            Self::Agent(name) => (Some(name), [].as_slice()),
+            Self::Many(sends) => (None, sends.as_slice()),
+            Self::Next | Self::End => (None, [].as_slice()),
+        };
+        one.into_iter().chain(many.iter().map(|send| &send.to))
+    }
+}
+
+/// A target that is an agent's exact name.
+impl TryFrom<&Arc<str>> for AgentName {
+    type Error = NameError;
+
+    fn try_from(name: &Arc<str>) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}

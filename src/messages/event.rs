@@ -1,0 +1,344 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Refusal, RunId, Submission, Timestamp,
+    Usage,
+};
+
+/// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
+/// came from outside (verdicts, clock readings, ids, winners of races) is in them, so replay never asks again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RunEvent {
+    /// The task was accepted and its first turn admitted.
+    Submitted(Box<Submission>),
+    /// A turn is about to cause an effect outside: everything before it is on disk.
+    StepStarted {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// The step's name.
+        name: Arc<str>,
+    },
+    /// A step has its result.
+    StepFinished {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// The step's name.
+        name: Arc<str>,
+        /// The result.
+        value: Json,
+    },
+    /// A turn gave a task to another agent, or was refused to.
+    Delegated {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// What it asked for.
+        order: Order,
+        /// What the guard said.
+        verdict: Verdict,
+        /// When.
+        at: Timestamp,
+    },
+    /// Tokens were set aside for a call, or refused.
+    Reserved {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// How many.
+        tokens: u64,
+        /// What the guard said.
+        verdict: Verdict,
+    },
+    /// A call reported what it used, or is known not to have been sent (`None`).
+    Settled {
+        /// The turn.
+        turn: u32,
+        /// The reservation.
+        ordinal: u32,
+        /// What the provider reported.
+        usage: Option<Usage>,
+    },
+    /// A turn asked people a question.
+    Asked {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// What it asks.
+        question: Json,
+        /// Makes the question's id unique.
+        nonce: u64,
+        /// When.
+        at: Timestamp,
+    },
+    /// Somebody answered.
+    Answered {
+        /// The turn.
+        turn: u32,
+        /// The question.
+        ordinal: u32,
+        /// The answer; null is one.
+        answer: Json,
+        /// Who.
+        by: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A turn asked for consent.
+    ApprovalAsked {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// The exact question.
+        envelope: Box<Envelope>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A decision arrived; the approval is consumed by what this record admits.
+    Decided {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// The approval.
+        approval: ApprovalId,
+        /// What was decided.
+        decision: Decision,
+        /// What the guard says now, for a handoff that was parked.
+        verdict: Verdict,
+        /// When.
+        at: Timestamp,
+    },
+    /// A turn told its observers something.
+    Noticed {
+        /// The turn.
+        turn: u32,
+        /// What.
+        text: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
+    /// An attempt failed and the turn will be tried again.
+    AttemptFailed {
+        /// The turn.
+        turn: u32,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// What went wrong.
+        failure: Failure,
+        /// When the next attempt may start.
+        retry_at: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// A turn ended with a command.
+    TurnEnded {
+        /// The turn.
+        turn: u32,
+        /// The attempt that ended it.
+        attempt: u32,
+        /// What it returned.
+        command: Box<Command>,
+        /// What the guard said to where it goes.
+        verdict: Verdict,
+        /// When.
+        at: Timestamp,
+    },
+    /// A turn failed for good: it is a dead letter, and its branch has failed.
+    TurnFailed {
+        /// The turn.
+        turn: u32,
+        /// The last attempt.
+        attempt: u32,
+        /// What went wrong.
+        failure: Failure,
+        /// When.
+        at: Timestamp,
+    },
+    /// The run was found unfinished when its supervisor started; its open turns were dispatched again.
+    Recovered {
+        /// When.
+        at: Timestamp,
+        /// Whether a new process found it (and not a restarted supervisor in the same one).
+        new_process: bool,
+    },
+    /// The run cannot go on by itself: a person restarts the turn or cancels.
+    NeedsAttention {
+        /// The turn.
+        turn: u32,
+        /// Why.
+        why: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
+    /// The run was stopped from outside before its branches ended.
+    Stopped {
+        /// Cancelled, or failed by its deadline or by a reducer that panicked.
+        outcome: super::Outcome,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl RunEvent {
+    /// The turn that it is about, if it is about one.
+    #[must_use]
+    pub const fn turn(&self) -> Option<u32> {
+        match self {
+            Self::Submitted(_) | Self::Recovered { .. } | Self::Stopped { .. } => None,
+            Self::StepStarted { turn, .. }
+            | Self::StepFinished { turn, .. }
+            | Self::Delegated { turn, .. }
+            | Self::Reserved { turn, .. }
+            | Self::Settled { turn, .. }
+            | Self::Asked { turn, .. }
+            | Self::Answered { turn, .. }
+            | Self::ApprovalAsked { turn, .. }
+            | Self::Decided { turn, .. }
+            | Self::Noticed { turn, .. }
+            | Self::AttemptFailed { turn, .. }
+            | Self::TurnEnded { turn, .. }
+            | Self::TurnFailed { turn, .. }
+            | Self::NeedsAttention { turn, .. } => Some(*turn),
+        }
+    }
+}
+
+/// What a delegation asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// The name, role or capability as the agent wrote it.
+    pub to: Arc<str>,
+    /// What to do, in words.
+    pub body: Arc<str>,
+    /// What to work on.
+    pub input: Json,
+    /// A place outside that the task is about.
+    pub reference: Option<Arc<str>>,
+}
+
+/// What the guard said about a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Nothing had to be decided.
+    #[default]
+    Nothing,
+    /// It may go ahead, with these agents in the order of the targets.
+    Admitted(Vec<AgentName>),
+    /// It may not.
+    Refused(Refusal),
+    /// A human decides; nothing is reserved meanwhile.
+    Parked(Box<Envelope>),
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind}: {text}")]
+pub struct Failure {
+    /// What kind of failure; it decides whether the turn is tried again.
+    pub kind: FailureKind,
+    /// What happened.
+    pub text: String,
+}
+
+/// Kinds of failure (SEMANTICS 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// An error that may pass: tried again with backoff.
+    Transient,
+    /// An error that will not pass: the turn ends.
+    Terminal,
+    /// The turn panicked: its agent is rebuilt, and the turn tried again.
+    Panic,
+    /// The turn took longer than its agent allows: tried again.
+    Timeout,
+    /// The turn returned a command that the run cannot apply: tried again.
+    InvalidCommand,
+    /// A repeated turn asked for other things than before: a person has to look.
+    ChangedTurn,
+    /// The guard refused something that the turn could not do without: the turn ends.
+    Refused,
+}
+
+impl std::fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Transient => "error",
+            Self::Terminal => "terminal error",
+            Self::Panic => "panic",
+            Self::Timeout => "timeout",
+            Self::InvalidCommand => "invalid command",
+            Self::ChangedTurn => "changed turn",
+            Self::Refused => "refused",
+        })
+    }
+}
+
+/// An event as a subscriber sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// The run.
+    pub run: RunId,
+    /// The event's number in its run, from 1.
+    pub sequence: u64,
+    /// What happened.
+    pub event: Arc<RunEvent>,
+}
+
+/// A pending question as a front end shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// Names it: needed to answer.
+    pub id: QuestionId,
+    /// Who asks.
+    pub agent: AgentName,
+    /// What.
+    pub question: Json,
+    /// Since when.
+    pub asked_at: Timestamp,
+}
+
+/// Names a question of a turn; the nonce keeps an answer from reaching another question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct QuestionId {
+    /// Turn and ordinal.
+    pub request: super::RequestId,
+    /// Drawn when it was asked.
+    pub nonce: u64,
+}
+
+/// A turn that failed for good, for the inspector.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The turn.
+    pub turn: super::TurnId,
+    /// Whose turn it was.
+    pub agent: AgentName,
+    /// What it worked on.
+    pub input: Json,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why it failed.
+    pub failure: Failure,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What a step of a delegation tells the asking turn.
+pub type DelegationReply = Result<Answer, Refusal>;
+
+/// The action that a parked handoff asks consent for.
+#[must_use]
+pub fn handoff_action(to: &AgentName, input: &Json) -> Action {
+    Action::new("handoff", to.as_str(), input.clone())
+}

@@ -1,0 +1,196 @@
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// A JSON value that is cheap to clone. JSON formats hold it as it is; binary formats hold it as text, because a
+/// binary format that does not describe itself could not read it back.
+///
+/// ```
+/// use callboard::messages::Json;
+/// let json = Json::from(serde_json::json!({ "score": 72 }));
+/// assert_eq!(json["score"], 72);
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Json(Arc<Value>);
+
+/// How deep a JSON value may nest: what the parser of stored text reads back.
+pub const MAX_JSON_DEPTH: usize = 120;
+
+impl Json {
+    /// `null`, without an allocation.
+    #[must_use]
+    pub fn null() -> Self {
+        static NULL: LazyLock<Json> = LazyLock::new(|| Json(Arc::new(Value::Null)));
+        NULL.clone()
+    }
+
+    /// Any serialisable value.
+    ///
+    /// # Errors
+    /// When the value has no JSON form, such as a map whose keys are not strings.
+    pub fn of(value: impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(Self(Arc::new(serde_json::to_value(value)?)))
+    }
+
+    /// Reads it as a typed value.
+    ///
+    /// # Errors
+    /// When the shape does not fit; the text says where.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        T::deserialize(self.0.as_ref())
+    }
+
+    /// The value itself.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// Whether it nests deeper than [`MAX_JSON_DEPTH`].
+    #[must_use]
+    pub fn is_too_deep(&self) -> bool {
+        fn exceeds(value: &Value, depth: usize) -> bool {
+            match value {
+                Value::Array(items) => depth == 0 || items.iter().any(|item| exceeds(item, depth - 1)),
+                Value::Object(fields) => depth == 0 || fields.values().any(|field| exceeds(field, depth - 1)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+            }
+        }
+        exceeds(&self.0, MAX_JSON_DEPTH)
+    }
+
+    /// Canonical bytes: no white space, keys sorted at every level whatever order the map keeps them in.
+    #[must_use]
+    pub fn canonical(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128);
+        write_canonical(&self.0, &mut bytes);
+        bytes
+    }
+}
+
+/// Appends the canonical form of `value`.
+fn write_canonical(value: &Value, bytes: &mut Vec<u8>) {
+    match value {
+        Value::Object(fields) => {
+            bytes.push(b'{');
+            let mut first = true;
+            let mut write_field = |key: &String, field: &Value| {
+                if !std::mem::take(&mut first) {
+                    bytes.push(b',');
+                }
+                write_scalar(key, bytes);
+                bytes.push(b':');
+                write_canonical(field, bytes);
+            };
+            if fields.keys().is_sorted() {
+                fields.iter().for_each(|(key, field)| write_field(key, field));
+            } else {
+                let mut sorted: Vec<_> = fields.iter().collect();
+                sorted.sort_unstable_by_key(|(key, _)| *key);
+                sorted.into_iter().for_each(|(key, field)| write_field(key, field));
+            }
+            bytes.push(b'}');
+        }
+        Value::Array(items) => {
+            bytes.push(b'[');
+            for (position, item) in items.iter().enumerate() {
+                if position > 0 {
+                    bytes.push(b',');
+                }
+                write_canonical(item, bytes);
+            }
+            bytes.push(b']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => write_scalar(value, bytes),
+    }
+}
+
+fn write_scalar(value: &impl Serialize, bytes: &mut Vec<u8>) {
+    // Strings, numbers, booleans and null always serialise, and a vector takes any bytes.
+    serde_json::to_writer(bytes, value).expect("a scalar has a JSON form");
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T: Into<Value>> From<T> for Json {
+    fn from(value: T) -> Self {
+        Self(Arc::new(value.into()))
+    }
+}
+
+impl Deref for Json {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl PartialEq<Value> for Json {
+    fn eq(&self, other: &Value) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            self.0.serialize(serializer)
+        } else {
+            serializer.serialize_str(&self.0.to_string())
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            Value::deserialize(deserializer).map(Self::from)
+        } else {
+            let text = String::deserialize(deserializer)?;
+            serde_json::from_str::<Value>(&text).map(Self::from).map_err(serde::de::Error::custom)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn canonical_bytes_sort_keys_at_every_level() {
+        let mut fields = serde_json::Map::new();
+        fields.insert("b".into(), json!([{ "z": 1, "a": null }]));
+        fields.insert("a".into(), json!("ä\n"));
+        assert_eq!(Json::from(Value::Object(fields)).canonical(), r#"{"a":"ä\n","b":[{"a":null,"z":1}]}"#.as_bytes());
+    }
+
+    #[test]
+    fn what_is_too_deep_is_what_stored_text_could_not_be_read_back_from() {
+        let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!([inner]));
+        assert!(!Json::from(nested(MAX_JSON_DEPTH)).is_too_deep());
+        assert!(Json::from(nested(MAX_JSON_DEPTH + 1)).is_too_deep());
+        assert!(serde_json::from_str::<Value>(&nested(MAX_JSON_DEPTH).to_string()).is_ok());
+    }
+}

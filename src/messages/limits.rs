@@ -1,0 +1,126 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How much a task is expected to need; a preset of [`Limits`] (SEMANTICS 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Complexity {
+    /// One agent, no handoffs, 10,000 tokens.
+    Simple,
+    /// Three agents, two handoffs, 25,000 tokens.
+    Medium,
+    /// Five agents, five handoffs, 150,000 tokens: what a task gets when it names no class.
+    #[default]
+    Complex,
+}
+
+impl FromStr for Complexity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "simple" => Ok(Self::Simple),
+            "medium" => Ok(Self::Medium),
+            "complex" => Ok(Self::Complex),
+            other => Err(format!("unknown complexity class {other:?}; use simple, medium or complex")),
+        }
+    }
+}
+
+/// What a run may use at most. Exactly the limit is allowed; the next one is refused.
+///
+/// ```
+/// use callboard::messages::{Complexity, Limits};
+/// let limits = Limits { handoffs: 20, ..Limits::of(Complexity::Complex) };
+/// assert_eq!(limits.tokens, 150_000);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Handoffs and delegations together, over the whole run.
+    pub handoffs: u32,
+    /// Tokens, over the whole run.
+    pub tokens: u64,
+    /// Distinct agents: the first and those admitted by handoff or delegation.
+    pub agents: u32,
+    /// Steps of a delegation chain.
+    pub depth: usize,
+    /// How many of a branch's last handoffs a new one is compared with (SEMANTICS 4).
+    pub repeat_window: usize,
+    /// Attempts of one turn before it ends in dead letters.
+    pub attempts: u32,
+}
+
+impl Limits {
+    /// The preset of a class.
+    #[must_use]
+    pub const fn of(class: Complexity) -> Self {
+        let (handoffs, tokens, agents) = match class {
+            Complexity::Simple => (0, 10_000, 1),
+            Complexity::Medium => (2, 25_000, 3),
+            Complexity::Complex => (5, 150_000, 5),
+        };
+        Self { handoffs, tokens, agents, depth: super::Chain::DEFAULT_MAX_DEPTH, repeat_window: 3, attempts: 3 }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(Complexity::default())
+    }
+}
+
+impl From<Complexity> for Limits {
+    fn from(class: Complexity) -> Self {
+        Self::of(class)
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { handoffs, tokens, agents, depth, .. } = self;
+        write!(f, "{handoffs} handoffs, {tokens} tokens, {agents} agents, delegation depth {depth}")
+    }
+}
+
+/// The wait before a retry: doubles from `first` up to `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// Before the second attempt.
+    pub first: Duration,
+    /// The longest wait.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(100), max: Duration::from_secs(30) }
+    }
+}
+
+impl Backoff {
+    /// The wait after `failures` failures, spread by `random` over its upper half.
+    #[must_use]
+    pub fn delay(&self, failures: u32, random: u64) -> Duration {
+        let doubled = self.first.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
+        let whole = doubled.min(self.max);
+        let half = whole / 2;
+        half + half.mul_f64(random as f64 / u64::MAX as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_within_its_bounds() {
+        let backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(1) };
+        let longest = |failures| backoff.delay(failures, u64::MAX);
+        assert_eq!([1, 2, 3, 4, 5, 60].map(longest), [100, 200, 400, 800, 1000, 1000].map(Duration::from_millis));
+        assert_eq!(backoff.delay(1, 0), Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,108 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Json, Refusal, RunId, Usage};
+
+/// How a run, or a branch of it, ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Every branch came to its end.
+    Finished,
+    /// A turn failed for good.
+    Failed {
+        /// What went wrong, and where.
+        error: String,
+    },
+    /// The guard refused to go on.
+    Refused(Refusal),
+    /// A human or a policy said no, or nobody answered in time.
+    Denied {
+        /// What was asked for, by whom it was denied, and why.
+        reason: String,
+    },
+    /// Somebody cancelled it.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The outcome of work that stops at a refusal.
+    #[must_use]
+    pub fn refused(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Denied { .. } | Refusal::ApprovalExpired { .. } => Self::Denied { reason: refusal.to_string() },
+            refusal => Self::Refused(refusal),
+        }
+    }
+
+    /// Whether it is [`Outcome::Finished`].
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self, Self::Finished)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("finished"),
+            Self::Failed { error } => write!(f, "failed: {error}"),
+            Self::Refused(refusal) => write!(f, "refused ({}): {refusal}", refusal.name()),
+            Self::Denied { reason } => write!(f, "denied: {reason}"),
+            Self::Cancelled { reason } => write!(f, "cancelled: {reason}"),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The last branch's output, or an array of them in the order of the sends; null if there is none.
+    pub output: Json,
+    /// The channels at the end.
+    pub state: Json,
+    /// What it took.
+    pub metrics: RunMetrics,
+}
+
+/// The output as text: a string as it is, anything else as JSON. An outcome other than finished comes first.
+impl fmt::Display for RunResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.outcome.is_finished() {
+            writeln!(f, "{}", self.outcome)?;
+        }
+        match self.output.as_str() {
+            Some(text) => f.write_str(text),
+            None => fmt::Display::fmt(&self.output, f),
+        }
+    }
+}
+
+/// What a run took so far, counted by the runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunMetrics {
+    /// Turns that ended.
+    pub turns: u32,
+    /// Handoffs and delegations that were admitted.
+    pub handoffs: u32,
+    /// Distinct agents.
+    pub agents: u32,
+    /// Attempts after the first, of any turn.
+    pub retries: u32,
+    /// Tokens that providers reported.
+    pub usage: Usage,
+    /// Tokens counted against the budget: reported ones, and reservations whose calls never reported.
+    pub tokens_spent: u64,
+    /// Tokens that providers reported beyond what had been reserved and fit the budget.
+    pub overrun: u64,
+    /// From submission to the last event.
+    pub elapsed: Duration,
+}

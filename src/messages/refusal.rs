@@ -1,0 +1,151 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::did_you_mean;
+use super::{AgentName, Chain};
+
+/// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a
+/// failure: nothing has happened, and the text says what to change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The target already takes part in the chain (SEMANTICS 1).
+    #[error("{agent} is already in the delegation chain {chain}; give the task to an agent outside it")]
+    AlreadyInChain {
+        /// The target.
+        agent: AgentName,
+        /// The chain.
+        chain: Chain,
+    },
+    /// The chain has no room for another step (SEMANTICS 1).
+    #[error("delegation depth {max} is used up by {chain}; split the task differently or raise `limits.depth`")]
+    MaxDepth {
+        /// The limit.
+        max: usize,
+        /// The chain.
+        chain: Chain,
+    },
+    /// The run has used up its handoffs (SEMANTICS 2).
+    #[error("the run has used its {max} handoffs and {asked} more are asked for; raise `limits.handoffs` of the task")]
+    HandoffLimit {
+        /// The limit.
+        max: u32,
+        /// How many were asked for at once.
+        asked: u32,
+    },
+    /// The run has no room for another agent (SEMANTICS 2).
+    #[error("{agent} would be more than the {max} agents that the run may use; raise `limits.agents` of the task")]
+    AgentLimit {
+        /// The limit.
+        max: u32,
+        /// The one too many.
+        agent: AgentName,
+    },
+    /// Not enough tokens left (SEMANTICS 2).
+    #[error(
+        "{asked} tokens do not fit the budget of {budget} ({spent} spent, {reserved} reserved); raise `limits.tokens` of the task"
+    )]
+    TokenBudget {
+        /// The limit.
+        budget: u64,
+        /// Already spent.
+        spent: u64,
+        /// Held for calls under way.
+        reserved: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// The same handoff with the same content came just before (SEMANTICS 4).
+    #[error("{from} has just handed the same content to {to}; change the input or the reason, or end the branch")]
+    RepeatedHandoff {
+        /// Who hands off.
+        from: AgentName,
+        /// To whom.
+        to: AgentName,
+    },
+    /// The target has failed too often lately (SEMANTICS 3).
+    #[error("the circuit breaker of {agent} is open; try again in {retry_after:?} or choose another agent")]
+    BreakerOpen {
+        /// The target.
+        agent: AgentName,
+        /// When it may let a probe through.
+        retry_after: Duration,
+    },
+    /// Waiting would close a circle of waits in which nobody could go on (SEMANTICS 4).
+    #[error("waiting would never end: {}", cycle.join(" waits for "))]
+    WaitCycle {
+        /// Everybody in the circle, in order, with their requests.
+        cycle: Vec<String>,
+    },
+    /// A human, or a policy, said no (SEMANTICS 9).
+    #[error("{action} was denied by {by}{}", if reason.is_empty() { String::new() } else { format!(": {reason}") })]
+    Denied {
+        /// What was asked for.
+        action: String,
+        /// Who said no.
+        by: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody decided in time (SEMANTICS 9).
+    #[error("nobody decided about {action} before it expired")]
+    ApprovalExpired {
+        /// What was asked for.
+        action: String,
+    },
+    /// No room right now (SEMANTICS 10).
+    #[error("{what} is overloaded; try again in {retry_after:?}")]
+    Overloaded {
+        /// Which part.
+        what: String,
+        /// When it may be worth trying again.
+        retry_after: Duration,
+    },
+    /// Nobody has this name, role or capability.
+    #[error("no agent has the name, role or capability {target:?}{}", did_you_mean(nearest.as_deref()))]
+    UnknownAgent {
+        /// What was asked for.
+        target: String,
+        /// The most similar known name.
+        nearest: Option<String>,
+    },
+    /// The agent crashed more often than its restart window allows, or was stopped.
+    #[error("agent {agent} does not take work: {why}")]
+    Unavailable {
+        /// The target.
+        agent: AgentName,
+        /// Failed or stopped, and why.
+        why: String,
+    },
+    /// The run's deadline has passed.
+    #[error("the deadline of the run has passed")]
+    DeadlinePassed,
+    /// The runtime is shutting down and admits nothing new.
+    #[error("the board is shutting down and takes no new work")]
+    ShuttingDown,
+}
+
+impl Refusal {
+    /// The variant's name, for metrics and for programs that read events.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::AlreadyInChain { .. } => "AlreadyInChain",
+            Self::MaxDepth { .. } => "MaxDepth",
+            Self::HandoffLimit { .. } => "HandoffLimit",
+            Self::AgentLimit { .. } => "AgentLimit",
+            Self::TokenBudget { .. } => "TokenBudget",
+            Self::RepeatedHandoff { .. } => "RepeatedHandoff",
+            Self::BreakerOpen { .. } => "BreakerOpen",
+            Self::WaitCycle { .. } => "WaitCycle",
+            Self::Denied { .. } => "Denied",
+            Self::ApprovalExpired { .. } => "ApprovalExpired",
+            Self::Overloaded { .. } => "Overloaded",
+            Self::UnknownAgent { .. } => "UnknownAgent",
+            Self::Unavailable { .. } => "Unavailable",
+            Self::DeadlinePassed => "DeadlinePassed",
+            Self::ShuttingDown => "ShuttingDown",
+        }
+    }
+}

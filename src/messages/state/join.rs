@@ -1,0 +1,266 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::messages::{Json, TurnId, Update};
+
+use super::{Reducer, State, StateError, StateRules};
+
+/// What one turn wrote, kept until its branch joins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The turn.
+    pub turn: TurnId,
+    /// Its writes.
+    pub update: Arc<Update>,
+}
+
+/// Applies the deltas of several writers to what they started from, writer by writer in plan order.
+///
+/// `concurrent(a, b)`, asked for writers `a < b`, says whether neither came before the other. Concurrent writers that
+/// touch one last-value channel or one leaf of a merge channel are refused, also when the values are equal; so are two
+/// overwrites of one channel. A single overwrite wins over the ordinary writes beside it.
+///
+/// # Errors
+/// [`StateError::ConcurrentWrite`], or what a reducer refuses. The state is then unchanged.
+pub fn join(
+    base: &State,
+    writers: &[impl AsRef<[Delta]>],
+    concurrent: impl Fn(usize, usize) -> bool,
+    rules: &StateRules,
+) -> Result<State, StateError> {
+    let mut joined = base.clone();
+    let mut touched: BTreeMap<&str, Touched> = BTreeMap::new();
+    let mut overwritten: Vec<(Delta, usize)> = Vec::new();
+    let check = writers.len() > 1;
+    for (writer, deltas) in writers.iter().enumerate() {
+        for delta in deltas.as_ref() {
+            if check {
+                for write in delta.update.writes() {
+                    let places = touched.entry(&write.channel).or_default();
+                    let by = Toucher { writer, turn: delta.turn };
+                    let clash = if write.overwrite {
+                        overwritten.push((only(delta, write), writer));
+                        places.overwrite(by, &concurrent)
+                    } else {
+                        places.touch(rules.schema.reducer(&write.channel)?, &write.value, by, &concurrent)
+                    };
+                    clash.map_err(|(path, other)| StateError::ConcurrentWrite {
+                        place: std::iter::once(write.channel.to_string()).chain(path).collect::<Vec<_>>().join("."),
+                        turns: (other.turn, delta.turn),
+                    })?;
+                }
+            }
+            joined.apply(&delta.update, rules)?;
+        }
+    }
+    for (delta, writer) in overwritten {
+        let beside = writers.iter().enumerate().skip(writer + 1).any(|(later, deltas)| {
+            let writes = deltas.as_ref().iter().flat_map(|delta| delta.update.writes());
+            concurrent(writer, later) && writes.into_iter().any(|w| w.channel == delta.update.writes()[0].channel)
+        });
+        if beside {
+            joined.apply(&delta.update, rules)?;
+        }
+    }
+    Ok(joined)
+}
+
+fn only(delta: &Delta, write: &crate::messages::command::Write) -> Delta {
+    let mut update = Update::default();
+    update.push(&write.channel, write.value.clone(), true);
+    Delta { turn: delta.turn, update: Arc::new(update) }
+}
+
+#[derive(Clone, Copy)]
+struct Toucher {
+    writer: usize,
+    turn: TurnId,
+}
+
+/// Who wrote which leaf of a channel last. Every earlier writer of a leaf came before the one kept here.
+#[derive(Default)]
+struct Touched {
+    leaf: Option<Toucher>,
+    overwrite: Option<Toucher>,
+    fields: BTreeMap<String, Touched>,
+}
+
+type Clash = Result<(), (Vec<String>, Toucher)>;
+
+impl Touched {
+    fn overwrite(&mut self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
+        if let Some(other) = self.overwrite.filter(|other| clashes(*other, by, concurrent)) {
+            return Err((Vec::new(), other));
+        }
+        self.overwrite = Some(by);
+        Ok(())
+    }
+
+    fn touch(
+        &mut self,
+        reducer: &Reducer,
+        value: &Json,
+        by: Toucher,
+        concurrent: &impl Fn(usize, usize) -> bool,
+    ) -> Clash {
+        match reducer {
+            Reducer::Append | Reducer::Sum | Reducer::Custom(_) => Ok(()),
+            Reducer::LastValue => self.touch_leaf(by, concurrent),
+            Reducer::Merge(merge) => match value.value() {
+                Value::Object(fields) => fields.iter().try_for_each(|(key, field)| {
+                    let is_free =
+                        merge.appending.iter().any(|name| **name == **key) || (merge.null_keeps && field.is_null());
+                    if is_free { Ok(()) } else { self.touch_field(key, field, by, concurrent) }
+                }),
+                _ => self.touch_leaf(by, concurrent),
+            },
+        }
+    }
+
+    fn touch_tree(&mut self, value: &Value, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
+        match value {
+            Value::Object(fields) => {
+                self.pass(by, concurrent)?;
+                fields.iter().try_for_each(|(key, field)| self.touch_field(key, field, by, concurrent))
+            }
+            _ => self.touch_leaf(by, concurrent),
+        }
+    }
+
+    fn touch_field(
+        &mut self,
+        key: &str,
+        field: &Value,
+        by: Toucher,
+        concurrent: &impl Fn(usize, usize) -> bool,
+    ) -> Clash {
+        self.pass(by, concurrent)?;
+        let below = self.fields.entry(key.to_owned()).or_default();
+        below
+            .touch_tree(field, by, concurrent)
+            .map_err(|(path, other)| (std::iter::once(key.to_owned()).chain(path).collect(), other))
+    }
+
+    /// A write further down must not meet a concurrent write of the whole.
+    fn pass(&self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
+        match self.leaf.filter(|other| clashes(*other, by, concurrent)) {
+            Some(other) => Err((Vec::new(), other)),
+            None => Ok(()),
+        }
+    }
+
+    /// A write of the whole must not meet a concurrent write of it or of anything below it.
+    fn touch_leaf(&mut self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
+        self.pass(by, concurrent)?;
+        for (key, below) in &self.fields {
+            below
+                .deepest_clash(by, concurrent)
+                .map_err(|(path, other)| (std::iter::once(key.clone()).chain(path).collect(), other))?;
+        }
+        self.leaf = Some(by);
+        self.fields.clear();
+        Ok(())
+    }
+
+    fn deepest_clash(&self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
+        self.pass(by, concurrent)?;
+        for (key, below) in &self.fields {
+            below
+                .deepest_clash(by, concurrent)
+                .map_err(|(path, other)| (std::iter::once(key.clone()).chain(path).collect::<Vec<_>>(), other))?;
+        }
+        Ok(())
+    }
+}
+
+fn clashes(earlier: Toucher, later: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> bool {
+    earlier.writer != later.writer && concurrent(earlier.writer, later.writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Command, RunId, Schema};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn turn(number: u32) -> TurnId {
+        TurnId { run: RunId(uuid::Uuid::nil()), number }
+    }
+
+    fn rules() -> StateRules {
+        let schema = Schema::open()
+            .channel("merge", Reducer::merge())
+            .channel("list", Reducer::Append)
+            .channel("sum", Reducer::Sum)
+            .channel("artifacts", Schema::swarm().reducer("artifacts").unwrap().clone());
+        StateRules { schema: Arc::new(schema), ..Default::default() }
+    }
+
+    fn joined(commands: &[Command], concurrent: impl Fn(usize, usize) -> bool) -> Result<Json, String> {
+        let writers: Vec<[Delta; 1]> = commands
+            .iter()
+            .enumerate()
+            .map(|(n, command)| [Delta { turn: turn(n as u32 + 1), update: Arc::new(command.update.clone()) }])
+            .collect();
+        join(&State::default(), &writers, concurrent, &rules())
+            .map(|state| state.to_json())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn concurrent_writes_to_one_place_name_the_place_and_both_turns() {
+        let both = |a: Command, b: Command| joined(&[a, b], |_, _| true);
+        let place = |result: Result<Json, String>| {
+            let error = result.unwrap_err();
+            error.split(": ").next().unwrap().trim_start_matches("concurrent writes to ").to_owned()
+        };
+        assert_eq!(place(both(Command::update("x", 1), Command::update("x", 1))), "x");
+        let nested = |value| Command::update("merge", value);
+        assert_eq!(place(both(nested(json!({ "a": { "b": 1 } })), nested(json!({ "a": { "b": 1 } })))), "merge.a.b");
+        assert_eq!(place(both(nested(json!({ "a": { "b": 1 } })), nested(json!({ "a": 2 })))), "merge.a.b");
+        assert_eq!(place(both(nested(json!({ "a": 2 })), nested(json!({ "a": { "b": 1 } })))), "merge.a");
+        assert_eq!(place(both(Command::new().overwrite("x", 1), Command::new().overwrite("x", 2))), "x");
+        assert!(joined(&[Command::update("x", 1), Command::update("x", 2)], |_, _| false).is_ok());
+    }
+
+    #[test]
+    fn writers_of_different_places_join_in_plan_order() {
+        let commands = [
+            Command::update("merge", json!({ "a": { "b": 1 } })).with("list", 1).with("sum", 2),
+            Command::update("merge", json!({ "a": { "c": 2 } })).with("list", json!([2, 3])).with("sum", 3),
+            Command::update("artifacts", json!({ "plan": "p.md" })),
+            Command::update("artifacts", json!({ "plan": null })),
+        ];
+        let expected = json!({ "merge": { "a": { "b": 1, "c": 2 } }, "list": [1, 2, 3], "sum": 5, "artifacts": { "plan": "p.md" } });
+        assert_eq!(joined(&commands, |_, _| true).unwrap(), expected);
+    }
+
+    #[test]
+    fn one_overwrite_wins_over_the_writes_beside_it_and_not_over_later_ones() {
+        let commands =
+            [Command::update("list", 1), Command::new().overwrite("list", json!([9])), Command::update("list", 2)];
+        assert_eq!(joined(&commands, |_, _| true).unwrap(), json!({ "list": [9] }));
+        assert_eq!(joined(&commands, |_, _| false).unwrap(), json!({ "list": [9, 2] }));
+    }
+
+    proptest! {
+        /// Whatever the order in which branches finish, plan order decides; so a join equals applying one by one.
+        #[test]
+        fn a_join_without_clashes_is_sequential_application(writes in prop::collection::vec((0_u8..3, 0_i64..9), 0..20)) {
+            let commands: Vec<Command> = writes.iter().enumerate().map(|(n, (kind, value))| match kind {
+                0 => Command::update("list", *value),
+                1 => Command::update("sum", *value),
+                _ => Command::update("merge", json!({ (n.to_string()): value })),
+            }).collect();
+            let mut expected = State::default();
+            for command in &commands {
+                expected.apply(&command.update, &rules()).unwrap();
+            }
+            prop_assert_eq!(joined(&commands, |_, _| true).unwrap(), expected.to_json());
+        }
+    }
+}

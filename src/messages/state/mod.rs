@@ -1,0 +1,348 @@
+//! A run's state: channels, each with a reducer (SEMANTICS 6).
+//!
+//! Channels are persistent structures: a clone is a pointer, so every branch and every turn holds its own view, and the
+//! cost of a write does not depend on how much was written before.
+
+mod join;
+mod schema;
+
+use std::sync::Arc;
+
+use rpds::{RedBlackTreeMapSync, VectorSync};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+
+pub use join::{Delta, join};
+pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
+
+use super::command::Write;
+use super::names::did_you_mean;
+use super::{Json, TurnId, Update};
+
+/// The values of a run's channels as one turn sees them. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    channels: RedBlackTreeMapSync<Arc<str>, Channel>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Channel {
+    Value(Json),
+    List(VectorSync<Json>),
+    Tree(Tree),
+    Sum(Number),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Tree {
+    Leaf(Json),
+    List(VectorSync<Json>),
+    Object(RedBlackTreeMapSync<Arc<str>, Tree>),
+}
+
+/// Why an update cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The schema is strict and does not know the channel.
+    #[error("unknown channel {channel:?}{}", did_you_mean(nearest.as_deref()))]
+    UnknownChannel {
+        /// The name in the update.
+        channel: String,
+        /// The most similar declared channel.
+        nearest: Option<String>,
+    },
+    /// Only the runtime writes this channel.
+    #[error("channel {channel:?} is written by the runtime only")]
+    ReadOnly {
+        /// The channel.
+        channel: String,
+    },
+    /// The reducer cannot take this value.
+    #[error("channel {channel:?} cannot take {value}: {problem}")]
+    BadValue {
+        /// The channel.
+        channel: String,
+        /// The value, shortened.
+        value: String,
+        /// What the reducer needs.
+        problem: String,
+    },
+    /// Two turns, neither of which came before the other, wrote the same channel or leaf.
+    #[error(
+        "concurrent writes to {place}: turn {} and turn {} ran side by side; let one of them write it, or resume with an overwrite",
+        turns.0.number, turns.1.number
+    )]
+    ConcurrentWrite {
+        /// The channel, and the path of the leaf inside it if it is a merge channel.
+        place: String,
+        /// Both turns.
+        turns: (TurnId, TurnId),
+    },
+}
+
+/// The schema and the custom reducers that a run's updates go through.
+#[derive(Clone, Debug, Default)]
+pub struct StateRules {
+    /// Channels and their reducers.
+    pub schema: Arc<Schema>,
+    /// Custom reducers by name.
+    pub reducers: Arc<Reducers>,
+}
+
+impl State {
+    /// Applies the writes of an update in order: all of them, or none and an error.
+    ///
+    /// ```
+    /// use callboard::messages::state::{State, StateRules};
+    /// use callboard::messages::Command;
+    /// use serde_json::json;
+    /// let mut state = State::default();
+    /// let update = Command::update("artifacts", json!({ "notes": "a.md" })).with("messages", "hello").update;
+    /// state.apply(&update, &StateRules::default())?;
+    /// assert_eq!(state.to_json(), json!({ "artifacts": { "notes": "a.md" }, "messages": ["hello"] }));
+    /// # Ok::<(), callboard::messages::state::StateError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An unknown or read-only channel, or a value that a reducer cannot take.
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    pub fn apply(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
+        let mut changed = self.channels.clone();
+        for write in update.writes() {
+            let reducer = rules.schema.reducer(&write.channel)?;
+            let before = if write.overwrite { None } else { changed.get(&write.channel) };
+            let after = reduce(reducer, before, write, rules)?;
+            changed.insert_mut(Arc::clone(&write.channel), after);
+        }
+        self.channels = changed;
+        Ok(())
+    }
+
+    /// The value of a channel, or `None` if nobody wrote it yet.
+    #[must_use]
+    pub fn get(&self, channel: &str) -> Option<Json> {
+        self.channels.get(channel).map(|channel| match channel {
+            Channel::Value(value) => value.clone(),
+            Channel::List(items) => Json::from(list_value(items)),
+            Channel::Tree(tree) => Json::from(tree_value(tree)),
+            Channel::Sum(sum) => Json::from(Value::Number(sum.clone())),
+        })
+    }
+
+    /// The names of the channels that hold something, sorted.
+    pub fn channels(&self) -> impl Iterator<Item = &str> {
+        self.channels.keys().map(AsRef::as_ref)
+    }
+
+    /// All channels as one JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let fields: Map<String, Value> =
+            self.channels().filter_map(|name| Some((name.to_owned(), self.get(name)?.value().clone()))).collect();
+        Json::from(Value::Object(fields))
+    }
+
+    /// The state that [`State::to_json`] came from, under the same schema.
+    ///
+    /// # Errors
+    /// As [`State::apply`].
+    pub fn from_json(json: &Json, rules: &StateRules) -> Result<Self, StateError> {
+        let mut update = Update::default();
+        for (channel, value) in json.as_object().into_iter().flatten() {
+            update.push(channel, Json::from(value.clone()), true);
+        }
+        let mut state = Self::default();
+        state.apply(&update, rules)?;
+        Ok(state)
+    }
+}
+
+fn reduce(
+    reducer: &Reducer,
+    before: Option<&Channel>,
+    write: &Write,
+    rules: &StateRules,
+) -> Result<Channel, StateError> {
+    let refuse = |problem: &str| StateError::BadValue {
+        channel: write.channel.to_string(),
+        value: write.value.to_string().chars().take(80).collect(),
+        problem: problem.to_owned(),
+    };
+    if write.value.is_too_deep() {
+        return Err(refuse("it is nested too deeply"));
+    }
+    Ok(match reducer {
+        Reducer::LastValue => Channel::Value(write.value.clone()),
+        Reducer::Append => match before {
+            Some(Channel::List(items)) => Channel::List(appended(items.clone(), &write.value)),
+            _ => Channel::List(appended(VectorSync::new_sync(), &write.value)),
+        },
+        Reducer::Merge(merge) => match before {
+            Some(Channel::Tree(tree)) => Channel::Tree(merged(tree.clone(), &write.value, Some(merge))),
+            _ => Channel::Tree(merged(Tree::Leaf(Json::null()), &write.value, Some(merge))),
+        },
+        Reducer::Sum => {
+            let Value::Number(more) = write.value.value() else { return Err(refuse("it adds numbers only")) };
+            Channel::Sum(match before {
+                Some(Channel::Sum(sum)) => added(sum, more).ok_or_else(|| refuse("the sum would not be finite"))?,
+                _ => more.clone(),
+            })
+        }
+        Reducer::Custom(_) if write.overwrite => Channel::Value(write.value.clone()),
+        Reducer::Custom(name) => {
+            let reduce = rules.reducers.get(name).ok_or_else(|| refuse(&format!("no reducer is named {name:?}")))?;
+            let held = match before {
+                Some(Channel::Value(value)) => value.clone(),
+                _ => Json::null(),
+            };
+            Channel::Value(reduce(&held, &write.value).map_err(|problem| refuse(&problem))?)
+        }
+    })
+}
+
+fn appended(mut items: VectorSync<Json>, value: &Json) -> VectorSync<Json> {
+    match value.value() {
+        Value::Array(more) => more.iter().for_each(|item| items.push_back_mut(Json::from(item.clone()))),
+        _ => items.push_back_mut(value.clone()),
+    }
+    items
+}
+
+/// `rules` hold at the top level of a channel only.
+fn merged(before: Tree, value: &Value, rules: Option<&MergeRules>) -> Tree {
+    let Value::Object(fields) = value else { return Tree::Leaf(Json::from(value.clone())) };
+    let mut object = match before {
+        Tree::Object(object) => object,
+        Tree::Leaf(_) | Tree::List(_) => RedBlackTreeMapSync::new_sync(),
+    };
+    for (key, field) in fields {
+        let held = object.get(key.as_str());
+        let after = match rules {
+            Some(rules) if rules.null_keeps && field.is_null() && held.is_some() => continue,
+            Some(rules) if rules.appending.iter().any(|appending| **appending == **key) => {
+                let items = match held {
+                    Some(Tree::List(items)) => items.clone(),
+                    _ => VectorSync::new_sync(),
+                };
+                Tree::List(appended(items, &Json::from(field.clone())))
+            }
+            _ => merged(held.cloned().unwrap_or_else(|| Tree::Leaf(Json::null())), field, None),
+        };
+        object.insert_mut(key.as_str().into(), after);
+    }
+    Tree::Object(object)
+}
+
+fn added(sum: &Number, more: &Number) -> Option<Number> {
+    let whole = sum.as_i64().zip(more.as_i64()).and_then(|(a, b)| a.checked_add(b)).map(Number::from);
+    whole.or_else(|| Number::from_f64(sum.as_f64()? + more.as_f64()?))
+}
+
+fn list_value(items: &VectorSync<Json>) -> Value {
+    Value::Array(items.iter().map(|item| item.value().clone()).collect())
+}
+
+fn tree_value(tree: &Tree) -> Value {
+    match tree {
+        Tree::Leaf(value) => value.value().clone(),
+        Tree::List(items) => list_value(items),
+        Tree::Object(object) => {
+            Value::Object(object.iter().map(|(key, field)| (key.to_string(), tree_value(field))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::Command;
+    use serde_json::json;
+
+    fn state_after(commands: &[Command], rules: &StateRules) -> Result<Json, StateError> {
+        let mut state = State::default();
+        for command in commands {
+            state.apply(&command.update, rules)?;
+        }
+        let json = state.to_json();
+        assert_eq!(State::from_json(&json, rules)?.to_json(), json);
+        Ok(json)
+    }
+
+    #[test]
+    fn swarm_channels_merge_append_and_keep() {
+        let commands = [
+            Command::update(
+                "context",
+                json!({ "previous_agent": "a", "artifacts_created": ["x.md"], "completed": false }),
+            )
+            .with("artifacts", json!({ "ResearchPack": "p.md", "Plan": null }))
+            .with("reason", "first"),
+            Command::update("context", json!({ "artifacts_created": ["y.md"], "completed": true }))
+                .with("artifacts", json!({ "ResearchPack": null, "Plan": "plan.md" }))
+                .with("messages", json!(["one", "two"]))
+                .with("messages", "three")
+                .with("reason", "second"),
+        ];
+        assert_eq!(
+            state_after(&commands, &StateRules::default()).unwrap(),
+            json!({
+                "context": { "previous_agent": "a", "artifacts_created": ["x.md", "y.md"], "completed": true },
+                "artifacts": { "ResearchPack": "p.md", "Plan": "plan.md" },
+                "messages": ["one", "two", "three"],
+                "reason": "second",
+            })
+        );
+    }
+
+    #[test]
+    fn merge_replaces_arrays_scalars_and_null_and_recurses_into_objects() {
+        let rules =
+            StateRules { schema: Arc::new(Schema::open().channel("m", Reducer::merge())), ..Default::default() };
+        let commands = [
+            Command::update("m", json!({ "a": { "b": 1, "c": [1, 2] }, "d": 1 })),
+            Command::update("m", json!({ "a": { "c": [3], "e": null }, "d": { "f": 1 } })),
+        ];
+        let state = state_after(&commands, &rules).unwrap();
+        assert_eq!(state, json!({ "m": { "a": { "b": 1, "c": [3], "e": null }, "d": { "f": 1 } } }));
+    }
+
+    #[test]
+    fn sums_stay_whole_until_they_overflow() {
+        let rules = StateRules { schema: Arc::new(Schema::open().channel("n", Reducer::Sum)), ..Default::default() };
+        let sum = |numbers: &[Value]| {
+            state_after(&numbers.iter().map(|n| Command::update("n", n.clone())).collect::<Vec<_>>(), &rules)
+        };
+        assert_eq!(sum(&[json!(1), json!(2)]).unwrap(), json!({ "n": 3 }));
+        assert_eq!(sum(&[json!(1), json!(0.5)]).unwrap(), json!({ "n": 1.5 }));
+        assert_eq!(sum(&[json!(i64::MAX), json!(1)]).unwrap(), json!({ "n": i64::MAX as f64 + 1.0 }));
+        assert!(matches!(sum(&[json!("x")]), Err(StateError::BadValue { .. })));
+    }
+
+    #[test]
+    fn an_update_applies_whole_or_not_at_all() {
+        let rules =
+            StateRules { schema: Arc::new(Schema::strict().channel("votes", Reducer::Sum)), ..Default::default() };
+        let mut state = State::default();
+        let refused = state.apply(&Command::update("votes", 1).with("vote", 1).update, &rules);
+        assert_eq!(refused.unwrap_err().to_string(), r#"unknown channel "vote"; did you mean "votes"?"#);
+        assert_eq!(state, State::default());
+        let refused = state.apply(&Command::update(METRICS, json!({ "tokens_used": 0 })).update, &rules);
+        assert!(matches!(refused, Err(StateError::ReadOnly { .. })));
+    }
+
+    #[test]
+    fn custom_reducers_are_found_by_name() {
+        let mut reducers = Reducers::default();
+        reducers.insert(
+            "max",
+            Arc::new(|held, write| Ok(if held.as_i64() > write.as_i64() { held } else { write }.clone())),
+        );
+        let schema = Arc::new(Schema::open().channel("best", Reducer::Custom("max".into())));
+        let rules = StateRules { schema, reducers: Arc::new(reducers) };
+        let commands = [3, 9, 4].map(|score| Command::update("best", score));
+        assert_eq!(state_after(&commands, &rules).unwrap(), json!({ "best": 9 }));
+    }
+}

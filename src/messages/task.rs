@@ -1,0 +1,117 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::Schema;
+use super::{AgentName, Chain, Durability, Json, Limits, RunId, Timestamp, TraceId};
+
+/// What is asked: a body, an input, and the limits to work within.
+///
+/// ```
+/// use callboard::messages::{Complexity, Task};
+/// use serde_json::json;
+/// let task = Task::new("Summarise the design").to("researcher").input(json!({ "path": "docs" })).limits(Complexity::Medium);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// What to do, in words.
+    pub body: Arc<str>,
+    /// Who should do it: an agent's name, a role or a capability. Without it there must be exactly one agent.
+    pub to: Option<Arc<str>>,
+    /// What to work on; the body if none is given.
+    pub input: Option<Json>,
+    /// What the run may use at most.
+    pub limits: Limits,
+    /// How long the run may take.
+    pub deadline: Option<Duration>,
+    /// When the submission and every turn are acknowledged; the board's default if none is given.
+    pub durability: Option<Durability>,
+    /// The channels of the run's state; a swarm's if none are given.
+    pub schema: Option<Arc<Schema>>,
+    /// The run's id, chosen by the caller: submitting the same id again answers with the run that exists.
+    pub id: Option<RunId>,
+}
+
+impl Task {
+    /// A task with this body and the limits of a complex task.
+    #[must_use]
+    pub fn new(body: &str) -> Self {
+        Self {
+            body: body.into(),
+            to: None,
+            input: None,
+            limits: Limits::default(),
+            deadline: None,
+            durability: None,
+            schema: None,
+            id: None,
+        }
+    }
+
+    /// Sets who should do it: an agent's name, else a role, else a capability.
+    #[must_use]
+    pub fn to(mut self, target: &str) -> Self {
+        self.to = Some(target.into());
+        self
+    }
+
+    /// Sets what to work on.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Json>) -> Self {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// Sets the limits, or a class of them.
+    #[must_use]
+    pub fn limits(mut self, limits: impl Into<Limits>) -> Self {
+        self.limits = limits.into();
+        self
+    }
+
+    /// Sets how long the run may take.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets when writes are acknowledged.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// Declares the state's channels.
+    #[must_use]
+    pub fn schema(mut self, schema: Schema) -> Self {
+        self.schema = Some(Arc::new(schema));
+        self
+    }
+
+    /// Chooses the run's id, so that a submission can be repeated safely.
+    #[must_use]
+    pub fn id(mut self, id: RunId) -> Self {
+        self.id = Some(id);
+        self
+    }
+}
+
+/// A task as it was accepted: what is journaled first in every run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Submission {
+    /// The run.
+    pub run: RunId,
+    /// The trace that it belongs to.
+    pub trace: TraceId,
+    /// What is asked.
+    pub task: Task,
+    /// The agent that the target resolved to: it takes the first turn.
+    pub agent: AgentName,
+    /// Where the run comes from; empty unless a turn submitted it.
+    pub chain: Chain,
+    /// When it was accepted.
+    pub at: Timestamp,
+}
