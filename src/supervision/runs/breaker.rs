@@ -1,0 +1,208 @@
+//! The circuit breaker of one agent (SEMANTICS 3). Pure: time comes in as a reading.
+
+use std::time::Duration;
+
+/// When a breaker opens and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerPolicy {
+    /// Consecutive failures that open it.
+    pub threshold: u32,
+    /// How long it stays open the first time; doubles with each failed probe.
+    pub cooldown: Duration,
+    /// The longest it stays open.
+    pub max_cooldown: Duration,
+}
+
+impl Default for BreakerPolicy {
+    fn default() -> Self {
+        Self { threshold: 3, cooldown: Duration::from_secs(30), max_cooldown: Duration::from_secs(600) }
+    }
+}
+
+/// What a breaker shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Lets everything through.
+    Closed,
+    /// Lets nothing through until its cooldown has passed.
+    Open,
+    /// Has let one probe through and waits for it.
+    HalfOpen,
+}
+
+/// Given to an admitted turn; comes back with how the turn ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticket {
+    /// How often the breaker had opened when the turn was admitted.
+    epoch: u32,
+    probe: bool,
+}
+
+/// How an admitted turn ended, as far as a breaker cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It returned a command.
+    Success,
+    /// It failed for good by errors, panics or timeouts.
+    Failure,
+    /// It was cancelled, suspended, refused, or failed terminally: says nothing about the agent.
+    Neutral,
+}
+
+/// Counts an agent's failures and decides whether it gets new turns.
+#[derive(Clone, Debug, Default)]
+pub struct Breaker {
+    failures: u32,
+    last_failure: Option<Duration>,
+    opened_at: Option<Duration>,
+    cooldowns: u32,
+    epoch: u32,
+    probing: bool,
+}
+
+impl Breaker {
+    /// Whether a turn may be admitted now; if not, after how long it may be worth asking again.
+    ///
+    /// # Errors
+    /// The time until a probe may go through.
+    pub fn check(&self, policy: &BreakerPolicy, now: Duration) -> Result<(), Duration> {
+        let Some(opened_at) = self.opened_at else { return Ok(()) };
+        let waited = now.saturating_sub(opened_at);
+        let cooldown = self.cooldown(policy);
+        if waited < cooldown {
+            Err(cooldown - waited)
+        } else if self.probing {
+            Err(policy.cooldown)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes the place of an admitted turn; call only after [`Breaker::check`] under the same lock.
+    #[must_use]
+    pub fn admit(&mut self) -> Ticket {
+        let probe = self.opened_at.is_some();
+        self.probing |= probe;
+        Ticket { epoch: self.epoch, probe }
+    }
+
+    /// Counts the end of an admitted turn.
+    pub fn record(&mut self, policy: &BreakerPolicy, ticket: Ticket, signal: Signal, now: Duration) {
+        let is_current = ticket.epoch == self.epoch;
+        if ticket.probe && is_current {
+            self.probing = false;
+        }
+        match signal {
+            Signal::Neutral => {}
+            Signal::Success if is_current => *self = Self { epoch: self.epoch, ..Self::default() },
+            Signal::Success => {}
+            Signal::Failure => {
+                self.last_failure = Some(now);
+                self.failures = self.failures.saturating_add(1);
+                let probe_failed = ticket.probe && is_current;
+                if probe_failed {
+                    self.cooldowns += 1;
+                }
+                if probe_failed || (self.opened_at.is_none() && self.failures >= policy.threshold) {
+                    self.opened_at = Some(now);
+                    self.epoch += 1;
+                }
+            }
+        }
+    }
+
+    /// The state to show.
+    #[must_use]
+    pub fn state(&self) -> BreakerState {
+        match (self.opened_at, self.probing) {
+            (None, _) => BreakerState::Closed,
+            (Some(_), false) => BreakerState::Open,
+            (Some(_), true) => BreakerState::HalfOpen,
+        }
+    }
+
+    /// Consecutive failures.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    fn cooldown(&self, policy: &BreakerPolicy) -> Duration {
+        policy.cooldown.saturating_mul(1_u32.checked_shl(self.cooldowns).unwrap_or(u32::MAX)).min(policy.max_cooldown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: BreakerPolicy =
+        BreakerPolicy { threshold: 3, cooldown: Duration::from_secs(30), max_cooldown: Duration::from_secs(100) };
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn opened_at_zero() -> Breaker {
+        let mut breaker = Breaker::default();
+        for _ in 0..3 {
+            let ticket = breaker.admit();
+            breaker.record(&POLICY, ticket, Signal::Failure, at(0));
+        }
+        breaker
+    }
+
+    #[test]
+    fn three_failures_in_a_row_open_and_a_success_between_resets() {
+        let mut breaker = Breaker::default();
+        for signal in
+            [Signal::Failure, Signal::Failure, Signal::Success, Signal::Failure, Signal::Neutral, Signal::Failure]
+        {
+            let ticket = breaker.admit();
+            breaker.record(&POLICY, ticket, signal, at(0));
+        }
+        assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Closed, 2));
+        let ticket = breaker.admit();
+        breaker.record(&POLICY, ticket, Signal::Failure, at(0));
+        assert_eq!(breaker.check(&POLICY, at(1)), Err(at(29)));
+    }
+
+    #[test]
+    fn half_open_admits_one_probe_whose_end_decides() {
+        let mut breaker = opened_at_zero();
+        assert_eq!(breaker.check(&POLICY, at(30)), Ok(()));
+        let probe = breaker.admit();
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        assert!(breaker.check(&POLICY, at(30)).is_err());
+        breaker.record(&POLICY, probe, Signal::Failure, at(31));
+        assert_eq!(breaker.check(&POLICY, at(31)), Err(at(60)), "the cooldown doubles");
+        let probe = breaker.admit();
+        breaker.record(&POLICY, probe, Signal::Failure, at(91));
+        assert_eq!(breaker.check(&POLICY, at(91)), Err(at(100)), "up to its bound");
+        let probe = breaker.admit();
+        breaker.record(&POLICY, probe, Signal::Success, at(200));
+        assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Closed, 0));
+    }
+
+    #[test]
+    fn a_probe_that_says_nothing_is_given_back() {
+        let mut breaker = opened_at_zero();
+        let probe = breaker.admit();
+        breaker.record(&POLICY, probe, Signal::Neutral, at(31));
+        assert_eq!(breaker.check(&POLICY, at(31)), Ok(()));
+    }
+
+    #[test]
+    fn turns_admitted_before_it_opened_do_not_close_it() {
+        let mut breaker = Breaker::default();
+        let early = breaker.admit();
+        for _ in 0..3 {
+            let ticket = breaker.admit();
+            breaker.record(&POLICY, ticket, Signal::Failure, at(0));
+        }
+        breaker.record(&POLICY, early, Signal::Success, at(1));
+        assert_eq!(breaker.state(), BreakerState::Open);
+        breaker.record(&POLICY, early, Signal::Failure, at(5));
+        assert_eq!(breaker.check(&POLICY, at(5)), Err(at(25)), "nor hold it open for longer");
+    }
+}

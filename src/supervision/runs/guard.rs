@@ -1,0 +1,363 @@
+//! The guard: whether a handoff or delegation may go ahead. Pure; the cheapest check comes first.
+//!
+//! The order is: chain, depth, handoff limit, agent limit, budget, repeated handoff, breaker, wait-for cycle, approval.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::messages::{AgentName, Chain, Consent, Limits, Refusal, TurnId};
+
+use super::breaker::Ticket;
+use super::budget::Budget;
+use super::facts::AdmissionFacts;
+use super::wait_for::Waiting;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind<'a> {
+    /// Control goes to one agent; the branch compares it with its last handoffs.
+    Handoff {
+        /// The hash of input and update.
+        mark: Mark,
+        /// The branch's last handoffs, oldest first.
+        recent: &'a [Handoff],
+    },
+    /// Control goes to several agents at once; siblings are not compared.
+    FanOut,
+    /// A turn gives a task away and waits.
+    Delegation,
+}
+
+/// A hash over the canonical form of what a handoff carries.
+pub type Mark = u64;
+
+/// A handoff that a branch remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// Who handed off.
+    pub from: AgentName,
+    /// To whom.
+    pub to: AgentName,
+    /// What it carried.
+    pub mark: Mark,
+}
+
+/// A request and what its run knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is asked for.
+    pub kind: Kind<'a>,
+    /// Who asks.
+    pub from: &'a AgentName,
+    /// Who would take it, in order.
+    pub targets: &'a [AgentName],
+    /// The asking turn's chain.
+    pub chain: &'a Chain,
+    /// The turn that would wait: the asking one in a delegation, the one above a delegated branch in a handoff.
+    pub waiter: Option<(TurnId, &'a AgentName)>,
+    /// The run's limits.
+    pub limits: &'a Limits,
+    /// Handoffs that were admitted already.
+    pub handoffs: u32,
+    /// Agents that took part already.
+    pub agents: &'a BTreeSet<AgentName>,
+    /// The run's tokens.
+    pub budget: &'a Budget,
+    /// What the approval policy says; `Auto` once somebody has approved.
+    pub consent: Consent,
+    /// The clock's monotonic reading.
+    pub now: Duration,
+}
+
+/// The guard's answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It may go ahead; a place at each target's breaker is taken.
+    Admit(Vec<Ticket>),
+    /// It may not.
+    Refuse(Refusal),
+    /// A human decides; nothing is taken.
+    Park,
+}
+
+/// Decides, and takes what an admission needs in the same step.
+#[must_use]
+pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Answer {
+    if let Err(refusal) = check(request, facts) {
+        return Answer::Refuse(refusal);
+    }
+    match request.consent {
+        Consent::Auto => Answer::Admit(request.targets.iter().map(|target| facts.admit(target)).collect()),
+        Consent::Ask => Answer::Park,
+        Consent::Deny => Answer::Refuse(Refusal::Denied {
+            action: format!("handoff to {}", names(request.targets)),
+            by: "policy".into(),
+            reason: String::new(),
+        }),
+    }
+}
+
+fn check(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
+    check_chain(request)?;
+    check_limits(request)?;
+    check_repetition(request)?;
+    for target in request.targets {
+        facts
+            .check_breaker(target, request.now)
+            .map_err(|retry_after| Refusal::BreakerOpen { agent: target.clone(), retry_after })?;
+    }
+    check_breaker_room(request, facts)?;
+    check_cycle(request, facts)
+}
+
+fn check_chain(request: &Request<'_>) -> Result<(), Refusal> {
+    let Request { chain, from, limits, .. } = *request;
+    let is_delegation = matches!(request.kind, Kind::Delegation);
+    for target in request.targets {
+        let is_taken = if is_delegation { chain.would_loop(target, from) } else { chain.is_waiting(target) };
+        if is_taken {
+            return Err(Refusal::AlreadyInChain { agent: target.clone(), chain: chain.clone() });
+        }
+    }
+    if is_delegation && chain.is_max_depth(limits.depth) {
+        return Err(Refusal::MaxDepth { max: limits.depth, chain: chain.clone() });
+    }
+    Ok(())
+}
+
+fn check_limits(request: &Request<'_>) -> Result<(), Refusal> {
+    let Request { limits, targets, agents, .. } = *request;
+    let asked = u32::try_from(targets.len()).unwrap_or(u32::MAX);
+    if request.handoffs.saturating_add(asked) > limits.handoffs {
+        return Err(Refusal::HandoffLimit { max: limits.handoffs, asked });
+    }
+    let mut newcomers: BTreeSet<&AgentName> = BTreeSet::new();
+    for target in targets.iter().filter(|target| !agents.contains(*target)) {
+        newcomers.insert(target);
+        if agents.len() + newcomers.len() > limits.agents as usize {
+            return Err(Refusal::AgentLimit { max: limits.agents, agent: target.clone() });
+        }
+    }
+    if request.budget.is_used_up() { request.budget.check(1) } else { Ok(()) }
+}
+
+fn check_repetition(request: &Request<'_>) -> Result<(), Refusal> {
+    let Kind::Handoff { mark, recent } = request.kind else { return Ok(()) };
+    let repeats = |target: &AgentName| {
+        recent
+            .iter()
+            .rev()
+            .take(request.limits.repeat_window)
+            .any(|handoff| handoff.mark == mark && handoff.from == *request.from && handoff.to == *target)
+    };
+    match request.targets.iter().find(|target| repeats(target)) {
+        Some(target) => Err(Refusal::RepeatedHandoff { from: request.from.clone(), to: target.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// A half-open breaker takes one probe: a fan-out with two turns for its agent is refused whole.
+fn check_breaker_room(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
+    let [_, _, ..] = request.targets else { return Ok(()) };
+    let mut probed = BTreeSet::new();
+    for target in request.targets {
+        let is_half_open =
+            facts.breakers.get(target).is_some_and(|breaker| breaker.state() != super::breaker::BreakerState::Closed);
+        if is_half_open && !probed.insert(target) {
+            return Err(Refusal::BreakerOpen { agent: target.clone(), retry_after: facts.policy.cooldown });
+        }
+    }
+    Ok(())
+}
+
+fn check_cycle(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
+    let Some((turn, agent)) = request.waiter else { return Ok(()) };
+    if facts.non_reentrant.is_empty() {
+        return Ok(());
+    }
+    let waiter = Waiting::Turn(turn, agent.clone());
+    for target in request.targets.iter().filter(|target| facts.non_reentrant.contains(*target)) {
+        if let Some(path) = facts.waits.path(&Waiting::Slot(target.clone()), &waiter) {
+            let circle = [&waiter].into_iter().chain(&path);
+            return Err(Refusal::WaitCycle { cycle: circle.map(ToString::to_string).collect() });
+        }
+    }
+    Ok(())
+}
+
+fn names(agents: &[AgentName]) -> String {
+    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::breaker::Signal;
+    use super::*;
+    use crate::messages::RunId;
+
+    fn agent(name: &str) -> AgentName {
+        AgentName::new(name).unwrap()
+    }
+
+    fn turn(number: u32) -> TurnId {
+        TurnId { run: RunId(uuid::Uuid::nil()), number }
+    }
+
+    /// A request that would be admitted, for tests to spoil.
+    struct Case {
+        from: AgentName,
+        targets: Vec<AgentName>,
+        chain: Chain,
+        limits: Limits,
+        handoffs: u32,
+        agents: BTreeSet<AgentName>,
+        budget: Budget,
+        recent: Vec<Handoff>,
+        facts: AdmissionFacts,
+        consent: Consent,
+    }
+
+    impl Default for Case {
+        fn default() -> Self {
+            Self {
+                from: agent("a"),
+                targets: vec![agent("b")],
+                chain: Chain::default(),
+                limits: Limits::default(),
+                handoffs: 0,
+                agents: BTreeSet::from([agent("a")]),
+                budget: Budget::new(10),
+                recent: Vec::new(),
+                facts: AdmissionFacts::default(),
+                consent: Consent::Auto,
+            }
+        }
+    }
+
+    impl Case {
+        fn ask(&mut self, kind: Kind<'_>) -> Answer {
+            let request = Request {
+                kind,
+                from: &self.from,
+                targets: &self.targets,
+                chain: &self.chain,
+                waiter: matches!(kind, Kind::Delegation).then_some((turn(1), &self.from)),
+                limits: &self.limits,
+                handoffs: self.handoffs,
+                agents: &self.agents,
+                budget: &self.budget,
+                consent: self.consent,
+                now: Duration::ZERO,
+            };
+            admit(&request, &mut self.facts)
+        }
+
+        fn handoff(&mut self) -> &'static str {
+            let recent = self.recent.clone();
+            named(self.ask(Kind::Handoff { mark: 7, recent: &recent }))
+        }
+
+        fn delegation(&mut self) -> &'static str {
+            named(self.ask(Kind::Delegation))
+        }
+    }
+
+    fn named(answer: Answer) -> &'static str {
+        match answer {
+            Answer::Admit(_) => "Admit",
+            Answer::Refuse(refusal) => refusal.name(),
+            Answer::Park => "Park",
+        }
+    }
+
+    #[test]
+    fn a_delegation_may_not_come_back_to_anybody_in_the_chain_but_a_handoff_may_unless_they_wait() {
+        let chain = Chain::default().add_step(&agent("lead"), &agent("a"), "task");
+        let case = |target: &str| Case { targets: vec![agent(target)], chain: chain.clone(), ..Case::default() };
+        assert_eq!(case("lead").delegation(), "AlreadyInChain");
+        assert_eq!(case("a").delegation(), "AlreadyInChain");
+        assert_eq!(case("b").delegation(), "Admit");
+        assert_eq!(case("lead").handoff(), "AlreadyInChain");
+        assert_eq!(case("a").handoff(), "Admit");
+    }
+
+    #[test]
+    fn three_steps_are_allowed_and_the_fourth_is_not() {
+        let mut chain = Chain::default();
+        for (step, expected) in ["Admit", "Admit", "Admit", "MaxDepth"].into_iter().enumerate() {
+            let from = agent(&format!("x{step}"));
+            let mut case = Case { from: from.clone(), chain: chain.clone(), ..Case::default() };
+            assert_eq!(case.delegation(), expected, "step {step}");
+            assert_eq!(case.handoff(), "Admit", "a handoff keeps its chain");
+            chain = chain.add_step(&from, &agent(&format!("x{}", step + 1)), "task");
+        }
+    }
+
+    #[test]
+    fn the_limit_itself_is_allowed_and_the_next_one_is_refused() {
+        let at = |handoffs| Case { handoffs, ..Case::default() }.handoff();
+        assert_eq!((at(4), at(5)), ("Admit", "HandoffLimit"));
+        let wide = |count: usize| {
+            let targets = (0..count).map(|_| agent("a")).collect();
+            named(Case { targets, ..Case::default() }.ask(Kind::FanOut))
+        };
+        assert_eq!((wide(5), wide(6)), ("Admit", "HandoffLimit"), "a fan-out counts each target");
+        let crowd = |count: usize| {
+            let agents = (0..count).map(|n| agent(&format!("x{n}"))).collect();
+            Case { agents, ..Case::default() }
+        };
+        assert_eq!((crowd(4).handoff(), crowd(5).handoff()), ("Admit", "AgentLimit"));
+        let mut known = crowd(5);
+        known.targets = vec![agent("x3")];
+        assert_eq!(known.handoff(), "Admit", "an agent counts once");
+        assert_eq!(Case { budget: Budget::new(0), ..Case::default() }.handoff(), "TokenBudget");
+    }
+
+    #[test]
+    fn the_same_handoff_among_the_last_three_is_refused() {
+        let other = |n| Handoff { from: agent("a"), to: agent("b"), mark: n };
+        let same = || other(7);
+        let case = |recent| Case { recent, ..Case::default() }.handoff();
+        assert_eq!(case(vec![same(), other(1), other(2)]), "RepeatedHandoff");
+        assert_eq!(case(vec![same(), other(1), other(2), other(3)]), "Admit");
+        assert_eq!(case(vec![Handoff { from: agent("c"), ..same() }]), "Admit");
+    }
+
+    #[test]
+    fn an_open_breaker_refuses_and_a_fan_out_is_admitted_whole_or_not_at_all() {
+        let mut case = Case { targets: vec![agent("c"), agent("b")], ..Case::default() };
+        for _ in 0..3 {
+            let ticket = case.facts.admit(&agent("b"));
+            case.facts.record(&agent("b"), ticket, Signal::Failure, Duration::ZERO);
+        }
+        assert_eq!(named(case.ask(Kind::FanOut)), "BreakerOpen");
+        assert!(!case.facts.breakers.contains_key(&agent("c")), "nothing was taken for the other target");
+    }
+
+    #[test]
+    fn waiting_for_a_slot_that_waits_for_the_asker_is_refused_and_names_everybody() {
+        let mut case = Case::default();
+        let holder = Waiting::Turn(turn(9), agent("b"));
+        case.facts.non_reentrant.insert(agent("b"));
+        case.facts.waits.add(Waiting::Slot(agent("b")), holder.clone());
+        assert_eq!(case.delegation(), "Admit");
+        case.facts.waits.add(holder, Waiting::Turn(turn(1), agent("a")));
+        let Answer::Refuse(Refusal::WaitCycle { cycle }) = case.ask(Kind::Delegation) else { panic!("no cycle found") };
+        let run = uuid::Uuid::nil();
+        let expected = [
+            format!("a (turn {run}/1)"),
+            "the slot of b".into(),
+            format!("b (turn {run}/9)"),
+            format!("a (turn {run}/1)"),
+        ];
+        assert_eq!(cycle, expected);
+    }
+
+    #[test]
+    fn a_parked_request_takes_nothing() {
+        let mut case = Case { consent: Consent::Ask, ..Case::default() };
+        assert_eq!(case.handoff(), "Park");
+        assert!(case.facts.breakers.is_empty());
+        assert_eq!(Case { consent: Consent::Deny, ..Case::default() }.handoff(), "Denied");
+    }
+}

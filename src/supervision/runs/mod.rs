@@ -1,0 +1,10 @@
+//! Run supervision: the pure rules of runs, and the thin actors that carry them.
+
+pub mod breaker;
+pub mod budget;
+pub mod facts;
+pub mod guard;
+pub mod retry;
+pub mod run;
+pub mod step;
+pub mod wait_for;

@@ -1,0 +1,64 @@
+//! What follows a failed attempt (SEMANTICS 8). Pure.
+
+use std::time::Duration;
+
+use crate::messages::{Backoff, FailureKind};
+
+use super::breaker::Signal;
+
+/// What follows a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// The turn is tried again after this time.
+    Retry(Duration),
+    /// The turn is a dead letter and its branch fails.
+    GiveUp,
+    /// A person has to look; the run waits.
+    NeedAttention,
+}
+
+/// Decides after the `failures`-th failed attempt of a turn that may have `attempts` of them.
+#[must_use]
+pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
+    match kind {
+        FailureKind::Terminal | FailureKind::Refused => AfterFailure::GiveUp,
+        FailureKind::ChangedTurn => AfterFailure::NeedAttention,
+        FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
+            if failures >= attempts {
+                AfterFailure::GiveUp
+            } else {
+                AfterFailure::Retry(backoff.delay(failures, random))
+            }
+        }
+    }
+}
+
+/// What a turn that failed for good tells its agent's breaker.
+#[must_use]
+pub fn signal(kind: FailureKind) -> Signal {
+    match kind {
+        FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
+            Signal::Failure
+        }
+        FailureKind::Terminal | FailureKind::Refused | FailureKind::ChangedTurn => Signal::Neutral,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_failure_decides_between_retry_and_end() {
+        let after = |kind, failures| decide(kind, failures, 3, &Backoff::default(), 0);
+        for kind in [FailureKind::Transient, FailureKind::Panic, FailureKind::Timeout, FailureKind::InvalidCommand] {
+            assert!(matches!(after(kind, 1), AfterFailure::Retry(_)));
+            assert!(matches!(after(kind, 2), AfterFailure::Retry(_)));
+            assert_eq!(after(kind, 3), AfterFailure::GiveUp);
+            assert_eq!(signal(kind), Signal::Failure);
+        }
+        assert_eq!(after(FailureKind::Terminal, 1), AfterFailure::GiveUp);
+        assert_eq!(after(FailureKind::ChangedTurn, 1), AfterFailure::NeedAttention);
+        assert_eq!(signal(FailureKind::Terminal), Signal::Neutral);
+    }
+}

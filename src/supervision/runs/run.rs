@@ -1,0 +1,309 @@
+//! A run as data: what the fold over its journal has come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::messages::state::{Delta, StateError, StateRules, join};
+use crate::messages::{
+    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RunId, RunMetrics, RunResult,
+    State, Submission, Timestamp, TurnId, Update,
+};
+
+use super::budget::Budget;
+use super::guard::Handoff;
+
+/// The ordinal under which a handoff that was parked after its turn asks for consent.
+pub const HANDOFF_ORDINAL: u32 = u32::MAX;
+
+/// One task being worked on.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub(super) submission: Arc<Submission>,
+    pub(super) rules: StateRules,
+    pub(super) sequence: u64,
+    pub(super) handoffs: u32,
+    pub(super) agents: BTreeSet<AgentName>,
+    pub(super) budget: Budget,
+    pub(super) branches: BTreeMap<u32, Branch>,
+    pub(super) turns: BTreeMap<u32, OpenTurn>,
+    pub(super) next_turn: u32,
+    pub(super) next_branch: u32,
+    pub(super) next_reservation: u32,
+    pub(super) turns_ended: u32,
+    pub(super) retries: u32,
+    pub(super) last_at: Timestamp,
+    pub(super) result: Option<Arc<RunResult>>,
+}
+
+/// A line of control: one turn after another, until it forks or ends.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub(super) origin: Origin,
+    pub(super) view: State,
+    /// What its turns wrote, kept for the join; the root has none to come.
+    pub(super) deltas: Vec<Delta>,
+    pub(super) chain: Chain,
+    pub(super) recent: Vec<Handoff>,
+    pub(super) previous_agent: Option<AgentName>,
+    pub(super) now: Now,
+}
+
+/// Where a branch comes from, and so where its end goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Root,
+    Fork { parent: u32, index: usize },
+    Delegation { turn: u32, ordinal: u32 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Now {
+    Turn(u32),
+    /// Its last turn has ended; where it goes waits for a decision.
+    Parked(Box<ParkedHandoff>),
+    Forked {
+        children: Vec<u32>,
+        ends: Vec<Option<BranchEnd>>,
+        open: usize,
+    },
+}
+
+/// A turn that returned its command and is no longer leased.
+#[derive(Clone, Debug)]
+pub(super) struct EndedTurn {
+    pub(super) number: u32,
+    pub(super) agent: AgentName,
+    pub(super) input: Json,
+    pub(super) command: Command,
+    pub(super) children: Vec<ChildDeltas>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ParkedHandoff {
+    pub(super) ended: EndedTurn,
+    pub(super) envelope: Envelope,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct BranchEnd {
+    pub(super) outcome: Outcome,
+    pub(super) output: Json,
+    pub(super) deltas: Vec<Delta>,
+}
+
+/// A turn that was admitted and has not ended: a lease.
+#[derive(Clone, Debug)]
+pub struct OpenTurn {
+    pub(super) branch: u32,
+    pub(super) agent: AgentName,
+    pub(super) input: Json,
+    pub(super) attempt: u32,
+    pub(super) phase: Phase,
+    pub(super) records: BTreeMap<u32, Record>,
+    pub(super) recoveries: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Leased,
+    Backoff { until: Timestamp },
+    NeedsAttention { why: Arc<str> },
+}
+
+/// What a turn asked for, and the answer if there is one yet. A repeated attempt is answered from here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A step that has begun.
+    StepStarted {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// A step and its result.
+    Step {
+        /// Its name.
+        name: Arc<str>,
+        /// Its result.
+        value: Json,
+    },
+    /// A delegation.
+    Delegation {
+        /// What was asked.
+        order: Order,
+        /// The answer, or why there will be none.
+        reply: Option<Result<Answer, Refusal>>,
+        /// When it was asked and answered, in events; what the child wrote.
+        deltas: ChildDeltas,
+    },
+    /// A question to people.
+    Question {
+        /// What was asked.
+        question: Json,
+        /// Part of the question's id.
+        nonce: u64,
+        /// When.
+        asked_at: Timestamp,
+        /// The answer.
+        answer: Option<Json>,
+    },
+    /// A request for consent.
+    Approval {
+        /// The exact question.
+        envelope: Box<Envelope>,
+        /// The decision.
+        decision: Option<Decision>,
+    },
+}
+
+/// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChildDeltas {
+    pub(super) asked: u64,
+    pub(super) answered: Option<u64>,
+    pub(super) deltas: Vec<Delta>,
+}
+
+impl AsRef<[Delta]> for ChildDeltas {
+    fn as_ref(&self) -> &[Delta] {
+        &self.deltas
+    }
+}
+
+impl Run {
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.submission.run
+    }
+
+    /// What was submitted.
+    #[must_use]
+    pub fn submission(&self) -> &Arc<Submission> {
+        &self.submission
+    }
+
+    /// How many events it is the fold of.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// What it came to, once it has ended.
+    #[must_use]
+    pub fn result(&self) -> Option<&Arc<RunResult>> {
+        self.result.as_ref()
+    }
+
+    /// The turns that are admitted and have not ended.
+    pub fn open_turns(&self) -> impl Iterator<Item = u32> {
+        self.turns.keys().copied()
+    }
+
+    /// An open turn.
+    #[must_use]
+    pub fn turn(&self, number: u32) -> Option<&OpenTurn> {
+        self.turns.get(&number)
+    }
+
+    /// The id of one of its turns.
+    #[must_use]
+    pub fn turn_id(&self, number: u32) -> TurnId {
+        TurnId { run: self.id(), number }
+    }
+
+    /// The branch of an open turn.
+    #[must_use]
+    pub fn branch_of(&self, turn: &OpenTurn) -> &Branch {
+        &self.branches[&turn.branch]
+    }
+
+    /// The turn that waits for the branch to answer, if it is a delegated one or lies within one.
+    #[must_use]
+    pub fn waiter_of(&self, mut branch: u32) -> Option<(u32, &AgentName)> {
+        loop {
+            match self.branches.get(&branch)?.origin {
+                Origin::Root => return None,
+                Origin::Fork { parent, .. } => branch = parent,
+                Origin::Delegation { turn, .. } => return Some((turn, &self.turns.get(&turn)?.agent)),
+            }
+        }
+    }
+
+    /// What it took so far.
+    #[must_use]
+    pub fn metrics(&self) -> RunMetrics {
+        RunMetrics {
+            turns: self.turns_ended,
+            handoffs: self.handoffs,
+            agents: u32::try_from(self.agents.len()).unwrap_or(u32::MAX),
+            retries: self.retries,
+            usage: self.budget.usage(),
+            tokens_spent: self.budget.spent(),
+            overrun: self.budget.overrun(),
+            elapsed: self.last_at.since(self.submission.at),
+        }
+    }
+
+    /// The run's approvals that wait for a decision.
+    pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
+        let parked = self.branches.values().filter_map(|branch| match &branch.now {
+            Now::Parked(parked) => Some(&parked.envelope),
+            Now::Turn(_) | Now::Forked { .. } => None,
+        });
+        let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match record {
+            Record::Approval { envelope, decision: None } => Some(&**envelope),
+            _ => None,
+        });
+        parked.chain(asked)
+    }
+
+    /// What the turn's end would make of its branch: the new view, and what goes to the join. Children's writes come
+    /// before the turn's own, in the order in which they were asked.
+    pub(super) fn settle(
+        &self,
+        number: u32,
+        branch: u32,
+        children: &[ChildDeltas],
+        update: &Update,
+    ) -> Result<(State, Vec<Delta>), StateError> {
+        let branch = &self.branches[&branch];
+        let mut view = if children.is_empty() {
+            branch.view.clone()
+        } else {
+            let concurrent =
+                |a: usize, b: usize| children[a].answered.is_none_or(|answered| answered > children[b].asked);
+            join(&branch.view, children, concurrent, &self.rules)?
+        };
+        view.apply(update, &self.rules)?;
+        if branch.origin == Origin::Root {
+            return Ok((view, Vec::new()));
+        }
+        let mut deltas: Vec<Delta> = children.iter().flat_map(|child| child.deltas.iter().cloned()).collect();
+        if !update.is_empty() {
+            deltas.push(Delta { turn: self.turn_id(number), update: Arc::new(update.clone()) });
+        }
+        Ok((view, deltas))
+    }
+}
+
+impl OpenTurn {
+    /// Whose turn it is.
+    #[must_use]
+    pub fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    /// The attempt under way or to come, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// What the children that were answered wrote.
+    pub(super) fn children(&self) -> Vec<ChildDeltas> {
+        let answered = |record: &Record| match record {
+            Record::Delegation { deltas, .. } if deltas.answered.is_some() => Some(deltas.clone()),
+            _ => None,
+        };
+        self.records.values().filter_map(answered).collect()
+    }
+}

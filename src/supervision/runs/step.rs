@@ -1,0 +1,509 @@
+//! The fold: one event after another makes a run. Pure and deterministic; what it wants done comes back as effects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::messages::state::{StateRules, join};
+use crate::messages::{
+    AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission, Timestamp,
+    Verdict,
+};
+
+use super::budget::Budget;
+use super::guard::{Handoff, Mark};
+use super::run::{
+    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, Now, OpenTurn, Origin, ParkedHandoff, Phase, Record,
+    Run,
+};
+
+/// What an event asks the actors to do, once it is journaled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The turn may be taken.
+    Start(u32),
+    /// The turn may be taken again at this time.
+    Retry(u32, Timestamp),
+    /// The turn is over. Whoever still works on it is to stop.
+    Close {
+        /// The turn.
+        turn: u32,
+        /// Whose it was.
+        agent: AgentName,
+        /// The turn that waited for its branch, with its agent.
+        waiter: Option<(u32, AgentName)>,
+    },
+    /// A request of the turn has its answer.
+    Reply {
+        /// The turn.
+        turn: u32,
+        /// The request.
+        ordinal: u32,
+    },
+    /// A decision is needed.
+    RequestApproval {
+        /// The turn.
+        turn: u32,
+        /// The request.
+        ordinal: u32,
+    },
+    /// A decision is no longer needed.
+    WithdrawApproval(crate::messages::ApprovalId),
+    /// The run has its result.
+    Ended,
+}
+
+/// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
+#[must_use]
+pub fn mark(input: &Json, command: &Command) -> Mark {
+    const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
+    let mut bytes = input.canonical();
+    for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
+        bytes.push(b'\n');
+        bytes.extend_from_slice(write.channel.as_bytes());
+        bytes.push(b'=');
+        bytes.extend_from_slice(&write.value.canonical());
+    }
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+impl Run {
+    /// The run that a submission begins, with its first turn admitted.
+    #[must_use]
+    pub fn begin(submission: Submission, rules: StateRules) -> (Self, Vec<Effect>) {
+        let rules = match &submission.task.schema {
+            Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
+            None => rules,
+        };
+        let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
+        let mut run = Self {
+            rules,
+            sequence: 1,
+            handoffs: 0,
+            agents: BTreeSet::new(),
+            budget: Budget::new(submission.task.limits.tokens),
+            branches: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            next_turn: 1,
+            next_branch: 0,
+            next_reservation: 0,
+            turns_ended: 0,
+            retries: 0,
+            last_at: submission.at,
+            result: None,
+            submission: Arc::new(submission),
+        };
+        let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
+        let mut effects = Vec::with_capacity(1);
+        let root = run.add_branch(Origin::Root, State::default(), chain, Vec::new(), None);
+        run.start_turn(root, agent, input, &mut effects);
+        (run, effects)
+    }
+
+    /// Applies the next event. An event about a turn that is no longer open changes nothing.
+    pub fn step(&mut self, event: &RunEvent) -> Vec<Effect> {
+        self.sequence += 1;
+        let mut effects = Vec::new();
+        if self.result.is_some() {
+            if let RunEvent::Settled { turn, ordinal, usage } = event {
+                self.budget.settle((*turn, *ordinal), *usage);
+            }
+            return effects;
+        }
+        match event {
+            RunEvent::Submitted(_) | RunEvent::Noticed { .. } => {}
+            RunEvent::StepStarted { turn, ordinal, name } => {
+                self.record(*turn, *ordinal, Record::StepStarted { name: Arc::clone(name) });
+            }
+            RunEvent::StepFinished { turn, ordinal, name, value } => {
+                self.record(*turn, *ordinal, Record::Step { name: Arc::clone(name), value: value.clone() });
+            }
+            RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
+                self.last_at = *at;
+                self.delegated(*turn, *ordinal, order, verdict, &mut effects);
+            }
+            RunEvent::Reserved { turn, ordinal, tokens, verdict } => {
+                self.next_reservation = self.next_reservation.max(ordinal + 1);
+                if matches!(verdict, Verdict::Admitted(_)) {
+                    self.budget.reserve((*turn, *ordinal), *tokens);
+                }
+            }
+            RunEvent::Settled { turn, ordinal, usage } => self.budget.settle((*turn, *ordinal), *usage),
+            RunEvent::Asked { turn, ordinal, question, nonce, at } => {
+                let (question, nonce, asked_at) = (question.clone(), *nonce, *at);
+                self.record(*turn, *ordinal, Record::Question { question, nonce, asked_at, answer: None });
+            }
+            RunEvent::Answered { turn, ordinal, answer, at, .. } => {
+                self.last_at = *at;
+                if let Some(Record::Question { answer: slot, .. }) = self.record_mut(*turn, *ordinal) {
+                    *slot = Some(answer.clone());
+                    effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                }
+            }
+            RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
+                self.record(*turn, *ordinal, Record::Approval { envelope: envelope.clone(), decision: None });
+                effects.push(Effect::RequestApproval { turn: *turn, ordinal: *ordinal });
+            }
+            RunEvent::Decided { turn, ordinal, decision, verdict, at, .. } => {
+                self.last_at = *at;
+                if let Some(Record::Approval { decision: slot, .. }) = self.record_mut(*turn, *ordinal) {
+                    *slot = Some(decision.clone());
+                    effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                } else {
+                    self.unpark(*turn, verdict, &mut effects);
+                }
+            }
+            RunEvent::AttemptFailed { turn, retry_at, at, .. } => {
+                self.last_at = *at;
+                if let Some(open) = self.turns.get_mut(turn) {
+                    open.attempt += 1;
+                    open.phase = Phase::Backoff { until: *retry_at };
+                    open.recoveries = 0;
+                    self.retries += 1;
+                    effects.push(Effect::Retry(*turn, *retry_at));
+                }
+            }
+            RunEvent::TurnEnded { turn, command, verdict, at, .. } => {
+                self.last_at = *at;
+                self.turn_ended(*turn, command, verdict, &mut effects);
+            }
+            RunEvent::TurnFailed { turn, failure, at, .. } => {
+                self.last_at = *at;
+                let error = failure.to_string();
+                self.turn_failed(*turn, Outcome::Failed { error }, &mut effects);
+            }
+            RunEvent::Recovered { at, new_process } => {
+                self.last_at = *at;
+                for open in self.turns.values_mut().filter(|open| *new_process && open.phase == Phase::Leased) {
+                    open.recoveries += 1;
+                }
+            }
+            RunEvent::NeedsAttention { turn, why, at } => {
+                self.last_at = *at;
+                if let Some(open) = self.turns.get_mut(turn) {
+                    open.phase = Phase::NeedsAttention { why: Arc::clone(why) };
+                }
+            }
+            RunEvent::Stopped { outcome, at } => {
+                self.last_at = *at;
+                self.stop(outcome.clone(), &mut effects);
+            }
+        }
+        effects
+    }
+
+    fn record(&mut self, turn: u32, ordinal: u32, record: Record) {
+        if let Some(open) = self.turns.get_mut(&turn) {
+            open.records.insert(ordinal, record);
+        }
+    }
+
+    fn record_mut(&mut self, turn: u32, ordinal: u32) -> Option<&mut Record> {
+        self.turns.get_mut(&turn)?.records.get_mut(&ordinal)
+    }
+
+    fn add_branch(
+        &mut self,
+        origin: Origin,
+        view: State,
+        chain: Chain,
+        recent: Vec<Handoff>,
+        previous_agent: Option<AgentName>,
+    ) -> u32 {
+        let id = self.next_branch;
+        self.next_branch += 1;
+        let now = Now::Turn(0);
+        self.branches.insert(id, Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now });
+        id
+    }
+
+    fn start_turn(&mut self, branch: u32, agent: AgentName, input: Json, effects: &mut Vec<Effect>) {
+        let number = self.next_turn;
+        self.next_turn += 1;
+        self.agents.insert(agent.clone());
+        if let Some(branch) = self.branches.get_mut(&branch) {
+            branch.now = Now::Turn(number);
+        }
+        let (phase, records) = (Phase::Leased, BTreeMap::new());
+        self.turns.insert(number, OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 });
+        effects.push(Effect::Start(number));
+    }
+
+    fn delegated(&mut self, turn: u32, ordinal: u32, order: &Order, verdict: &Verdict, effects: &mut Vec<Effect>) {
+        let asked = self.sequence;
+        let Some(open) = self.turns.get_mut(&turn) else { return };
+        let reply = match verdict {
+            Verdict::Refused(refusal) => Some(Err(refusal.clone())),
+            Verdict::Admitted(_) | Verdict::Nothing | Verdict::Parked(_) => None,
+        };
+        let is_answered = reply.is_some();
+        let deltas = ChildDeltas { asked, ..ChildDeltas::default() };
+        open.records.insert(ordinal, Record::Delegation { order: order.clone(), reply, deltas });
+        let from = open.agent.clone();
+        let chain = self.branches[&open.branch].chain.clone();
+        if let Verdict::Admitted(agents) = verdict {
+            for agent in agents {
+                self.handoffs += 1;
+                let chain = chain.add_step(&from, agent, &order.body);
+                let origin = Origin::Delegation { turn, ordinal };
+                let child = self.add_branch(origin, State::default(), chain, Vec::new(), Some(from.clone()));
+                self.start_turn(child, agent.clone(), order.input.clone(), effects);
+            }
+        }
+        if is_answered {
+            effects.push(Effect::Reply { turn, ordinal });
+        }
+    }
+
+    fn turn_ended(&mut self, number: u32, command: &Command, verdict: &Verdict, effects: &mut Vec<Effect>) {
+        let Some(children) = self.turns.get(&number).map(OpenTurn::children) else { return };
+        let Some(open) = self.close_turn(number, effects) else { return };
+        self.turns_ended += 1;
+        let ended = EndedTurn { number, agent: open.agent, input: open.input, command: command.clone(), children };
+        if let Verdict::Parked(envelope) = verdict {
+            effects.push(Effect::RequestApproval { turn: number, ordinal: HANDOFF_ORDINAL });
+            if let Some(branch) = self.branches.get_mut(&open.branch) {
+                branch.now = Now::Parked(Box::new(ParkedHandoff { ended, envelope: (**envelope).clone() }));
+            }
+        } else {
+            self.go_on(open.branch, ended, verdict, effects);
+        }
+    }
+
+    /// A decision about the handoff that `turn` ended with: a refused one ends the branch without its update.
+    fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
+        let parked_here = |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == turn);
+        let Some((&id, branch)) = self.branches.iter_mut().find(|(_, branch)| parked_here(branch)) else { return };
+        let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
+        let mut ended = parked.ended;
+        match verdict {
+            Verdict::Refused(refusal) if matches!(Outcome::refused(refusal.clone()), Outcome::Denied { .. }) => {
+                ended.command.update = crate::messages::Update::default();
+                ended.children.clear();
+            }
+            Verdict::Refused(_) | Verdict::Nothing | Verdict::Admitted(_) | Verdict::Parked(_) => {}
+        }
+        self.go_on(id, ended, verdict, effects);
+    }
+
+    /// Applies what an ended turn wrote and follows where it goes.
+    fn go_on(&mut self, id: u32, ended: EndedTurn, verdict: &Verdict, effects: &mut Vec<Effect>) {
+        let EndedTurn { number, agent, input, command, children } = ended;
+        let output = command.output.clone();
+        match self.settle(number, id, &children, &command.update) {
+            Err(error) => {
+                let outcome = Outcome::Failed { error: error.to_string() };
+                return self.end_branch(id, outcome, output.unwrap_or_default(), effects);
+            }
+            Ok((view, deltas)) => {
+                let Some(branch) = self.branches.get_mut(&id) else { return };
+                branch.view = view;
+                branch.deltas.extend(deltas);
+                branch.previous_agent = Some(agent.clone());
+            }
+        }
+        match verdict {
+            Verdict::Nothing | Verdict::Parked(_) => match command.goto {
+                Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
+                Goto::Next | Goto::Agent(_) | Goto::Many(_) => {
+                    self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
+                }
+            },
+            Verdict::Refused(refusal) => {
+                self.end_branch(id, Outcome::refused(refusal.clone()), output.unwrap_or_default(), effects);
+            }
+            Verdict::Admitted(agents) => {
+                self.handoffs += u32::try_from(agents.len()).unwrap_or(u32::MAX);
+                match (&command.goto, agents.as_slice()) {
+                    (Goto::Many(sends), agents) => {
+                        let inputs = sends.iter().map(|send| send.input.clone());
+                        self.fork(id, &agent, agents.iter().cloned().zip(inputs), effects);
+                    }
+                    (Goto::Agent(_) | Goto::Next | Goto::End, agents) => {
+                        let carried = output.unwrap_or(input);
+                        let Some(to) = agents.first() else { return };
+                        let mark = mark(&carried, &command);
+                        let window = self.submission.task.limits.repeat_window;
+                        if let Some(branch) = self.branches.get_mut(&id) {
+                            branch.recent.push(Handoff { from: agent, to: to.clone(), mark });
+                            let surplus = branch.recent.len().saturating_sub(window);
+                            branch.recent.drain(..surplus);
+                        }
+                        self.start_turn(id, to.clone(), carried, effects);
+                    }
+                }
+            }
+        }
+    }
+
+    fn fork(
+        &mut self,
+        id: u32,
+        from: &AgentName,
+        sends: impl Iterator<Item = (AgentName, Json)>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(parent) = self.branches.get(&id) else { return };
+        let (view, chain, recent) = (parent.view.clone(), parent.chain.clone(), parent.recent.clone());
+        let mut children = Vec::new();
+        for (index, (agent, input)) in sends.enumerate() {
+            let origin = Origin::Fork { parent: id, index };
+            let child = self.add_branch(origin, view.clone(), chain.clone(), recent.clone(), Some(from.clone()));
+            self.start_turn(child, agent, input, effects);
+            children.push(child);
+        }
+        let (open, ends) = (children.len(), vec![None; children.len()]);
+        if let Some(parent) = self.branches.get_mut(&id) {
+            parent.now = Now::Forked { children, ends, open };
+        }
+        if open == 0 {
+            self.end_branch(id, Outcome::Finished, Json::from(Vec::<serde_json::Value>::new()), effects);
+        }
+    }
+
+    fn turn_failed(&mut self, number: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
+        if let Some(open) = self.close_turn(number, effects) {
+            self.turns_ended += 1;
+            self.end_branch(open.branch, outcome, Json::null(), effects);
+        }
+    }
+
+    /// Ends a branch, and with it whatever only waited for it: joins of forks, the run, or the answer to a delegation.
+    fn end_branch(&mut self, id: u32, outcome: Outcome, output: Json, effects: &mut Vec<Effect>) {
+        self.cascade(id, outcome, output, None, effects);
+    }
+
+    /// Ends the run, or the delegation, that the branch belongs to; its siblings are cancelled and what they wrote so far
+    /// is dropped.
+    fn end_scope(&mut self, id: u32, output: Json, effects: &mut Vec<Effect>) {
+        let (mut child, mut open) = (id, Vec::new());
+        while let Some(Origin::Fork { parent, .. }) = self.branches.get(&child).map(|branch| branch.origin) {
+            let Some(Branch { now: Now::Forked { children, ends, open: left }, .. }) = self.branches.get_mut(&parent)
+            else {
+                break;
+            };
+            for (sibling, end) in children.iter().zip(ends.iter_mut()) {
+                if *sibling != child && end.is_none() {
+                    let outcome = Outcome::Cancelled { reason: "another branch ended the run".into() };
+                    *end = Some(BranchEnd { outcome, output: Json::null(), deltas: Vec::new() });
+                    open.push(*sibling);
+                }
+            }
+            *left = 1;
+            child = parent;
+        }
+        for sibling in open {
+            self.cancel_branch(sibling, effects);
+        }
+        self.cascade(id, Outcome::Finished, output.clone(), Some(&output), effects);
+    }
+
+    /// With `forced`, every join on the way up finishes with that output.
+    fn cascade(&mut self, id: u32, outcome: Outcome, output: Json, forced: Option<&Json>, effects: &mut Vec<Effect>) {
+        let (mut id, mut outcome, mut output) = (id, outcome, output);
+        loop {
+            let Some(branch) = self.branches.remove(&id) else { return };
+            let end = BranchEnd { outcome, output, deltas: branch.deltas };
+            match branch.origin {
+                Origin::Root => return self.finish(end.outcome, end.output, &branch.view, effects),
+                Origin::Delegation { turn, ordinal } => {
+                    let answered = Some(self.sequence);
+                    if let Some(Record::Delegation { reply, deltas, .. }) = self.record_mut(turn, ordinal) {
+                        *reply = Some(Ok(Answer { outcome: end.outcome, output: end.output }));
+                        *deltas = ChildDeltas { answered, deltas: end.deltas, ..*deltas };
+                        effects.push(Effect::Reply { turn, ordinal });
+                    }
+                    return;
+                }
+                Origin::Fork { parent, index } => {
+                    let Some(Branch { now: Now::Forked { ends, open, .. }, .. }) = self.branches.get_mut(&parent)
+                    else {
+                        return;
+                    };
+                    ends[index] = Some(end);
+                    *open -= 1;
+                    if *open > 0 {
+                        return;
+                    }
+                    let ends = std::mem::take(ends);
+                    (outcome, output) = self.join_ends(parent, ends);
+                    if let Some(forced) = forced {
+                        (outcome, output) = (Outcome::Finished, forced.clone());
+                    }
+                    id = parent;
+                }
+            }
+        }
+    }
+
+    /// Joins what the children of a forked branch wrote into its view, in the order of the sends.
+    fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>) -> (Outcome, Json) {
+        let ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
+        let outputs: Vec<serde_json::Value> = ends.iter().map(|end| end.output.value().clone()).collect();
+        let mut outcome = ends
+            .iter()
+            .map(|end| &end.outcome)
+            .find(|outcome| !outcome.is_finished())
+            .cloned()
+            .unwrap_or(Outcome::Finished);
+        let Some(branch) = self.branches.get_mut(&parent) else { return (outcome, Json::from(outputs)) };
+        let writers: Vec<&[_]> = ends.iter().map(|end| end.deltas.as_slice()).collect();
+        match join(&branch.view, &writers, |_, _| true, &self.rules) {
+            Ok(view) => branch.view = view,
+            Err(error) => outcome = Outcome::Failed { error: error.to_string() },
+        }
+        if branch.origin != Origin::Root {
+            branch.deltas.extend(ends.into_iter().flat_map(|end| end.deltas));
+        }
+        (outcome, Json::from(outputs))
+    }
+
+    fn finish(&mut self, outcome: Outcome, output: Json, view: &State, effects: &mut Vec<Effect>) {
+        let metrics = self.metrics();
+        self.result = Some(Arc::new(RunResult { run: self.id(), outcome, output, state: view.to_json(), metrics }));
+        effects.push(Effect::Ended);
+    }
+
+    fn stop(&mut self, outcome: Outcome, effects: &mut Vec<Effect>) {
+        let view = self.branches.get(&0).map(|root| root.view.clone()).unwrap_or_default();
+        self.cancel_branch(0, effects);
+        self.finish(outcome, Json::null(), &view, effects);
+    }
+
+    /// Takes a turn out, with everything that only it waits for.
+    fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<OpenTurn> {
+        let waiter = self.waiter_of(self.turns.get(&number)?.branch).map(|(waiter, agent)| (waiter, agent.clone()));
+        let open = self.turns.remove(&number)?;
+        effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
+        for (ordinal, record) in &open.records {
+            match record {
+                Record::Delegation { reply: None, .. } => {
+                    let origin = Origin::Delegation { turn: number, ordinal: *ordinal };
+                    let child = self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id);
+                    if let Some(child) = child {
+                        self.cancel_branch(child, effects);
+                    }
+                }
+                Record::Approval { envelope, decision: None } => effects.push(Effect::WithdrawApproval(envelope.id())),
+                _ => {}
+            }
+        }
+        Some(open)
+    }
+
+    /// Takes a branch out with all its turns and children.
+    fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let mut ids = vec![id];
+        while let Some(id) = ids.pop() {
+            let Some(branch) = self.branches.get(&id) else { continue };
+            match &branch.now {
+                Now::Turn(turn) => {
+                    let turn = *turn;
+                    self.close_turn(turn, effects);
+                }
+                Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
+                Now::Forked { children, .. } => ids.extend(children),
+            }
+            self.branches.remove(&id);
+        }
+    }
+}
