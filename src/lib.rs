@@ -4,3 +4,6 @@ pub mod env;
 pub mod messages;
 pub mod storage;
 pub mod supervision;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

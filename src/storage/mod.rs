@@ -4,11 +4,20 @@
 //! key-value bucket with revisions can do: one write is one record in one stream or one value under one key; there are no
 //! transactions. Payloads are bytes that the storage does not look into; the `journal` and the actors above encode them.
 
+pub mod codec;
+mod limits;
+mod memory;
+mod queue_order;
+mod stream_head;
+mod watchers;
+
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
+pub use self::memory::Memory;
 pub use crate::messages::Durability;
 use crate::messages::Timestamp;
 
@@ -28,8 +37,15 @@ pub type Revision = u64;
 /// - A `Sync` write, once acknowledged, is on disk together with every write acknowledged or issued before it through the
 ///   same store.
 /// - Appends to one stream, and writes to one key, are linearisable; a read sees every acknowledged write.
-/// - An append whose `expected` is not the stream's last sequence is refused with [`StorageError::WrongSequence`], one
-///   with a fence older than the stream's with [`StorageError::Fenced`]; neither writes anything.
+/// - An append with a fence that is not the stream's is refused with [`StorageError::Fenced`], one whose `expected` is not
+///   the stream's last sequence with [`StorageError::WrongSequence`]; neither writes anything.
+/// - Revisions, fences and queue positions are never given out twice, also not after a crash.
+/// - Claims, leases, acknowledgements and purges are at least [`Durability::Buffered`]. A crash may lose the last of them:
+///   an item is delivered again, a purge is to be repeated; a fence is never lost together with a record that it let in.
+/// - Where one process owns the whole store, reopening it voids the claims and leases of the process before.
+/// - Expired values are absent, and their space is given back in time; watches do not report expiry.
+/// - Keys longer than [`MAX_KEY`], dedupe ids and owners longer than [`MAX_NAME`] and payloads longer than [`MAX_RECORD`]
+///   are refused with [`StorageError::TooLarge`].
 /// - After a failed sync the store acknowledges nothing any more: every later write fails with [`StorageError::Stopped`].
 /// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
 ///   overwritten and everything else stays readable.
@@ -45,8 +61,9 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// The names of the streams under a prefix, in key order.
     fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>>;
 
-    /// Removes the records of a stream up to and including a sequence. Purging all of them does not reset its sequence
-    /// while any of its records, or a claim on it, is left; a stream without records does not exist.
+    /// Removes the records of a stream up to and including a sequence. Sequences go on counting while a record, or a
+    /// claim that has not run out, is left. A stream without either is forgotten, fence included: the next append to it
+    /// expects 0 under [`Fence::FIRST`]. [`Storage::streams`] lists streams with records only.
     fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()>;
 
     /// The value under a key, unless it has expired.
@@ -58,27 +75,28 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Deletes a value if its revision is still the given one.
     fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()>;
 
-    /// The values under a prefix in key order, after `after` if given, at most `limit`; expired ones are left out.
+    /// The values under a prefix in key order, after `after` if given, at most `limit`; expired ones are left out. A
+    /// corrupt value fails the scan with its key; go on after that key to read the rest.
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>>;
 
-    /// Changes to values under a prefix from now on. The receiver is bounded; one that falls behind gets
-    /// [`Change::Missed`] with the number of changes lost in place of them.
+    /// Changes to values under a prefix from now on, in the order of their revisions. The receiver holds 256; one that
+    /// falls behind gets [`Change::Missed`] with the number of changes lost in place of them. It ends with the store.
     fn watch(&self, prefix: &KeyPrefix) -> Watch;
 
     /// Takes ownership of a stream for `owner` until `ttl_secs` from now. The fence is greater than every earlier one of
     /// that stream and is stored in the stream itself: from now on appends with an older fence are refused.
-    /// A stream that another live owner holds is refused with [`StorageError::Held`]. A stream that was never claimed has
-    /// the fence [`Fence::FIRST`].
+    /// A stream that another live owner holds is refused with [`StorageError::Held`]; the owner itself may claim again.
+    /// A stream that was never claimed has the fence [`Fence::FIRST`].
     fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence>;
 
-    /// Extends a claim.
+    /// Extends a claim, also one that has run out if nobody else has taken the stream since.
     fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()>;
 
-    /// Gives a claim up; the fence stays where it is.
+    /// Gives a claim up; the fence stays where it is while the stream has records. Releasing twice is fine.
     fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()>;
 
-    /// Adds an item to a queue. A `dedupe_id` that the queue has seen within [two minutes] and still or no longer holds
-    /// is acknowledged and not added again.
+    /// Adds an item to a queue. A `dedupe_id` that was added within the last two minutes is acknowledged and not added
+    /// again, whether or not the queue still holds that item.
     fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()>;
 
     /// Takes the oldest item that nobody holds, for `lease_secs`; after that it may be delivered again.
@@ -87,7 +105,7 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Holds a delivered item for longer.
     fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()>;
 
-    /// Removes a delivered item for good.
+    /// Removes a delivered item for good. Acknowledging an item that is gone is fine.
     fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()>;
 
     /// Gives a delivered item back, to be delivered again after `delay_secs`.
@@ -135,6 +153,18 @@ pub enum Expected {
     Revision(Revision),
 }
 
+impl Expected {
+    /// Compares with what the key holds.
+    fn check(self, key: &Key, actual: Option<Revision>) -> Result<(), StorageError> {
+        let as_expected = match self {
+            Self::Any => true,
+            Self::Absent => actual.is_none(),
+            Self::Revision(revision) => actual == Some(revision),
+        };
+        if as_expected { Ok(()) } else { Err(StorageError::WrongRevision { key: key.clone(), expected: self, actual }) }
+    }
+}
+
 /// A record of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -153,6 +183,12 @@ pub struct Entry {
     pub revision: Revision,
     /// When it expires, if it does.
     pub expires_at: Option<Timestamp>,
+}
+
+impl Entry {
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|moment| moment <= now)
+    }
 }
 
 /// A change that a watch reports.
@@ -287,6 +323,11 @@ impl Key {
             }
         }
         segments
+    }
+
+    /// A place in the order of keys; for bounds of ranges only.
+    fn unchecked(bytes: &[u8]) -> Self {
+        Self(bytes.into())
     }
 
     /// The encoded bytes; their order is the order of the segments.

@@ -1,0 +1,353 @@
+//! A store in memory: for runs that need no disk, for tests, and as the plainest reading of the rules.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+
+use super::queue_order::{Item, QueueOrder};
+use super::stream_head::StreamHead;
+use super::watchers::Watchers;
+use super::{
+    Append, Change, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Key, KeyPrefix, Put, Record, Revision,
+    Sequence, Storage, StorageError, StorageFuture, Watch, limits,
+};
+use crate::env::{Clock, SystemClock};
+use crate::messages::Timestamp;
+
+/// Keeps everything in this process. All durabilities are the same to it: a value lives as long as the last handle.
+///
+/// Every call does its work before it returns, and the future that it returns is ready, so a caller that must not wait
+/// may use `now_or_never`.
+///
+/// ```
+/// use callboard::storage::{Append, Durability, Fence, Key, Memory, Storage};
+/// use futures::FutureExt;
+///
+/// let store = Memory::default();
+/// let stream = Key::new(["run", "1"]);
+/// let append = |expected| {
+///     let (payload, durability) = (b"started".as_slice().into(), Durability::Sync);
+///     store.append(Append { stream: stream.clone(), fence: Fence::FIRST, expected, payload, durability })
+/// };
+/// assert_eq!(append(0).now_or_never().unwrap(), Ok(1));
+/// assert!(append(0).now_or_never().unwrap().is_err(), "somebody was first");
+/// assert_eq!(store.read(&stream, 1, 10).now_or_never().unwrap().unwrap().len(), 1);
+/// ```
+pub struct Memory {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    watchers: Watchers,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last revision, fence or queue position that was given out.
+    last_number: u64,
+    streams: HashMap<Key, Stream>,
+    /// The streams that have records.
+    names: BTreeSet<Key>,
+    values: BTreeMap<Key, Entry>,
+    expiring: BTreeSet<(Timestamp, Key)>,
+    queues: HashMap<Key, Queue>,
+}
+
+#[derive(Default)]
+struct Stream {
+    head: StreamHead,
+    /// The first one has the sequence `head.purged + 1`.
+    records: VecDeque<Arc<[u8]>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    order: QueueOrder,
+    payloads: HashMap<Sequence, Arc<[u8]>>,
+}
+
+impl Memory {
+    /// An empty store whose entries and claims expire by `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, state: Mutex::default(), watchers: Watchers::default() }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now().wall
+    }
+}
+
+/// An empty store on the machine's clock.
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock::default()))
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("Memory")
+            .field("streams", &state.names.len())
+            .field("values", &state.values.len())
+            .field("queues", &state.queues.len())
+            .finish()
+    }
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn append(&mut self, append: Append) -> Result<Sequence, StorageError> {
+        let Append { stream: name, fence, expected, payload, durability: _ } = append;
+        if let Some(stream) = self.streams.get_mut(&name) {
+            let sequence = stream.head.append(&name, fence, expected)?;
+            stream.records.push_back(payload);
+            if stream.records.len() == 1 {
+                self.names.insert(name);
+            }
+            return Ok(sequence);
+        }
+        let mut stream = Stream::default();
+        let sequence = stream.head.append(&name, fence, expected)?;
+        stream.records.push_back(payload);
+        self.names.insert(name.clone());
+        self.streams.insert(name, stream);
+        Ok(sequence)
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> Vec<Record> {
+        let Some(stream) = self.streams.get(stream) else { return Vec::new() };
+        let first = stream.head.purged + 1;
+        let skipped = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
+        let records = (first..).zip(&stream.records).skip(skipped).take(limit);
+        records.map(|(sequence, payload)| Record { sequence, payload: Arc::clone(payload) }).collect()
+    }
+
+    /// Decides about a stream's head and forgets the stream if nothing is left of it.
+    fn decide<T>(&mut self, name: &Key, decision: impl FnOnce(&mut StreamHead) -> T) -> T {
+        let Some(stream) = self.streams.get_mut(name) else {
+            let mut head = StreamHead::default();
+            let decided = decision(&mut head);
+            if head != StreamHead::default() {
+                self.streams.insert(name.clone(), Stream { head, records: VecDeque::new() });
+            }
+            return decided;
+        };
+        let decided = decision(&mut stream.head);
+        if stream.head == StreamHead::default() {
+            self.streams.remove(name);
+        }
+        decided
+    }
+
+    fn purge(&mut self, name: &Key, up_to: Sequence, now: Timestamp) {
+        if let Some(stream) = self.streams.get_mut(name) {
+            let purged = up_to.min(stream.head.last).saturating_sub(stream.head.purged);
+            stream.records.drain(..usize::try_from(purged).unwrap_or(usize::MAX));
+            if stream.records.is_empty() {
+                self.names.remove(name);
+            }
+        }
+        self.decide(name, |head| head.purge(up_to, now));
+    }
+
+    fn get(&self, key: &Key, now: Timestamp) -> Option<&Entry> {
+        self.values.get(key).filter(|entry| !entry.has_expired(now))
+    }
+
+    fn check(&self, key: &Key, expected: Expected, now: Timestamp) -> Result<(), StorageError> {
+        expected.check(key, self.get(key, now).map(|entry| entry.revision))
+    }
+
+    fn put(&mut self, put: Put, now: Timestamp) -> Result<Entry, StorageError> {
+        self.sweep(now);
+        self.check(&put.key, put.expected, now)?;
+        let expires_at = put.ttl_secs.map(|secs| now + Duration::from_secs(secs));
+        let entry = Entry { value: put.value, revision: self.next_number(), expires_at };
+        if let Some(moment) = expires_at {
+            self.expiring.insert((moment, put.key.clone()));
+        }
+        if let Some(Entry { expires_at: Some(moment), .. }) = self.values.insert(put.key.clone(), entry.clone())
+            && expires_at != Some(moment)
+        {
+            self.expiring.remove(&(moment, put.key));
+        }
+        Ok(entry)
+    }
+
+    fn delete(&mut self, key: &Key, revision: Revision, now: Timestamp) -> Result<(), StorageError> {
+        self.check(key, Expected::Revision(revision), now)?;
+        if let Some(Entry { expires_at: Some(moment), .. }) = self.values.remove(key) {
+            self.expiring.remove(&(moment, key.clone()));
+        }
+        Ok(())
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize, now: Timestamp) -> Vec<(Key, Entry)> {
+        let prefix_key = Key::unchecked(prefix.as_bytes());
+        let start = match after {
+            Some(after) if *after >= prefix_key => Bound::Excluded(after),
+            Some(_) | None => Bound::Included(&prefix_key),
+        };
+        let values = self.values.range((start, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
+        let live = values.filter(|(_, entry)| !entry.has_expired(now)).take(limit);
+        live.map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
+    /// Gives back the memory of what has expired.
+    fn sweep(&mut self, now: Timestamp) {
+        while self.expiring.first().is_some_and(|(moment, _)| *moment <= now) {
+            if let Some((_, key)) = self.expiring.pop_first() {
+                self.values.remove(&key);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, name: &Key, dedupe_id: &str, payload: Arc<[u8]>, now: Timestamp) {
+        let position = self.next_number();
+        let queue = self.queues.entry(name.clone()).or_default();
+        queue.order.forget_ids(now);
+        if queue.order.first_sight(dedupe_id, now).is_some() {
+            queue.order.insert(position, Item::default());
+            queue.payloads.insert(position, payload);
+        }
+    }
+
+    fn next(&mut self, name: &Key, lease_secs: u64, now: Timestamp) -> Option<Delivery> {
+        let queue = self.queues.get_mut(name)?;
+        queue.order.forget_ids(now);
+        let Some((position, item)) = queue.order.next(lease_secs, now) else {
+            if queue.order.is_empty() {
+                self.queues.remove(name);
+            }
+            return None;
+        };
+        let payload = Arc::clone(queue.payloads.get(&position)?);
+        let id = DeliveryId { queue: name.clone(), position, delivery: item.deliveries };
+        Some(Delivery { id, payload, deliveries: item.deliveries })
+    }
+
+    fn ack(&mut self, delivery: &DeliveryId) -> Result<(), StorageError> {
+        let Some(queue) = self.queues.get_mut(&delivery.queue) else { return Ok(()) };
+        queue.order.ack(delivery)?;
+        queue.payloads.remove(&delivery.position);
+        Ok(())
+    }
+
+    fn order(&mut self, delivery: &DeliveryId) -> &mut QueueOrder {
+        &mut self.queues.entry(delivery.queue.clone()).or_default().order
+    }
+}
+
+fn ready<T: Send + 'static>(result: Result<T, StorageError>) -> StorageFuture<T> {
+    futures::future::ready(result).boxed()
+}
+
+impl Storage for Memory {
+    fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        ready(limits::check_append(&append).and_then(|()| self.state.lock().append(append)))
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        ready(Ok(self.state.lock().read(stream, from, limit)))
+    }
+
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+        let state = self.state.lock();
+        let names = state.names.range(Key::unchecked(prefix.as_bytes())..);
+        ready(Ok(names.take_while(|name| name.starts_with(prefix)).cloned().collect()))
+    }
+
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
+        let now = self.now();
+        self.state.lock().purge(stream, up_to, now);
+        ready(Ok(()))
+    }
+
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
+        let now = self.now();
+        ready(Ok(self.state.lock().get(key, now).cloned()))
+    }
+
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        if let Err(error) = limits::check_put(&put) {
+            return ready(Err(error));
+        }
+        let (now, key) = (self.now(), put.key.clone());
+        // Published under the lock, so that watchers see changes in the order of their revisions.
+        let mut state = self.state.lock();
+        ready(state.put(put, now).map(|entry| {
+            self.watchers.publish(&key, || Change::Put(key.clone(), entry.clone()));
+            entry.revision
+        }))
+    }
+
+    fn delete_if_revision(&self, key: &Key, revision: Revision, _: Durability) -> StorageFuture<()> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        ready(state.delete(key, revision, now).map(|()| self.watchers.publish(key, || Change::Deleted(key.clone()))))
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        let now = self.now();
+        ready(Ok(self.state.lock().scan(prefix, after, limit, now)))
+    }
+
+    fn watch(&self, prefix: &KeyPrefix) -> Watch {
+        self.watchers.watch(prefix)
+    }
+
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
+        if let Err(error) = limits::check_claim(stream, owner) {
+            return ready(Err(error));
+        }
+        let now = self.now();
+        let mut state = self.state.lock();
+        let fence = Fence(state.next_number());
+        ready(state.decide(stream, |head| head.claim(stream, owner, ttl_secs, fence, now)))
+    }
+
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
+        let now = self.now();
+        ready(self.state.lock().decide(stream, |head| head.renew(stream, fence, ttl_secs, now)))
+    }
+
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
+        let now = self.now();
+        ready(self.state.lock().decide(stream, |head| head.release(stream, fence, now)))
+    }
+
+    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, _: Durability) -> StorageFuture<()> {
+        let now = self.now();
+        ready(limits::check_enqueue(queue, dedupe_id, &payload).map(|()| {
+            self.state.lock().enqueue(queue, dedupe_id, payload, now);
+        }))
+    }
+
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
+        let now = self.now();
+        ready(Ok(self.state.lock().next(queue, lease_secs, now)))
+    }
+
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
+        let now = self.now();
+        ready(self.state.lock().order(delivery).extend(delivery, lease_secs, now).map(drop))
+    }
+
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
+        ready(self.state.lock().ack(delivery))
+    }
+
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
+        let now = self.now();
+        ready(self.state.lock().order(delivery).nack(delivery, delay_secs, now).map(drop))
+    }
+}

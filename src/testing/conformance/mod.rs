@@ -1,0 +1,262 @@
+//! What every [`Storage`] has to keep, one rule per test.
+//!
+//! [`storage_conformance!`](crate::storage_conformance) makes a module of tests out of a backend:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use callboard::storage::Memory;
+//! use callboard::testing::conformance::Subject;
+//!
+//! callboard::storage_conformance! {
+//!     in_memory memory: Subject::new(|clock| async { Arc::new(Memory::new(clock)) as _ })
+//! }
+//! ```
+//!
+//! A store that survives its process says `on_disk` instead of `in_memory` and is tested across reopening as well; the
+//! closure then has to open the same place each time it is called.
+
+mod claims;
+mod queues;
+mod reopening;
+mod streams;
+mod values;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+pub use self::claims::*;
+pub use self::queues::*;
+pub use self::reopening::*;
+pub use self::streams::*;
+pub use self::values::*;
+use crate::env::{Clock, Now};
+use crate::messages::Timestamp;
+use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+pub struct ManualClock {
+    elapsed: Mutex<Duration>,
+}
+
+impl ManualClock {
+    /// 2026-01-01 00:00:00 UTC, where every manual clock starts.
+    pub const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+
+    /// A clock at [`ManualClock::START`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self { elapsed: Mutex::default() }
+    }
+
+    /// Moves on.
+    pub fn advance(&self, by: Duration) {
+        *self.elapsed.lock() += by;
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Now {
+        let monotonic = *self.elapsed.lock();
+        Now { monotonic, wall: Self::START + monotonic }
+    }
+}
+
+type Open = Box<dyn Fn(Arc<dyn Clock>) -> BoxFuture<'static, Arc<dyn Storage>> + Send>;
+
+/// A backend under test: an open store, its clock, and how to open it again.
+pub struct Subject {
+    open: Open,
+    clock: Arc<ManualClock>,
+    store: Option<Arc<dyn Storage>>,
+}
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subject").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// A backend that `open` opens with the clock it has to expire by.
+    pub fn new<F>(open: impl Fn(Arc<dyn Clock>) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Arc<dyn Storage>> + Send + 'static,
+    {
+        let open: Open = Box::new(move |clock| Box::pin(open(clock)));
+        Self { open, clock: Arc::new(ManualClock::new()), store: None }
+    }
+
+    /// Runs one rule on an empty store.
+    ///
+    /// # Panics
+    /// If the backend breaks the rule.
+    pub fn check<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => panic!("cannot start a runtime: {error}"),
+        };
+        runtime.block_on(async move {
+            self.reopen().await;
+            rule(self).await;
+        });
+    }
+
+    /// The open store.
+    fn store(&self) -> &dyn Storage {
+        match &self.store {
+            Some(store) => &**store,
+            None => panic!("the store is open while a rule runs"),
+        }
+    }
+
+    /// Drops the store's only handle and opens it again.
+    async fn reopen(&mut self) {
+        drop(self.store.take());
+        self.store = Some((self.open)(Arc::<ManualClock>::clone(&self.clock)).await);
+    }
+
+    fn advance_secs(&self, secs: u64) {
+        self.clock.advance(Duration::from_secs(secs));
+    }
+
+    async fn append(&self, stream: &Key, expected: Sequence, payload: &str) -> Result<Sequence, StorageError> {
+        self.append_as(stream, Fence::FIRST, expected, payload).await
+    }
+
+    async fn append_as(
+        &self,
+        stream: &Key,
+        fence: Fence,
+        expected: Sequence,
+        payload: &str,
+    ) -> Result<Sequence, StorageError> {
+        let (stream, payload, durability) = (stream.clone(), payload.as_bytes().into(), Durability::Sync);
+        self.store().append(Append { stream, fence, expected, payload, durability }).await
+    }
+
+    /// The records of a stream as (sequence, text).
+    async fn records(&self, stream: &Key) -> Vec<(Sequence, String)> {
+        let records = expect(self.store().read(stream, 0, usize::MAX).await);
+        records.iter().map(|record| (record.sequence, text(&record.payload))).collect()
+    }
+
+    async fn put(&self, key: &Key, value: &str, expected: Expected) -> Result<u64, StorageError> {
+        let (key, value, durability) = (key.clone(), value.as_bytes().into(), Durability::Sync);
+        self.store().put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await
+    }
+
+    async fn put_for(&self, key: &Key, value: &str, ttl_secs: u64) -> u64 {
+        let (key, value, expected) = (key.clone(), value.as_bytes().into(), Expected::Any);
+        let put = Put { key, value, expected, ttl_secs: Some(ttl_secs), durability: Durability::Sync };
+        expect(self.store().put_if_revision(put).await)
+    }
+
+    async fn value(&self, key: &Key) -> Option<String> {
+        expect(self.store().get(key).await).map(|entry| text(&entry.value))
+    }
+
+    async fn enqueue(&self, queue: &Key, id: &str) {
+        expect(self.store().enqueue(queue, id, id.as_bytes().into(), Durability::Sync).await);
+    }
+
+    /// Takes the next item for a lease of 10 s.
+    async fn next(&self, queue: &Key) -> Option<crate::storage::Delivery> {
+        expect(self.store().next(queue, 10).await)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn expect<T>(result: Result<T, StorageError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("the store refused: {error}"),
+    }
+}
+
+/// Makes a module with one test for each rule of [`Storage`](crate::storage::Storage); see
+/// [`testing::conformance`](crate::testing::conformance).
+#[macro_export]
+macro_rules! storage_conformance {
+    (in_memory $name:ident: $subject:expr) => {
+        $crate::storage_conformance! { @tests $name, $subject;
+            appends_count_from_one
+            an_append_that_expects_another_sequence_is_refused_and_writes_nothing
+            of_concurrent_appends_exactly_one_wins
+            reads_start_where_asked_and_stop_at_the_limit
+            streams_are_listed_by_prefix_in_order
+            a_stream_does_not_show_records_of_streams_with_similar_names
+            payloads_come_back_byte_for_byte
+            purged_records_are_gone_and_sequences_go_on
+            a_stream_without_records_or_claim_is_forgotten
+            what_is_too_large_is_refused
+            a_put_is_read_back_with_its_revision
+            revisions_grow_across_keys
+            a_put_that_expects_another_revision_is_refused
+            of_concurrent_puts_exactly_one_wins
+            a_delete_needs_the_current_revision
+            expired_values_are_absent
+            a_new_value_replaces_the_expiry
+            scans_page_through_a_prefix_in_order
+            watches_report_changes_under_their_prefix
+            a_slow_watch_is_told_how_much_it_missed
+            a_claim_shuts_out_older_fences
+            a_live_claim_is_held
+            the_holder_may_claim_again
+            a_claim_that_ran_out_can_be_taken
+            a_renewed_claim_lasts_longer
+            a_claim_that_ran_out_can_be_renewed_until_somebody_takes_it
+            a_released_stream_is_free_and_keeps_its_fence
+            a_claim_keeps_an_emptied_stream
+            fences_never_come_twice
+            items_come_out_in_the_order_they_went_in
+            a_leased_item_is_not_delivered_until_the_lease_runs_out
+            an_extended_lease_lasts_longer
+            an_acknowledged_item_is_gone
+            a_returned_item_comes_back_after_its_delay
+            an_older_delivery_is_fenced
+            a_repeated_dedupe_id_adds_nothing_for_two_minutes
+            queues_do_not_share_items_or_ids
+        }
+    };
+    (on_disk $name:ident: $subject:expr) => {
+        mod $name {
+            #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
+            use super::*;
+            $crate::storage_conformance! { in_memory rules: $subject }
+            $crate::storage_conformance! { @tests reopening, $subject;
+                synced_records_are_there_after_reopening
+                synced_values_are_there_after_reopening
+                every_write_of_a_closed_store_is_there_after_reopening
+                sequences_and_revisions_go_on_after_reopening
+                purges_hold_after_reopening
+                expiry_holds_after_reopening
+                claims_of_the_process_before_are_void_and_fences_still_grow
+                queues_are_there_after_reopening
+                leases_of_the_process_before_are_void
+                dedupe_ids_are_remembered_after_reopening
+            }
+        }
+    };
+    (@tests $name:ident, $subject:expr; $($rule:ident)*) => {
+        mod $name {
+            #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
+            use super::*;
+            $(#[test] fn $rule() { ($subject).check($crate::testing::conformance::$rule); })*
+        }
+    };
+}

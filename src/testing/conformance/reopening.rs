@@ -1,0 +1,141 @@
+//! Rules of stores that outlive their process: the last handle is dropped and the store opened again.
+
+use super::{Subject, expect, text};
+use crate::storage::{Append, Durability, Expected, Fence, Key, Put, StorageError};
+
+fn stream() -> Key {
+    Key::new(["run", "1"])
+}
+
+fn key(name: &str) -> Key {
+    Key::new(["context", name])
+}
+
+/// Sequences, bytes and order.
+pub async fn synced_records_are_there_after_reopening(mut subject: Subject) {
+    let big = "x".repeat(100_000);
+    for (last, payload) in (0..).zip(["1", &big, "3"]) {
+        expect(subject.append(&stream(), last, payload).await);
+    }
+    subject.reopen().await;
+    assert_eq!(subject.records(&stream()).await, [(1, "1".into()), (2, big), (3, "3".into())]);
+    assert_eq!(expect(subject.store().streams(&Key::new([]).children()).await), [stream()]);
+}
+
+/// Values, revisions and deletions.
+pub async fn synced_values_are_there_after_reopening(mut subject: Subject) {
+    let kept = expect(subject.put(&key("kept"), "x", Expected::Any).await);
+    let deleted = expect(subject.put(&key("deleted"), "y", Expected::Any).await);
+    expect(subject.store().delete_if_revision(&key("deleted"), deleted, Durability::Sync).await);
+    subject.reopen().await;
+    let found = expect(subject.store().scan(&Key::new([]).children(), None, 9).await);
+    let found: Vec<_> = found.into_iter().map(|(key, entry)| (key, text(&entry.value), entry.revision)).collect();
+    assert_eq!(found, [(key("kept"), "x".into(), kept)]);
+}
+
+/// Closing is not a crash: whatever was acknowledged is written first.
+pub async fn every_write_of_a_closed_store_is_there_after_reopening(mut subject: Subject) {
+    for (expected, durability) in (0..).zip([Durability::Memory, Durability::Buffered, Durability::Memory]) {
+        let (payload, fence) = (b"x".as_slice().into(), Fence::FIRST);
+        expect(subject.store().append(Append { stream: stream(), fence, expected, payload, durability }).await);
+        let (value, expected) = (b"x".as_slice().into(), Expected::Any);
+        let put = Put { key: key("a"), value, expected, ttl_secs: None, durability };
+        expect(subject.store().put_if_revision(put).await);
+    }
+    subject.reopen().await;
+    assert_eq!(subject.records(&stream()).await.len(), 3);
+    assert_eq!(subject.value(&key("a")).await.as_deref(), Some("x"));
+}
+
+/// Nothing is given out twice.
+pub async fn sequences_and_revisions_go_on_after_reopening(mut subject: Subject) {
+    expect(subject.append(&stream(), 0, "1").await);
+    let before = expect(subject.put(&key("a"), "x", Expected::Any).await);
+    expect(subject.store().delete_if_revision(&key("a"), before, Durability::Sync).await);
+    subject.reopen().await;
+    assert!(matches!(subject.append(&stream(), 0, "again").await, Err(StorageError::WrongSequence { actual: 1, .. })));
+    assert_eq!(subject.append(&stream(), 1, "2").await, Ok(2));
+    assert!(expect(subject.put(&key("b"), "y", Expected::Any).await) > before);
+}
+
+/// What was purged stays away, and the rest keeps its sequences.
+pub async fn purges_hold_after_reopening(mut subject: Subject) {
+    for last in 0..4 {
+        expect(subject.append(&stream(), last, "x").await);
+        expect(subject.append(&Key::new(["emptied"]), last, &"y".repeat(70_000)).await);
+    }
+    expect(subject.store().purge(&stream(), 2).await);
+    expect(subject.store().purge(&Key::new(["emptied"]), 4).await);
+    subject.reopen().await;
+    assert_eq!(subject.records(&stream()).await, [(3, "x".into()), (4, "x".into())]);
+    assert_eq!(expect(subject.store().streams(&Key::new([]).children()).await), [stream()]);
+    assert_eq!(subject.append(&stream(), 4, "x").await, Ok(5));
+    assert_eq!(subject.append(&Key::new(["emptied"]), 0, "y").await, Ok(1));
+}
+
+/// Expiry is a date, not a timer.
+pub async fn expiry_holds_after_reopening(mut subject: Subject) {
+    subject.put_for(&key("a"), "x", 10).await;
+    subject.put_for(&key("b"), "y", 30).await;
+    subject.advance_secs(10);
+    subject.reopen().await;
+    assert_eq!(subject.value(&key("a")).await, None);
+    assert_eq!(subject.value(&key("b")).await.as_deref(), Some("y"));
+}
+
+/// The process that held them is gone, and its fences stay old.
+pub async fn claims_of_the_process_before_are_void_and_fences_still_grow(mut subject: Subject) {
+    let first = expect(subject.store().claim(&stream(), "a", 3600).await);
+    expect(subject.append_as(&stream(), first, 0, "x").await);
+    subject.reopen().await;
+    assert!(matches!(subject.append(&stream(), 1, "unclaimed").await, Err(StorageError::Fenced { .. })));
+    assert!(matches!(subject.store().renew(&stream(), first, 10).await, Err(StorageError::Fenced { .. })));
+    let second = expect(subject.store().claim(&stream(), "b", 3600).await);
+    assert!(second > first);
+    assert!(matches!(subject.append_as(&stream(), first, 1, "late").await, Err(StorageError::Fenced { .. })));
+    assert_eq!(subject.append_as(&stream(), second, 1, "y").await, Ok(2));
+}
+
+/// Order and count of deliveries.
+pub async fn queues_are_there_after_reopening(mut subject: Subject) {
+    let queue = Key::new(["inbox"]);
+    for id in ["a", "b", "c"] {
+        subject.enqueue(&queue, id).await;
+    }
+    let Some(first) = subject.next(&queue).await else { panic!("a is delivered") };
+    expect(subject.store().ack(&first.id).await);
+    let Some(second) = subject.next(&queue).await else { panic!("b is delivered") };
+    expect(subject.store().nack(&second.id, 30).await);
+    subject.reopen().await;
+    let delivered = async || subject.next(&queue).await.map(|item| (text(&item.payload), item.deliveries));
+    assert_eq!(delivered().await, Some(("c".into(), 1)));
+    assert_eq!(delivered().await, None, "a is done and b is delayed");
+    subject.advance_secs(30);
+    assert_eq!(delivered().await, Some(("b".into(), 2)), "the older of the two");
+}
+
+/// An item that a dead process held is delivered at once.
+pub async fn leases_of_the_process_before_are_void(mut subject: Subject) {
+    let queue = Key::new(["inbox"]);
+    subject.enqueue(&queue, "a").await;
+    let Some(before) = expect(subject.store().next(&queue, 3600).await) else { panic!("a is delivered") };
+    subject.reopen().await;
+    let Some(after) = subject.next(&queue).await else { panic!("a is delivered again") };
+    assert_eq!((after.deliveries, after.id.position), (2, before.id.position));
+    assert!(matches!(subject.store().ack(&before.id).await, Err(StorageError::Fenced { .. })));
+}
+
+/// A repeat of an enqueue across a crash is still a repeat.
+pub async fn dedupe_ids_are_remembered_after_reopening(mut subject: Subject) {
+    let queue = Key::new(["inbox"]);
+    subject.enqueue(&queue, "a").await;
+    let Some(delivery) = subject.next(&queue).await else { panic!("a is delivered") };
+    expect(subject.store().ack(&delivery.id).await);
+    subject.reopen().await;
+    subject.advance_secs(119);
+    subject.enqueue(&queue, "a").await;
+    assert_eq!(subject.next(&queue).await, None);
+    subject.advance_secs(1);
+    subject.enqueue(&queue, "a").await;
+    assert!(subject.next(&queue).await.is_some());
+}
