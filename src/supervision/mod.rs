@@ -1,1 +1,3 @@
 //! Supervision: the generic tree and the run supervisors.
+
+pub mod tree;
