@@ -1,3 +1,4 @@
 //! Supervision: the generic tree and the run supervisors.
 
 pub mod runs;
+pub mod tree;

@@ -1,0 +1,71 @@
+//! How long a restart waits.
+
+use std::time::Duration;
+
+/// The wait before a restart: none before the first of a series, then doubling from `base` up to `cap`.
+///
+/// A series is what is in the child's restart window. Part of each wait is random, so that children that fell together
+/// do not come back in step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    /// The wait before the second restart.
+    pub base: Duration,
+    /// The longest wait.
+    pub cap: Duration,
+    /// The part of each wait that is random, from 0 (none of it) to 1 (all of it).
+    pub jitter: f64,
+}
+
+impl Backoff {
+    /// Restarts at once, always.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { base: Duration::ZERO, cap: Duration::ZERO, jitter: 0.0 }
+    }
+
+    /// The same wait, without jitter, before every restart but the first.
+    #[must_use]
+    pub const fn fixed(wait: Duration) -> Self {
+        Self { base: wait, cap: wait, jitter: 0.0 }
+    }
+
+    /// The wait before restart number `attempt` (from 1) of a series. `random` is any random number.
+    #[must_use]
+    pub fn delay(&self, attempt: u32, random: u64) -> Duration {
+        let Some(doublings) = attempt.checked_sub(2) else { return Duration::ZERO };
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let whole = self.base.saturating_mul(factor).min(self.cap);
+        let share = random as f64 / u64::MAX as f64;
+        whole.mul_f64(1.0 - self.jitter.clamp(0.0, 1.0) * share)
+    }
+}
+
+/// 0, then 100 ms doubling up to 10 s, a quarter of it random.
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { base: Duration::from_millis(100), cap: Duration::from_secs(10), jitter: 0.25 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_from_the_second_restart_up_to_the_cap() {
+        let waits = |attempt| Backoff { jitter: 0.0, ..Backoff::default() }.delay(attempt, u64::MAX).as_millis();
+        assert_eq!(
+            [0, 1, 2, 3, 4, 8, 9, 40, u32::MAX].map(waits),
+            [0, 0, 100, 200, 400, 6_400, 10_000, 10_000, 10_000]
+        );
+    }
+
+    #[test]
+    fn jitter_only_shortens_and_by_no_more_than_its_share() {
+        let backoff = Backoff::default();
+        assert_eq!(backoff.delay(2, 0), Duration::from_millis(100));
+        assert_eq!(backoff.delay(2, u64::MAX), Duration::from_millis(75));
+        assert_eq!(Backoff::none().delay(9, 7), Duration::ZERO);
+        assert_eq!(Backoff::fixed(Duration::from_secs(3)).delay(9, 7), Duration::from_secs(3));
+    }
+}

@@ -1,0 +1,239 @@
+//! A supervisor's book-keeping of one child.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ractor::ActorCell;
+use tokio::sync::oneshot;
+
+use super::handle::ControlError;
+use super::reference::Down;
+use super::restart::{ChildFacts, Presence, Restart, Strategy, Window};
+use super::snapshot::NodeState;
+use super::spec::ChildSpec;
+
+/// Answers a request once the child is where the caller wants it.
+pub(super) type Reply = oneshot::Sender<Result<(), ControlError>>;
+
+/// One start of one child; what comes back from an earlier one does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) id: Arc<str>,
+    pub(super) generation: u64,
+}
+
+/// A wait before a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pause {
+    /// The incident that asked for it.
+    pub(super) incident: u64,
+    /// When it is over, by the monotonic clock. For show: a timer ends it.
+    pub(super) until: Duration,
+}
+
+/// What comes after a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Stay,
+    Remove,
+    Restart(Option<Pause>),
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// To be started when the pause is over and the order allows it.
+    Waiting(Option<Pause>),
+    Starting,
+    Running,
+    /// Starting or running, and to be stopped when those after it are down.
+    Doomed(Then),
+    /// A task is stopping it.
+    Stopping(Then),
+    /// Ended or stopped.
+    Down,
+    /// Restarted too often.
+    Failed,
+}
+
+/// Why a child is being started, which decides what its failure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// With its supervisor: a failure fails the supervisor's start.
+    Initial,
+    /// Added at run time: a failure takes it off the list again.
+    Added,
+    /// Started again by hand: a failure leaves it down.
+    ByHand,
+    /// By the supervisor: a failure is an incident like a crash.
+    Restart,
+}
+
+/// A start that is under way.
+pub(super) struct Launching {
+    /// Calls it off; taken when that has been done.
+    pub(super) cancel: Option<oneshot::Sender<()>>,
+    pub(super) spawned: Arc<OnceLock<ActorCell>>,
+}
+
+pub(super) struct Child {
+    pub(super) spec: ChildSpec,
+    pub(super) path: Arc<str>,
+    phase: Phase,
+    pub(super) origin: Origin,
+    pub(super) generation: u64,
+    pub(super) restarts: u64,
+    pub(super) window: Window,
+    pub(super) launching: Option<Launching>,
+    pub(super) cell: Option<ActorCell>,
+    pub(super) running_since: Option<Duration>,
+    pub(super) last_error: Option<String>,
+    pub(super) start_reply: Option<Reply>,
+    pub(super) stop_replies: Vec<Reply>,
+    seat_owner: u64,
+}
+
+impl Child {
+    pub(super) fn new(spec: ChildSpec, parent: &str, origin: Origin) -> Self {
+        Self {
+            path: format!("{parent}/{}", spec.id).into(),
+            phase: Phase::Waiting(None),
+            origin,
+            generation: 0,
+            restarts: 0,
+            window: Window::default(),
+            launching: None,
+            cell: None,
+            running_since: None,
+            last_error: None,
+            start_reply: None,
+            stop_replies: Vec::new(),
+            seat_owner: spec.seat.claim(),
+            spec,
+        }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { id: Arc::clone(&self.spec.id), generation: self.generation }
+    }
+
+    pub(super) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Enters a phase and tells the child's reference.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        let seat = &self.spec.seat;
+        match (&phase, &self.cell) {
+            (Phase::Running, Some(cell)) => seat.occupy(self.seat_owner, cell.clone()),
+            // It goes on working until its turn to stop has come.
+            (Phase::Doomed(_), _) => {}
+            (Phase::Waiting(_) | Phase::Starting | Phase::Running, _) => {
+                let first = matches!(self.origin, Origin::Initial | Origin::Added);
+                seat.vacate(self.seat_owner, if first { Down::Starting } else { Down::Restarting });
+            }
+            (Phase::Stopping(_), _) => seat.vacate(self.seat_owner, Down::Exiting),
+            (Phase::Down, _) => seat.vacate(self.seat_owner, Down::Stopped),
+            (Phase::Failed, _) => seat.vacate(self.seat_owner, Down::Failed),
+        }
+        self.phase = phase;
+    }
+
+    /// Ends the pause that this incident asked for.
+    pub(super) fn end_pause(&mut self, incident: u64) {
+        match &mut self.phase {
+            Phase::Waiting(pause) | Phase::Doomed(Then::Restart(pause)) | Phase::Stopping(Then::Restart(pause)) => {
+                pause.take_if(|pause| pause.incident == incident);
+            }
+            Phase::Doomed(Then::Stay | Then::Remove) | Phase::Stopping(Then::Stay | Then::Remove) => {}
+            Phase::Starting | Phase::Running | Phase::Down | Phase::Failed => {}
+        }
+    }
+
+    /// The actor, also that of a supervisor whose children are still starting.
+    pub(super) fn actor(&self) -> Option<&ActorCell> {
+        self.cell.as_ref().or_else(|| self.launching.as_ref()?.spawned.get())
+    }
+
+    pub(super) fn facts(&self) -> ChildFacts {
+        ChildFacts {
+            restart: self.spec.restart,
+            significant: self.spec.significant,
+            own_intensity: self.spec.own_intensity,
+            presence: match self.phase {
+                Phase::Starting | Phase::Running | Phase::Doomed(_) => Presence::Up,
+                Phase::Waiting(_) | Phase::Stopping(Then::Restart(_)) => Presence::Pending,
+                Phase::Stopping(Then::Stay | Then::Remove) | Phase::Down | Phase::Failed => Presence::Down,
+            },
+        }
+    }
+
+    pub(super) fn state(&self, now: Duration) -> NodeState {
+        match self.phase {
+            Phase::Waiting(Some(pause)) => NodeState::Restarting { after: pause.until.saturating_sub(now) },
+            Phase::Waiting(None) | Phase::Starting => match self.origin {
+                Origin::Restart => NodeState::Restarting { after: Duration::ZERO },
+                Origin::Initial | Origin::Added | Origin::ByHand => NodeState::Starting,
+            },
+            Phase::Running => NodeState::Running,
+            Phase::Doomed(_) | Phase::Stopping(_) => NodeState::Stopping,
+            Phase::Down => NodeState::Stopped,
+            Phase::Failed => NodeState::Failed,
+        }
+    }
+
+    pub(super) fn answer_start(&mut self, result: Result<(), ControlError>) {
+        if let Some(reply) = self.start_reply.take() {
+            // The caller may have left.
+            let _ = reply.send(result);
+        }
+    }
+
+    pub(super) fn answer_stop(&mut self) {
+        for reply in self.stop_replies.drain(..) {
+            let _ = reply.send(Ok(()));
+        }
+    }
+
+    /// Where a stop leads: a temporary child, and one whose first start was called off, do not stay listed.
+    pub(super) fn after_stop(&self, then: Then) -> Then {
+        if self.spec.restart == Restart::Temporary || (self.origin == Origin::Added && then == Then::Stay) {
+            Then::Remove
+        } else {
+            then
+        }
+    }
+}
+
+/// A supervisor that is gone leaves no reference behind that looks alive.
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.spec.seat.vacate(self.seat_owner, Down::Stopped);
+    }
+}
+
+/// The doomed child whose turn to stop has come: the last one, once nothing after it is still stopping.
+pub(super) fn next_to_stop(children: &[Child]) -> Option<(usize, Then)> {
+    let last = children.iter().rposition(|child| matches!(child.phase, Phase::Doomed(_) | Phase::Stopping(_)))?;
+    if let Phase::Doomed(then) = children[last].phase { Some((last, then)) } else { None }
+}
+
+/// The children whose turn to start has come.
+///
+/// A first start waits for the one before it. Under one_for_one a restart waits for nothing; in a group it also waits for
+/// everything that stops and for the start before it.
+pub(super) fn next_to_start(children: &[Child], strategy: Strategy) -> Vec<usize> {
+    let grouped = strategy != Strategy::OneForOne;
+    let stops = |child: &Child| matches!(child.phase, Phase::Doomed(_) | Phase::Stopping(_));
+    if grouped && children.iter().any(stops) {
+        return Vec::new();
+    }
+    let pending = |child: &Child| matches!(child.phase, Phase::Waiting(_) | Phase::Starting);
+    let comes_first = |earlier: &Child, child: &Child| {
+        pending(earlier) && (grouped || (earlier.origin == Origin::Initial && child.origin == Origin::Initial))
+    };
+    let turn = |&index: &usize| {
+        matches!(children[index].phase, Phase::Waiting(None))
+            && !children[..index].iter().any(|earlier| comes_first(earlier, &children[index]))
+    };
+    (0..children.len()).filter(turn).collect()
+}

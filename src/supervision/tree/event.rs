@@ -1,0 +1,114 @@
+//! What happens in a tree, as a stream.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::restart::Exit;
+use crate::env::Env;
+use crate::messages::Timestamp;
+
+/// Events that a slow subscriber may lag behind before it loses the oldest (and is told how many).
+const CAPACITY: usize = 1024;
+
+/// Something happened to a child or a supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeEvent {
+    /// When, by the wall clock.
+    pub at: Timestamp,
+    /// Where: the ids from the root on, joined by `/`.
+    pub path: Arc<str>,
+    /// Which start of the child, counted from 1; 0 for the root supervisor.
+    pub generation: u64,
+    /// What.
+    pub kind: TreeEventKind,
+}
+
+impl fmt::Display for TreeEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} gen {}: {}", self.path, self.generation, self.kind)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeEventKind {
+    /// The child runs for the first time.
+    Started,
+    /// The child could not be started: it failed, panicked or took too long.
+    StartFailed {
+        /// The cause.
+        error: String,
+    },
+    /// The child ended without having been asked to.
+    Exited {
+        /// How; a panic's text is in it.
+        exit: Exit,
+    },
+    /// The child will be started again.
+    RestartScheduled {
+        /// The wait until then; siblings that have to stop first may make it longer.
+        after: Duration,
+    },
+    /// The child runs again.
+    Restarted,
+    /// The child was stopped by its supervisor.
+    Stopped {
+        /// It ignored the stop for its whole timeout.
+        killed: bool,
+    },
+    /// The child was restarted too often within its own window and stays down.
+    Failed {
+        /// The last cause.
+        error: String,
+    },
+    /// The supervisor gives up: a child was restarted too often. It stops its children and fails.
+    Escalated {
+        /// The path of the child.
+        child: Arc<str>,
+        /// The last cause.
+        error: String,
+    },
+}
+
+impl fmt::Display for TreeEventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started => f.write_str("started"),
+            Self::StartFailed { error } => write!(f, "did not start: {error}"),
+            Self::Exited { exit } => write!(f, "{exit}"),
+            Self::RestartScheduled { after } => write!(f, "restarts in {after:?}"),
+            Self::Restarted => f.write_str("restarted"),
+            Self::Stopped { killed: false } => f.write_str("stopped"),
+            Self::Stopped { killed: true } => f.write_str("ignored its stop and was killed"),
+            Self::Failed { error } => write!(f, "restarted too often, stays down: {error}"),
+            Self::Escalated { child, error } => write!(f, "gives up, {child} was restarted too often: {error}"),
+        }
+    }
+}
+
+/// Where a tree's supervisors send their events.
+#[derive(Clone)]
+pub(super) struct Events {
+    sender: broadcast::Sender<TreeEvent>,
+    env: Env,
+}
+
+impl Events {
+    pub(super) fn new(env: Env) -> Self {
+        Self { sender: broadcast::Sender::new(CAPACITY), env }
+    }
+
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<TreeEvent> {
+        self.sender.subscribe()
+    }
+
+    pub(super) fn emit(&self, path: &Arc<str>, generation: u64, kind: TreeEventKind) {
+        tracing::debug!(%path, generation, %kind, "supervision");
+        let event = TreeEvent { at: self.env.now().wall, path: Arc::clone(path), generation, kind };
+        // Nobody has to listen.
+        let _ = self.sender.send(event);
+    }
+}

@@ -1,0 +1,285 @@
+//! The handles: one to own a tree, one to manage the children of any supervisor in it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell};
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio::time::timeout;
+
+use super::child::Reply;
+use super::event::{Events, TreeEvent};
+use super::reference::{ChildRef, Down};
+use super::snapshot::{NodeState, TreeNode};
+use super::spec::{ChildSpec, SpecError, SupervisorSpec};
+use super::supervisor::{Arguments, Msg, SupervisorActor};
+use crate::env::Env;
+
+/// How long a snapshot may take.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a supervisor ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndReason {
+    /// It was stopped.
+    #[error("stopped")]
+    Stopped,
+    /// Its significant children have ended.
+    #[error("`{child}` has ended and took its supervisor along")]
+    AutoShutdown {
+        /// The path of the child that ended last.
+        child: Arc<str>,
+    },
+    /// A child was restarted too often.
+    #[error("`{child}` was restarted too often: {error}")]
+    IntensityExceeded {
+        /// The path of the child.
+        child: Arc<str>,
+        /// The last cause.
+        error: String,
+    },
+    /// A child could not be started when the supervisor started.
+    #[error("`{child}` could not be started: {error}")]
+    StartFailed {
+        /// The path of the child.
+        child: Arc<str>,
+        /// The cause.
+        error: String,
+    },
+    /// It was killed, or its runtime ended, and its children with it.
+    #[error("killed")]
+    Killed,
+}
+
+/// Why a tree did not start. What had started by then has been stopped again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The description does not hold together.
+    #[error(transparent)]
+    Invalid(#[from] SpecError),
+    /// The supervisor ended before all of its children ran.
+    #[error(transparent)]
+    Ended(EndReason),
+}
+
+/// Why a request to a supervisor was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The supervisor has no such child.
+    #[error("there is no child `{child}`")]
+    UnknownChild {
+        /// The id that was asked for.
+        child: Arc<str>,
+    },
+    /// Only a child that is stopped or failed can be started by hand.
+    #[error("`{child}` is {state}")]
+    NotStopped {
+        /// The id of the child.
+        child: Arc<str>,
+        /// Where it is in its life.
+        state: NodeState,
+    },
+    /// The supervisor cannot take this child.
+    #[error(transparent)]
+    Invalid(#[from] SpecError),
+    /// The child could not be started.
+    #[error("`{child}` could not be started: {error}")]
+    StartFailed {
+        /// The id of the child.
+        child: Arc<str>,
+        /// The cause.
+        error: String,
+    },
+    /// The child was stopped before it had started.
+    #[error("the start was called off")]
+    CalledOff,
+    /// The supervisor is still starting its first children, or is ending.
+    #[error("the supervisor is {state}")]
+    NotReady {
+        /// Where the supervisor is in its life.
+        state: NodeState,
+    },
+    /// No supervisor is there to ask.
+    #[error("the supervisor is {down}")]
+    SupervisorDown {
+        /// Why.
+        down: Down,
+    },
+    /// The supervisor did not answer in time.
+    #[error("the supervisor did not answer")]
+    TimedOut,
+}
+
+/// A reference to a supervisor that survives its restarts; a cheap clone.
+///
+/// Requests are answered when they are done, so `start_child` takes as long as the child's start. The supervisor itself
+/// answers other requests meanwhile. Children added at run time are gone when their supervisor restarts, as in OTP.
+#[derive(Clone, Debug)]
+pub struct SupervisorRef {
+    reference: ChildRef<Msg>,
+}
+
+impl SupervisorRef {
+    pub(super) fn new(reference: ChildRef<Msg>) -> Self {
+        Self { reference }
+    }
+
+    /// The name of the supervisor.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.reference.id()
+    }
+
+    /// The supervisor's own actor, while it runs.
+    #[must_use]
+    pub fn cell(&self) -> Option<ActorCell> {
+        self.reference.cell()
+    }
+
+    /// Adds a child after the existing ones, starts it and waits until it runs.
+    ///
+    /// # Errors
+    /// When the id is taken, when the supervisor cannot take such a child, and when the child does not start; it is not
+    /// listed then.
+    pub async fn start_child(&self, child: ChildSpec) -> Result<(), ControlError> {
+        self.request(|reply| Msg::StartChild { child, reply }).await
+    }
+
+    /// Stops a child and waits until it is down; also calls off a restart that is due. The child stays listed as stopped,
+    /// unless it is temporary. Terminating a child that is down already is fine.
+    ///
+    /// As in OTP, a sibling's crash under one_for_all or rest_for_one brings it back; [`remove_child`](Self::remove_child)
+    /// is for good.
+    ///
+    /// # Errors
+    /// When there is no such child.
+    pub async fn terminate_child(&self, child: impl Into<Arc<str>>) -> Result<(), ControlError> {
+        let id = child.into();
+        self.request(|reply| Msg::TerminateChild { id, remove: false, reply }).await
+    }
+
+    /// Stops a child, waits until it is down and takes it off the list.
+    ///
+    /// # Errors
+    /// When there is no such child.
+    pub async fn remove_child(&self, child: impl Into<Arc<str>>) -> Result<(), ControlError> {
+        let id = child.into();
+        self.request(|reply| Msg::TerminateChild { id, remove: true, reply }).await
+    }
+
+    /// Starts a stopped or failed child again, with an empty restart window, and waits until it runs.
+    ///
+    /// # Errors
+    /// When there is no such child, when it is not down, and when it does not start; it is stopped then.
+    pub async fn restart_child(&self, child: impl Into<Arc<str>>) -> Result<(), ControlError> {
+        let id = child.into();
+        self.request(|reply| Msg::RestartChild { id, reply }).await
+    }
+
+    /// The supervisor and everything below it, as of now. Answers while children start, stop or wait.
+    ///
+    /// # Errors
+    /// When the supervisor is down, or its runtime is too busy to answer within 2 s.
+    pub async fn snapshot(&self) -> Result<TreeNode, ControlError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Msg::Snapshot { budget: SNAPSHOT_TIMEOUT * 3 / 4, reply })?;
+        match timeout(SNAPSHOT_TIMEOUT, answer).await {
+            Ok(Ok(node)) => Ok(node),
+            Ok(Err(_)) => Err(ControlError::SupervisorDown { down: Down::Exiting }),
+            Err(_) => Err(ControlError::TimedOut),
+        }
+    }
+
+    /// Sends a request and waits for its answer. A child's timeouts bound the wait.
+    async fn request(&self, build: impl FnOnce(Reply) -> Msg) -> Result<(), ControlError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(build(reply))?;
+        answer.await.unwrap_or(Err(ControlError::SupervisorDown { down: Down::Exiting }))
+    }
+
+    fn send(&self, message: Msg) -> Result<(), ControlError> {
+        self.reference.cast(message).map_err(|error| ControlError::SupervisorDown { down: error.down })
+    }
+}
+
+/// A running tree; a cheap clone. Dropping it does not stop the tree.
+///
+/// It manages the root supervisor's children like any [`SupervisorRef`].
+#[derive(Clone)]
+pub struct Supervisor {
+    root: SupervisorRef,
+    actor: ActorCell,
+    events: Events,
+    ended: watch::Receiver<Option<EndReason>>,
+}
+
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervisor").field("name", &self.root.name()).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Supervisor {
+    type Target = SupervisorRef;
+
+    fn deref(&self) -> &SupervisorRef {
+        &self.root
+    }
+}
+
+impl Supervisor {
+    /// Starts a tree, child after child, and returns when all of them run.
+    ///
+    /// # Errors
+    /// When the description does not hold together, and when a child does not start: then those before it have been
+    /// stopped again, last first.
+    pub async fn start(spec: SupervisorSpec, env: Env) -> Result<Self, StartError> {
+        spec.check()?;
+        let name = Arc::clone(&spec.name);
+        let events = Events::new(env.clone());
+        let (ready, readiness) = oneshot::channel();
+        let (ended, end) = watch::channel(None);
+        let path = Arc::clone(&name);
+        let arguments = Arguments { spec: Arc::new(spec), path, env, events: events.clone(), ready, ended };
+        let Ok((actor, _)) = SupervisorActor::spawn(None, SupervisorActor, arguments).await else {
+            return Err(StartError::Ended(EndReason::Killed));
+        };
+        let reference = ChildRef::vacant(name);
+        let seat = reference.seat();
+        seat.occupy(seat.claim(), actor.get_cell());
+        let root = SupervisorRef::new(reference);
+        let supervisor = Self { root, actor: actor.get_cell(), events, ended: end };
+        match readiness.await {
+            Ok(Ok(())) => Ok(supervisor),
+            Ok(Err(reason)) => Err(StartError::Ended(reason)),
+            Err(_) => Err(StartError::Ended(EndReason::Killed)),
+        }
+    }
+
+    /// What happens in the tree from now on. A subscriber that lags more than 1024 events behind is told how many it
+    /// missed.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<TreeEvent> {
+        self.events.subscribe()
+    }
+
+    /// Stops the tree: children in reverse order, each within its timeout or killed. Returns when it is down, with the
+    /// reason why it ended; a tree that has ended before is fine.
+    pub async fn stop(&self) -> EndReason {
+        // A supervisor that is gone needs no stop.
+        let _ = self.root.send(Msg::Shutdown);
+        self.join().await
+    }
+
+    /// Waits until the tree has ended, and says why.
+    pub async fn join(&self) -> EndReason {
+        let mut ended = self.ended.clone();
+        let reason = match ended.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone(),
+            Err(_) => None,
+        };
+        let _ = self.actor.wait(None).await;
+        reason.unwrap_or(EndReason::Killed)
+    }
+}

@@ -1,0 +1,140 @@
+//! Starting and stopping one child, in a task of its own, so that the supervisor never waits.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::FutureExt;
+use ractor::{Actor, ActorCell, ActorRef, ActorStatus};
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use super::event::Events;
+use super::spec::{ChildSpec, Kind};
+use super::supervisor::{Arguments, Msg, SupervisorActor};
+use crate::env::Env;
+
+/// How long a killed child may take to be gone. Only one that blocks its thread needs any time.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+
+/// One start of a child.
+pub(super) struct Launch {
+    pub(super) spec: ChildSpec,
+    pub(super) path: Arc<str>,
+    pub(super) supervisor: ActorCell,
+    pub(super) env: Env,
+    pub(super) events: Events,
+    /// Filled as soon as there is an actor; for a supervisor that is before its children run.
+    pub(super) spawned: Arc<OnceLock<ActorCell>>,
+}
+
+/// How a launch ended.
+pub(super) enum Launched {
+    Started(ActorCell),
+    Failed(String),
+    /// Called off and undone.
+    Cancelled {
+        killed: bool,
+    },
+}
+
+impl Launch {
+    /// Starts the child, unless it is called off by `cancel`. Whatever a failed or cancelled start leaves behind is
+    /// stopped before this returns.
+    pub(super) async fn run(self, cancel: oneshot::Receiver<()>) -> Launched {
+        let result = {
+            let attempt = AssertUnwindSafe(self.attempt()).catch_unwind();
+            let attempt = async {
+                match self.spec.start_timeout {
+                    None => attempt.await,
+                    Some(limit) => match timeout(limit, attempt).await {
+                        Ok(result) => result,
+                        Err(_) => Ok(Err(format!("not started within {limit:?}"))),
+                    },
+                }
+            };
+            tokio::select! {
+                biased;
+                result = attempt => Some(result.unwrap_or_else(|panic| Err(panic_text(&*panic)))),
+                _ = cancel => None,
+            }
+        };
+        if let Some(Ok(cell)) = result {
+            return Launched::Started(cell);
+        }
+        let killed = match self.spawned.get() {
+            Some(cell) => halt(cell, &self.spec).await,
+            None => false,
+        };
+        match result {
+            Some(Err(error)) => Launched::Failed(error),
+            Some(Ok(_)) | None => Launched::Cancelled { killed },
+        }
+    }
+
+    async fn attempt(&self) -> Result<ActorCell, String> {
+        // Two generations of a child never run at once, even if the earlier one belonged to a supervisor that was killed.
+        if let Some(earlier) = self.spec.seat.last() {
+            gone(&earlier, None).await;
+        }
+        match &self.spec.kind {
+            Kind::Worker(spawn) => {
+                let cell = spawn(self.supervisor.clone()).await?;
+                let _ = self.spawned.set(cell.clone());
+                Ok(cell)
+            }
+            Kind::Supervisor(spec) => {
+                let (ready, readiness) = oneshot::channel();
+                let arguments = Arguments {
+                    spec: Arc::clone(spec),
+                    path: Arc::clone(&self.path),
+                    env: self.env.clone(),
+                    events: self.events.clone(),
+                    ready,
+                    ended: watch::Sender::new(None),
+                };
+                let (actor, _) =
+                    SupervisorActor::spawn_linked(None, SupervisorActor, arguments, self.supervisor.clone())
+                        .await
+                        .map_err(|error| error.to_string())?;
+                let _ = self.spawned.set(actor.get_cell());
+                match readiness.await {
+                    Ok(Ok(())) => Ok(actor.get_cell()),
+                    Ok(Err(reason)) => Err(reason.to_string()),
+                    Err(_) => Err("ended while it was starting".to_owned()),
+                }
+            }
+        }
+    }
+}
+
+/// Stops a child and waits until it is gone: a stop, its timeout, a kill. Says whether it took the kill.
+pub(super) async fn halt(cell: &ActorCell, spec: &ChildSpec) -> bool {
+    if spec.stop_timeout != Some(Duration::ZERO) {
+        match spec.kind {
+            Kind::Worker(_) => cell.stop(None),
+            // A supervisor stops its children first. If it is already gone there is nothing to say.
+            Kind::Supervisor(_) => drop(ActorRef::from(cell.clone()).cast(Msg::Shutdown)),
+        }
+        if gone(cell, spec.stop_timeout).await {
+            return false;
+        }
+    }
+    cell.kill();
+    if !gone(cell, Some(KILL_GRACE)).await {
+        tracing::error!(child = %spec.id, "the child blocks its thread; it is left behind");
+    }
+    true
+}
+
+/// Waits until the actor has ended; false when the time is up first.
+async fn gone(cell: &ActorCell, limit: Option<Duration>) -> bool {
+    cell.get_status() == ActorStatus::Stopped || cell.wait(limit).await.is_ok()
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.map_or_else(|| "panicked".to_owned(), |text| format!("panicked: {text}"))
+}

@@ -1,0 +1,89 @@
+//! Supervision trees of ractor actors, with the rules of Erlang/OTP.
+//!
+//! Describe a tree with [`SupervisorSpec`] and [`ChildSpec`], start it with [`Supervisor::start`], and talk to the
+//! actors through the [`ChildRef`]s that the specs came with: they stay valid when an actor is restarted.
+//!
+//! ```
+//! use std::time::Duration;
+//! use callboard::env::Env;
+//! use callboard::supervision::tree::{ChildSpec, Supervisor, SupervisorSpec};
+//! use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+//!
+//! struct Counter;
+//!
+//! enum CounterMsg {
+//!     Add(u64),
+//!     Get(RpcReplyPort<u64>),
+//! }
+//!
+//! impl Actor for Counter {
+//!     type Msg = CounterMsg;
+//!     type State = u64;
+//!     type Arguments = u64;
+//!
+//!     async fn pre_start(&self, _: ActorRef<CounterMsg>, start: u64) -> Result<u64, ActorProcessingErr> {
+//!         Ok(start)
+//!     }
+//!
+//!     async fn handle(&self, _: ActorRef<CounterMsg>, msg: CounterMsg, sum: &mut u64) -> Result<(), ActorProcessingErr> {
+//!         match msg {
+//!             CounterMsg::Add(n) => *sum = sum.checked_add(n).ok_or("too much")?,
+//!             CounterMsg::Get(reply) => reply.send(*sum)?,
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (spec, counter) = ChildSpec::actor("counter", || (Counter, 40));
+//! let tree = Supervisor::start(SupervisorSpec::one_for_one("app").child(spec), Env::system()).await?;
+//! counter.cast(CounterMsg::Add(2))?;
+//! assert_eq!(counter.call(CounterMsg::Get, Duration::from_secs(1)).await?, 42);
+//!
+//! let mut events = tree.subscribe();
+//! counter.cast(CounterMsg::Add(u64::MAX))?; // Fails the actor, which is restarted.
+//! while events.recv().await?.to_string() != "app/counter gen 2: restarted" {}
+//! assert_eq!(counter.call(CounterMsg::Get, Duration::from_secs(1)).await?, 40);
+//! tree.stop().await;
+//! # Ok(()) }
+//! ```
+//!
+//! # What it promises
+//! - Children start in order, each after the one before it runs, and stop in reverse order. A child that does not stop
+//!   within its timeout is killed.
+//! - A supervisor answers while its children start, stop, hang or wait for a restart.
+//! - Two generations of a child never run at once. What an earlier generation still has to say is ignored.
+//! - One crash is one entry in the restart window, however many children it restarts; a failed restart is one more.
+//! - A kill or a cancelled task is a crash, unless the supervisor itself asked for it.
+//!
+//! # What it leaves to others
+//! - Messages in the mailbox of a crashed actor are lost, as with ractor itself.
+//! - A child that blocks its thread cannot be killed. Its supervisor reports it and goes on without it after 5 s, and
+//!   does not start it again while it is there.
+//! - A killed supervisor cannot stop its children in order: ractor kills them with it.
+//!
+//! The tree uses no ractor names and no process groups.
+
+#[cfg(panic = "abort")]
+compile_error!("callboard supervises actors by catching their panics: build it with panic = \"unwind\"");
+
+mod backoff;
+mod board;
+mod child;
+mod event;
+mod handle;
+mod lifecycle;
+mod reference;
+mod requests;
+mod restart;
+mod snapshot;
+mod spec;
+mod supervisor;
+
+pub use backoff::Backoff;
+pub use event::{TreeEvent, TreeEventKind};
+pub use handle::{ControlError, EndReason, StartError, Supervisor, SupervisorRef};
+pub use reference::{CallError, ChildRef, Down, SendError};
+pub use restart::{AutoShutdown, Exit, Intensity, Restart, Strategy, Window};
+pub use snapshot::{NodeKind, NodeState, TreeNode};
+pub use spec::{ChildSpec, SpecError, SupervisorSpec};

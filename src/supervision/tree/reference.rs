@@ -1,0 +1,233 @@
+//! References that stay valid while the actor behind them is restarted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use ractor::rpc::CallResult;
+use ractor::{ActorCell, ActorRef, Message, MessagingErr, RpcReplyPort};
+
+/// Why nobody is behind a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Down {
+    /// The child has not been started yet, or is starting for the first time.
+    Starting,
+    /// The child is being stopped, or has just ended and its supervisor has not decided yet.
+    Exiting,
+    /// The child waits for its restart, or is restarting.
+    Restarting,
+    /// The child has ended or was stopped, or its supervisor is gone.
+    Stopped,
+    /// The child was restarted too often.
+    Failed,
+}
+
+impl fmt::Display for Down {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Starting => "starting",
+            Self::Exiting => "exiting",
+            Self::Restarting => "restarting",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// A message that could not be sent, given back.
+#[derive(thiserror::Error)]
+#[error("`{child}` is {down}")]
+pub struct SendError<M> {
+    /// The id of the child.
+    pub child: Arc<str>,
+    /// Why it cannot take messages.
+    pub down: Down,
+    /// The message.
+    pub message: M,
+}
+
+impl<M> fmt::Debug for SendError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError").field("child", &self.child).field("down", &self.down).finish_non_exhaustive()
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The child is down; the request was not sent.
+    #[error("`{child}` is {down}")]
+    Down {
+        /// The id of the child.
+        child: Arc<str>,
+        /// Why it cannot take messages.
+        down: Down,
+    },
+    /// The child took the request and ended, or dropped it, without an answer.
+    #[error("`{child}` gave no answer")]
+    NoAnswer {
+        /// The id of the child.
+        child: Arc<str>,
+    },
+    /// No answer came in time. The request may still be carried out.
+    #[error("`{child}` did not answer within {after:?}")]
+    TimedOut {
+        /// The id of the child.
+        child: Arc<str>,
+        /// The time that was given.
+        after: Duration,
+    },
+}
+
+/// A reference to a supervised actor that survives its restarts.
+///
+/// A clone costs one reference count, and a cast little more than [`ActorRef::cast`]: one uncontended read lock and no
+/// hop through the supervisor. A message that was accepted is lost when the actor crashes before handling it, as with
+/// ractor itself.
+pub struct ChildRef<M> {
+    seat: Arc<Seat<M>>,
+}
+
+impl<M> Clone for ChildRef<M> {
+    fn clone(&self) -> Self {
+        Self { seat: Arc::clone(&self.seat) }
+    }
+}
+
+impl<M> fmt::Debug for ChildRef<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.seat.held.read();
+        f.debug_struct("ChildRef").field("child", &self.seat.child).field("actor", &held.actor).finish_non_exhaustive()
+    }
+}
+
+impl<M: Message> ChildRef<M> {
+    pub(super) fn vacant(child: Arc<str>) -> Self {
+        let held = Held { actor: None, down: Down::Starting, owner: 0, last: None };
+        Self { seat: Arc::new(Seat { child, held: RwLock::new(held) }) }
+    }
+
+    pub(super) fn seat(&self) -> Arc<dyn Seating> {
+        Arc::clone(&self.seat) as Arc<dyn Seating>
+    }
+
+    /// The id of the child.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.seat.child
+    }
+
+    /// The actor that runs now.
+    #[must_use]
+    pub fn actor(&self) -> Option<ActorRef<M>> {
+        self.seat.held.read().actor.clone()
+    }
+
+    /// The cell of the actor that runs now.
+    #[must_use]
+    pub fn cell(&self) -> Option<ActorCell> {
+        self.actor().map(|actor| actor.get_cell())
+    }
+
+    /// Why nobody is there; `None` while an actor runs.
+    #[must_use]
+    pub fn down(&self) -> Option<Down> {
+        let held = self.seat.held.read();
+        held.actor.is_none().then_some(held.down)
+    }
+
+    /// Sends a message to the actor that runs now.
+    ///
+    /// # Errors
+    /// Gives the message back, with the reason, when no actor runs.
+    pub fn cast(&self, message: M) -> Result<(), SendError<M>> {
+        let held = self.seat.held.read();
+        let Some(actor) = &held.actor else {
+            return Err(SendError { child: Arc::clone(&self.seat.child), down: held.down, message });
+        };
+        actor.cast(message).map_err(|error| match error {
+            MessagingErr::SendErr(message) => {
+                SendError { child: Arc::clone(&self.seat.child), down: Down::Exiting, message }
+            }
+            MessagingErr::ChannelClosed | MessagingErr::InvalidActorType => {
+                unreachable!("a cast through a typed reference fails only with the message")
+            }
+        })
+    }
+
+    /// Sends the request that `build` makes around a reply port and waits at most `timeout` for the answer.
+    ///
+    /// # Errors
+    /// When no actor runs, when it ends or drops the port without an answer, and when time is up.
+    pub async fn call<T, F>(&self, build: F, timeout: Duration) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        F: FnOnce(RpcReplyPort<T>) -> M,
+    {
+        let child = || Arc::clone(&self.seat.child);
+        let (actor, down) = {
+            let held = self.seat.held.read();
+            (held.actor.clone(), held.down)
+        };
+        let Some(actor) = actor else { return Err(CallError::Down { child: child(), down }) };
+        match actor.call(build, Some(timeout)).await {
+            Ok(CallResult::Success(answer)) => Ok(answer),
+            Ok(CallResult::Timeout) => Err(CallError::TimedOut { child: child(), after: timeout }),
+            Ok(CallResult::SenderError) => Err(CallError::NoAnswer { child: child() }),
+            Err(_) => Err(CallError::Down { child: child(), down: Down::Exiting }),
+        }
+    }
+}
+
+struct Seat<M> {
+    child: Arc<str>,
+    held: RwLock<Held<M>>,
+}
+
+struct Held<M> {
+    actor: Option<ActorRef<M>>,
+    /// The reason, while `actor` is `None`.
+    down: Down,
+    /// Which life of the supervisor may write here; an older one is ignored.
+    owner: u64,
+    /// The latest actor, which may still be on its way out.
+    last: Option<ActorCell>,
+}
+
+/// The supervisor's side of a reference, without the message type.
+pub(super) trait Seating: Send + Sync {
+    /// Makes the caller the owner; what earlier owners say from now on is ignored.
+    fn claim(&self) -> u64;
+    fn occupy(&self, owner: u64, cell: ActorCell);
+    fn vacate(&self, owner: u64, down: Down);
+    /// The latest actor, whoever started it.
+    fn last(&self) -> Option<ActorCell>;
+}
+
+impl<M: Message> Seating for Seat<M> {
+    fn claim(&self) -> u64 {
+        let mut held = self.held.write();
+        held.owner += 1;
+        (held.actor, held.down) = (None, Down::Starting);
+        held.owner
+    }
+
+    fn occupy(&self, owner: u64, cell: ActorCell) {
+        let mut held = self.held.write();
+        if held.owner == owner {
+            (held.actor, held.last) = (Some(cell.clone().into()), Some(cell));
+        }
+    }
+
+    fn vacate(&self, owner: u64, down: Down) {
+        let mut held = self.held.write();
+        if held.owner == owner {
+            (held.actor, held.down) = (None, down);
+        }
+    }
+
+    fn last(&self) -> Option<ActorCell> {
+        self.held.read().last.clone()
+    }
+}

@@ -1,0 +1,115 @@
+//! What a supervisor is asked from outside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::board::{Board, Life};
+use super::child::{Child, Origin, Phase, Reply, Then};
+use super::event::TreeEventKind;
+use super::handle::ControlError;
+use super::snapshot::{Draft, NodeKind, NodeState, TreeNode, complete};
+use super::spec::{ChildSpec, SpecError};
+
+impl Board {
+    pub(super) fn add(&mut self, spec: ChildSpec, reply: Reply) {
+        let taken = self.children.iter().any(|child| child.spec.id == spec.id);
+        let checked = match self.not_ready() {
+            Some(error) => Err(error),
+            None if taken => Err(SpecError::DuplicateId { child: Arc::clone(&spec.id) }.into()),
+            None => spec.check(&self.spec.policy).map_err(ControlError::Invalid),
+        };
+        match checked {
+            Err(error) => refuse(reply, error),
+            Ok(()) => {
+                let mut child = Child::new(spec, &self.path, Origin::Added);
+                child.start_reply = Some(reply);
+                self.children.push(child);
+            }
+        }
+    }
+
+    pub(super) fn terminate(&mut self, id: Arc<str>, remove: bool, reply: Reply) {
+        if let Some(error) = self.not_ready() {
+            return refuse(reply, error);
+        }
+        let Some(index) = self.children.iter().position(|child| child.spec.id == id) else {
+            return refuse(reply, ControlError::UnknownChild { child: id });
+        };
+        let child = &mut self.children[index];
+        let then = child.after_stop(if remove { Then::Remove } else { Then::Stay });
+        child.stop_replies.push(reply);
+        match child.phase() {
+            Phase::Waiting(_) => {
+                self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { killed: false });
+                self.settle(index, then);
+            }
+            Phase::Down | Phase::Failed => self.settle(index, then),
+            Phase::Starting | Phase::Running => self.begin_stop(index, then),
+            Phase::Doomed(_) => child.enter(Phase::Doomed(then)),
+            Phase::Stopping(_) => child.enter(Phase::Stopping(then)),
+        }
+    }
+
+    pub(super) fn restart_by_hand(&mut self, id: Arc<str>, reply: Reply) {
+        if let Some(error) = self.not_ready() {
+            return refuse(reply, error);
+        }
+        let now = self.env.now().monotonic;
+        let Some(child) = self.children.iter_mut().find(|child| child.spec.id == id) else {
+            return refuse(reply, ControlError::UnknownChild { child: id });
+        };
+        match child.phase() {
+            Phase::Down | Phase::Failed => {
+                child.window.clear();
+                child.origin = Origin::ByHand;
+                child.start_reply = Some(reply);
+                child.enter(Phase::Waiting(None));
+            }
+            Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Doomed(_) | Phase::Stopping(_) => {
+                refuse(reply, ControlError::NotStopped { child: id, state: child.state(now) });
+            }
+        }
+    }
+
+    pub(super) fn picture(&mut self, budget: Duration, reply: oneshot::Sender<TreeNode>) {
+        let now = self.env.now().monotonic;
+        let node = TreeNode {
+            name: self.spec.name.to_string(),
+            kind: NodeKind::Supervisor(self.spec.policy.strategy),
+            state: self.state(),
+            generation: 0,
+            restarts: 0,
+            mailbox_depth: None,
+            detail: None,
+            last_error: None,
+            uptime: Some(now.saturating_sub(self.since)),
+            children: Vec::new(),
+        };
+        let children = self.children.iter().map(|child| Draft::new(child, now)).collect();
+        self.spawn(async move {
+            // The caller may have left.
+            let _ = reply.send(complete(node, children, budget).await);
+        });
+    }
+
+    fn state(&self) -> NodeState {
+        match self.life {
+            Life::Starting(_) => NodeState::Starting,
+            Life::Running => NodeState::Running,
+            Life::Ending(..) => NodeState::Stopping,
+            Life::Over => NodeState::Stopped,
+        }
+    }
+
+    fn not_ready(&self) -> Option<ControlError> {
+        let state = self.state();
+        (state != NodeState::Running).then_some(ControlError::NotReady { state })
+    }
+}
+
+fn refuse(reply: Reply, error: ControlError) {
+    // The caller may have left.
+    let _ = reply.send(Err(error));
+}

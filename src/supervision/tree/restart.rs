@@ -1,0 +1,455 @@
+//! What follows when a child ends: a pure rule over plain facts, without actors, tasks or a clock.
+//!
+//! The rule is Erlang/OTP's `supervisor`. Whether the child comes back depends on its [`Restart`] type; who goes down and
+//! up with it on the supervisor's [`Strategy`]; whether the supervisor gives up on its [`Intensity`].
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+/// Who is restarted together with a child that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// Only the child itself.
+    OneForOne,
+    /// All children: the others are stopped in reverse order, then all are started in order.
+    OneForAll,
+    /// The child and those listed after it.
+    RestForOne,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneForOne => "one_for_one",
+            Self::OneForAll => "one_for_all",
+            Self::RestForOne => "rest_for_one",
+        })
+    }
+}
+
+/// When a child that ended by itself is restarted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Restart {
+    /// Always.
+    #[default]
+    Permanent,
+    /// Only after an abnormal end: a panic, an error, a kill, a cancelled task.
+    Transient,
+    /// Never; the child is forgotten when it ends, also when a sibling's crash stopped it.
+    Temporary,
+}
+
+/// Whether a supervisor ends, as if stopped, when its significant children have ended by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AutoShutdown {
+    /// No.
+    #[default]
+    Never,
+    /// When the first significant child has ended.
+    AnySignificant,
+    /// When the last significant child has ended.
+    AllSignificant,
+}
+
+/// How many restarts are too many: more than `max` of them within `within`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Intensity {
+    /// Restarts that are still fine. With 0, the first crash is too many.
+    pub max: u32,
+    /// The window in which they are counted.
+    pub within: Duration,
+}
+
+impl Intensity {
+    /// `max` restarts in `within`.
+    #[must_use]
+    pub const fn new(max: u32, within: Duration) -> Self {
+        Self { max, within }
+    }
+}
+
+/// 5 restarts in 60 seconds.
+impl Default for Intensity {
+    fn default() -> Self {
+        Self::new(5, Duration::from_secs(60))
+    }
+}
+
+impl fmt::Display for Intensity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {:?}", self.max, self.within)
+    }
+}
+
+/// The restarts of late, by monotonic time. One incident is one entry, however many children it restarts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    times: VecDeque<Duration>,
+}
+
+impl Window {
+    /// Enters an incident at `now` and says whether the restarts are still within `intensity`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use callboard::supervision::tree::{Intensity, Window};
+    ///
+    /// let (mut window, intensity) = (Window::default(), Intensity::new(1, Duration::from_secs(60)));
+    /// assert!(window.admit(Duration::from_secs(1), intensity));
+    /// assert!(!window.admit(Duration::from_secs(2), intensity));
+    /// assert!(window.admit(Duration::from_secs(63), intensity));
+    /// ```
+    pub fn admit(&mut self, now: Duration, intensity: Intensity) -> bool {
+        self.times.push_back(now);
+        self.times.retain(|&time| time.saturating_add(intensity.within) >= now);
+        self.times.len() <= intensity.max as usize
+    }
+
+    /// Incidents that were in the window at the last [`admit`](Self::admit), that one included.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.times.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets all incidents.
+    pub fn clear(&mut self) {
+        self.times.clear();
+    }
+}
+
+/// How a child ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It stopped or drained, with the reason it gave.
+    Normal(Option<String>),
+    /// It panicked or returned an error, with that text.
+    Failed(String),
+    /// It was killed, and not by its supervisor.
+    Killed,
+    /// Its task was cancelled.
+    Cancelled,
+    /// It could not be started.
+    StartFailed(String),
+}
+
+impl Exit {
+    /// Whether a transient child is done after this.
+    #[must_use]
+    pub const fn is_normal(&self) -> bool {
+        match self {
+            Self::Normal(_) => true,
+            Self::Failed(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => false,
+        }
+    }
+}
+
+impl Exit {
+    /// The text of a failure, or what else happened.
+    pub(super) fn cause(&self) -> String {
+        match self {
+            Self::Failed(error) => error.clone(),
+            Self::Normal(_) | Self::Killed | Self::Cancelled | Self::StartFailed(_) => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal(None) => f.write_str("ended normally"),
+            Self::Normal(Some(reason)) => write!(f, "ended normally: {reason}"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
+            Self::Killed => f.write_str("was killed"),
+            Self::Cancelled => f.write_str("lost its task"),
+            Self::StartFailed(error) => write!(f, "did not start: {error}"),
+        }
+    }
+}
+
+/// The rules of one supervisor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    pub(super) strategy: Strategy,
+    pub(super) intensity: Intensity,
+    pub(super) auto_shutdown: AutoShutdown,
+}
+
+/// What the rule needs to know of one child. The list of them is in start order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChildFacts {
+    pub(super) restart: Restart,
+    pub(super) significant: bool,
+    /// A window of the child's own: too many restarts fail the child, not the supervisor.
+    pub(super) own_intensity: Option<Intensity>,
+    pub(super) presence: Presence,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Running or starting: there is something to stop.
+    Up,
+    /// Waits to be started.
+    Pending,
+    /// Finished, stopped or failed.
+    Down,
+}
+
+/// One child's end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incident {
+    /// Its index in the list of children.
+    pub(super) child: usize,
+    pub(super) normal: bool,
+    pub(super) now: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// The child is done and leaves the list.
+    Forget,
+    /// The child is done and stays listed as stopped.
+    Keep,
+    /// Stop these in this order, then start those in that order. `attempt` counts the child's recent incidents.
+    Restart { stop: Vec<usize>, start: Vec<usize>, attempt: u32 },
+    /// The child has failed for good; the supervisor goes on.
+    Fail,
+    /// Too many restarts: the supervisor stops its children and fails.
+    Escalate,
+    /// The supervisor's work is done: it stops its children and ends.
+    Shutdown,
+}
+
+/// Decides what follows from `incident`, and enters it into the windows when it asks for a restart.
+pub(super) fn decide(
+    policy: &Policy,
+    children: &[ChildFacts],
+    incident: Incident,
+    shared: &mut Window,
+    own: &mut Window,
+) -> Decision {
+    let child = &children[incident.child];
+    let comes_back = match child.restart {
+        Restart::Permanent => true,
+        Restart::Transient => !incident.normal,
+        Restart::Temporary => false,
+    };
+    if !comes_back {
+        return if child.significant && shuts_down(policy.auto_shutdown, children, incident.child) {
+            Decision::Shutdown
+        } else if child.restart == Restart::Temporary {
+            Decision::Forget
+        } else {
+            Decision::Keep
+        };
+    }
+    let within_own = own.admit(incident.now, child.own_intensity.unwrap_or(policy.intensity));
+    if child.own_intensity.is_some() {
+        if !within_own {
+            return Decision::Fail;
+        }
+    } else if !shared.admit(incident.now, policy.intensity) {
+        return Decision::Escalate;
+    }
+    let affected = match policy.strategy {
+        Strategy::OneForOne => incident.child..incident.child + 1,
+        Strategy::OneForAll => 0..children.len(),
+        Strategy::RestForOne => incident.child..children.len(),
+    };
+    let stops = |&other: &usize| other != incident.child && children[other].presence == Presence::Up;
+    let starts = |&other: &usize| children[other].restart != Restart::Temporary;
+    Decision::Restart {
+        stop: affected.clone().rev().filter(stops).collect(),
+        start: affected.filter(starts).collect(),
+        attempt: own.count(),
+    }
+}
+
+fn shuts_down(rule: AutoShutdown, children: &[ChildFacts], ended: usize) -> bool {
+    let active =
+        |(other, child): (usize, &ChildFacts)| other != ended && child.significant && child.presence != Presence::Down;
+    match rule {
+        AutoShutdown::Never => false,
+        AutoShutdown::AnySignificant => true,
+        AutoShutdown::AllSignificant => !children.iter().enumerate().any(active),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{Just, any, prop, prop_assert_eq, prop_oneof, proptest};
+    use proptest::strategy::Strategy as Generate;
+
+    use super::*;
+
+    fn child(restart: Restart) -> ChildFacts {
+        ChildFacts { restart, significant: false, own_intensity: None, presence: Presence::Up }
+    }
+
+    fn policy(strategy: Strategy) -> Policy {
+        Policy { strategy, intensity: Intensity::default(), auto_shutdown: AutoShutdown::Never }
+    }
+
+    fn decide_once(policy: &Policy, children: &[ChildFacts], child: usize, normal: bool) -> Decision {
+        let incident = Incident { child, normal, now: Duration::ZERO };
+        decide(policy, children, incident, &mut Window::default(), &mut Window::default())
+    }
+
+    #[test]
+    fn the_strategy_says_who_goes_down_and_up_with_a_crash() {
+        let children = [child(Restart::Permanent), child(Restart::Transient), child(Restart::Permanent)];
+        let restart = |strategy| match decide_once(&policy(strategy), &children, 1, false) {
+            Decision::Restart { stop, start, attempt: 1 } => (stop, start),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(restart(Strategy::OneForOne), (vec![], vec![1]));
+        assert_eq!(restart(Strategy::OneForAll), (vec![2, 0], vec![0, 1, 2]));
+        assert_eq!(restart(Strategy::RestForOne), (vec![2], vec![1, 2]));
+    }
+
+    #[test]
+    fn the_restart_type_says_who_comes_back() {
+        let after = |restart, normal| decide_once(&policy(Strategy::OneForOne), &[child(restart)], 0, normal);
+        let again = Decision::Restart { stop: vec![], start: vec![0], attempt: 1 };
+        assert_eq!([after(Restart::Permanent, true), after(Restart::Permanent, false)], [again.clone(), again.clone()]);
+        assert_eq!([after(Restart::Transient, true), after(Restart::Transient, false)], [Decision::Keep, again]);
+        assert_eq!(
+            [after(Restart::Temporary, true), after(Restart::Temporary, false)],
+            [Decision::Forget, Decision::Forget]
+        );
+    }
+
+    #[test]
+    fn a_window_of_its_own_fails_the_child_and_not_the_supervisor() {
+        let own_intensity = Some(Intensity::new(1, Duration::from_secs(60)));
+        let children = [ChildFacts { own_intensity, ..child(Restart::Permanent) }, child(Restart::Permanent)];
+        let (mut shared, mut own) = (Window::default(), Window::default());
+        let incident = Incident { child: 0, normal: false, now: Duration::ZERO };
+        let mut next = || decide(&policy(Strategy::OneForOne), &children, incident, &mut shared, &mut own);
+        assert!(matches!(next(), Decision::Restart { .. }));
+        assert_eq!([next(), next()], [Decision::Fail, Decision::Fail]);
+        assert_eq!(shared, Window::default());
+    }
+
+    #[test]
+    fn the_supervisor_shuts_down_with_its_significant_children() {
+        let significant = ChildFacts { significant: true, ..child(Restart::Transient) };
+        let gone = ChildFacts { presence: Presence::Down, ..significant };
+        let after = |auto_shutdown, other| {
+            let policy = Policy { auto_shutdown, ..policy(Strategy::OneForOne) };
+            decide_once(&policy, &[significant, other, child(Restart::Permanent)], 0, true)
+        };
+        assert_eq!(after(AutoShutdown::Never, gone), Decision::Keep);
+        assert_eq!(after(AutoShutdown::AnySignificant, significant), Decision::Shutdown);
+        assert_eq!(after(AutoShutdown::AllSignificant, significant), Decision::Keep);
+        assert_eq!(after(AutoShutdown::AllSignificant, gone), Decision::Shutdown);
+    }
+
+    /// The rule again, said the long way: it keeps every restart ever made and walks the list for each question.
+    #[derive(Default)]
+    struct Model {
+        restarts: Vec<(usize, Duration)>,
+    }
+
+    impl Model {
+        fn next(&mut self, policy: &Policy, children: &[ChildFacts], incident: Incident) -> Decision {
+            let it = children[incident.child];
+            if it.restart == Restart::Temporary || (it.restart == Restart::Transient && incident.normal) {
+                let others = (0..children.len()).filter(|&i| i != incident.child && children[i].significant);
+                let left = others.filter(|&i| children[i].presence != Presence::Down).count();
+                let shutdown = match policy.auto_shutdown {
+                    AutoShutdown::Never => false,
+                    AutoShutdown::AnySignificant => it.significant,
+                    AutoShutdown::AllSignificant => it.significant && left == 0,
+                };
+                return match (shutdown, it.restart) {
+                    (true, _) => Decision::Shutdown,
+                    (false, Restart::Temporary) => Decision::Forget,
+                    (false, _) => Decision::Keep,
+                };
+            }
+            let recent = |limit: Intensity, whose: &dyn Fn(usize) -> bool| {
+                let young = |at: Duration| incident.now - at <= limit.within;
+                1 + self.restarts.iter().filter(|&&(child, at)| whose(child) && young(at)).count() as u32
+            };
+            let mine = |child| child == incident.child;
+            let decision = match it.own_intensity {
+                Some(limit) if recent(limit, &mine) > limit.max => Decision::Fail,
+                None if recent(policy.intensity, &|child| children[child].own_intensity.is_none())
+                    > policy.intensity.max =>
+                {
+                    Decision::Escalate
+                }
+                own => {
+                    let (mut stop, mut start) = (Vec::new(), Vec::new());
+                    for other in 0..children.len() {
+                        let together = match policy.strategy {
+                            Strategy::OneForOne => other == incident.child,
+                            Strategy::OneForAll => true,
+                            Strategy::RestForOne => other >= incident.child,
+                        };
+                        if together && children[other].restart != Restart::Temporary {
+                            start.push(other);
+                        }
+                        if together && other != incident.child && children[other].presence == Presence::Up {
+                            stop.insert(0, other);
+                        }
+                    }
+                    Decision::Restart { stop, start, attempt: recent(own.unwrap_or(policy.intensity), &mine) }
+                }
+            };
+            self.restarts.push((incident.child, incident.now));
+            decision
+        }
+    }
+
+    fn intensities() -> impl Generate<Value = Intensity> {
+        (0_u32..4, 0_u64..30).prop_map(|(max, secs)| Intensity::new(max, Duration::from_secs(secs)))
+    }
+
+    fn children() -> impl Generate<Value = Vec<ChildFacts>> {
+        let restart = prop_oneof![Just(Restart::Permanent), Just(Restart::Transient), Just(Restart::Temporary)];
+        let presence = prop_oneof![Just(Presence::Up), Just(Presence::Pending), Just(Presence::Down)];
+        let facts = (restart, any::<bool>(), proptest::option::of(intensities()), presence).prop_map(
+            |(restart, significant, own_intensity, presence)| ChildFacts {
+                restart,
+                significant,
+                own_intensity,
+                presence,
+            },
+        );
+        proptest::collection::vec(facts, 1..6)
+    }
+
+    fn policies() -> impl Generate<Value = Policy> {
+        let strategy = prop_oneof![Just(Strategy::OneForOne), Just(Strategy::OneForAll), Just(Strategy::RestForOne)];
+        let auto_shutdown = prop_oneof![
+            Just(AutoShutdown::Never),
+            Just(AutoShutdown::AnySignificant),
+            Just(AutoShutdown::AllSignificant)
+        ];
+        (strategy, intensities(), auto_shutdown).prop_map(|(strategy, intensity, auto_shutdown)| Policy {
+            strategy,
+            intensity,
+            auto_shutdown,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn decisions_match_the_model(
+            policy in policies(),
+            children in children(),
+            incidents in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>(), 0_u64..20), 1..40),
+        ) {
+            let (mut shared, mut own) = (Window::default(), vec![Window::default(); children.len()]);
+            let (mut model, mut now) = (Model::default(), Duration::ZERO);
+            for (child, normal, pause) in incidents {
+                now += Duration::from_secs(pause);
+                let incident = Incident { child: child.index(children.len()), normal, now };
+                let decided = decide(&policy, &children, incident, &mut shared, &mut own[incident.child]);
+                prop_assert_eq!(decided, model.next(&policy, &children, incident));
+            }
+        }
+    }
+}

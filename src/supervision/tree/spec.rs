@@ -1,0 +1,284 @@
+//! What a tree is made of: children and supervisors, described before anything runs.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use ractor::{Actor, ActorCell};
+
+use super::backoff::Backoff;
+use super::handle::SupervisorRef;
+use super::reference::{ChildRef, Seating};
+use super::restart::{AutoShutdown, Intensity, Policy, Restart, Strategy};
+
+/// Spawns a worker, linked to the given supervisor.
+pub(super) type Spawn = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, String>> + Send + Sync>;
+type Probe<T> = Arc<dyn Fn() -> T + Send + Sync>;
+
+#[derive(Clone)]
+pub(super) enum Kind {
+    Worker(Spawn),
+    Supervisor(Arc<SupervisorSpec>),
+}
+
+/// How to start, restart and stop one child. Clones describe the same child and share its reference.
+#[derive(Clone)]
+pub struct ChildSpec {
+    pub(super) id: Arc<str>,
+    pub(super) kind: Kind,
+    pub(super) seat: Arc<dyn Seating>,
+    pub(super) restart: Restart,
+    pub(super) significant: bool,
+    pub(super) own_intensity: Option<Intensity>,
+    pub(super) start_timeout: Option<Duration>,
+    pub(super) stop_timeout: Option<Duration>,
+    pub(super) mailbox_depth: Option<Probe<usize>>,
+    pub(super) detail: Option<Probe<Option<String>>>,
+}
+
+impl fmt::Debug for ChildSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildSpec").field("id", &self.id).field("restart", &self.restart).finish_non_exhaustive()
+    }
+}
+
+impl ChildSpec {
+    /// A ractor actor, with the reference that follows it through its restarts.
+    ///
+    /// `factory` makes the actor and its arguments anew for every start. A panic in it is a failed start. The child is
+    /// permanent, may take 10 s to start (`pre_start`) and 5 s to stop.
+    pub fn actor<A, F>(id: impl Into<Arc<str>>, factory: F) -> (Self, ChildRef<A::Msg>)
+    where
+        A: Actor,
+        F: Fn() -> (A, A::Arguments) + Send + Sync + 'static,
+    {
+        let factory = Arc::new(factory);
+        let spawn: Spawn = Arc::new(move |supervisor| {
+            let factory = Arc::clone(&factory);
+            Box::pin(async move {
+                let (actor, arguments) = factory();
+                match A::spawn_linked(None, actor, arguments, supervisor).await {
+                    Ok((actor, _)) => Ok(actor.get_cell()),
+                    Err(ractor::SpawnErr::StartupFailed(error)) => Err(error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                }
+            })
+        });
+        let id = id.into();
+        let reference = ChildRef::vacant(Arc::clone(&id));
+        let mut spec = Self::new(id, Kind::Worker(spawn), reference.seat());
+        spec.start_timeout = Some(Duration::from_secs(10));
+        spec.stop_timeout = Some(Duration::from_secs(5));
+        (spec, reference)
+    }
+
+    /// A supervisor below another one; its name is its id. The reference manages its children at run time.
+    ///
+    /// The child is permanent. It has no timeouts of its own: its children's timeouts bound its start and its stop.
+    #[must_use]
+    pub fn supervisor(spec: SupervisorSpec) -> (Self, SupervisorRef) {
+        let id = Arc::clone(&spec.name);
+        let reference = ChildRef::vacant(Arc::clone(&id));
+        let child = Self::new(id, Kind::Supervisor(Arc::new(spec)), reference.seat());
+        (child, SupervisorRef::new(reference))
+    }
+
+    fn new(id: Arc<str>, kind: Kind, seat: Arc<dyn Seating>) -> Self {
+        Self {
+            id,
+            kind,
+            seat,
+            restart: Restart::default(),
+            significant: false,
+            own_intensity: None,
+            start_timeout: None,
+            stop_timeout: None,
+            mailbox_depth: None,
+            detail: None,
+        }
+    }
+
+    /// When the child is restarted.
+    #[must_use]
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// The supervisor's [`AutoShutdown`] counts this child. It must be transient or temporary.
+    #[must_use]
+    pub fn significant(mut self) -> Self {
+        self.significant = true;
+        self
+    }
+
+    /// Counts this child's restarts in a window of its own. When there are too many, the child becomes `Failed` and
+    /// stays listed, and the supervisor goes on; [`SupervisorRef::restart_child`] gives it a new window. Only below
+    /// one_for_one.
+    #[must_use]
+    pub fn own_intensity(mut self, intensity: Intensity) -> Self {
+        self.own_intensity = Some(intensity);
+        self
+    }
+
+    /// How long a start may take before it counts as failed.
+    #[must_use]
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.start_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a stop may take before the child is killed; zero kills at once.
+    #[must_use]
+    pub fn stop_timeout(mut self, timeout: Duration) -> Self {
+        self.stop_timeout = Some(timeout);
+        self
+    }
+
+    /// How snapshots learn how many messages wait for the child: ractor does not tell.
+    #[must_use]
+    pub fn mailbox_depth(mut self, probe: impl Fn() -> usize + Send + Sync + 'static) -> Self {
+        self.mailbox_depth = Some(Arc::new(probe));
+        self
+    }
+
+    /// A remark of the child's own for snapshots.
+    #[must_use]
+    pub fn detail(mut self, probe: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.detail = Some(Arc::new(probe));
+        self
+    }
+
+    pub(super) fn is_supervisor(&self) -> bool {
+        match self.kind {
+            Kind::Worker(_) => false,
+            Kind::Supervisor(_) => true,
+        }
+    }
+
+    /// Whether a supervisor with these rules can take the child.
+    pub(super) fn check(&self, policy: &Policy) -> Result<(), SpecError> {
+        let child = || Arc::clone(&self.id);
+        if self.significant && self.restart == Restart::Permanent {
+            return Err(SpecError::SignificantPermanent { child: child() });
+        }
+        if self.significant && policy.auto_shutdown == AutoShutdown::Never {
+            return Err(SpecError::SignificantWithoutShutdown { child: child() });
+        }
+        if self.own_intensity.is_some() && policy.strategy != Strategy::OneForOne {
+            return Err(SpecError::OwnIntensityInGroup { child: child(), strategy: policy.strategy });
+        }
+        match &self.kind {
+            Kind::Worker(_) => Ok(()),
+            Kind::Supervisor(spec) => spec.check(),
+        }
+    }
+}
+
+/// A supervisor: its rules and the children it starts with, in start order.
+#[derive(Clone, Debug)]
+pub struct SupervisorSpec {
+    pub(super) name: Arc<str>,
+    pub(super) policy: Policy,
+    pub(super) backoff: Backoff,
+    pub(super) children: Vec<ChildSpec>,
+}
+
+impl SupervisorSpec {
+    /// A supervisor without children, with the default intensity and backoff.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, strategy: Strategy) -> Self {
+        let policy = Policy { strategy, intensity: Intensity::default(), auto_shutdown: AutoShutdown::default() };
+        Self { name: name.into(), policy, backoff: Backoff::default(), children: Vec::new() }
+    }
+
+    /// A supervisor that restarts only the child that ended.
+    #[must_use]
+    pub fn one_for_one(name: impl Into<Arc<str>>) -> Self {
+        Self::new(name, Strategy::OneForOne)
+    }
+
+    /// A supervisor that restarts all children when one ends.
+    #[must_use]
+    pub fn one_for_all(name: impl Into<Arc<str>>) -> Self {
+        Self::new(name, Strategy::OneForAll)
+    }
+
+    /// A supervisor that restarts the child that ended and those after it.
+    #[must_use]
+    pub fn rest_for_one(name: impl Into<Arc<str>>) -> Self {
+        Self::new(name, Strategy::RestForOne)
+    }
+
+    /// How many restarts are too many.
+    #[must_use]
+    pub fn intensity(mut self, intensity: Intensity) -> Self {
+        self.policy.intensity = intensity;
+        self
+    }
+
+    /// How long restarts wait.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Whether the supervisor ends with its significant children.
+    #[must_use]
+    pub fn auto_shutdown(mut self, rule: AutoShutdown) -> Self {
+        self.policy.auto_shutdown = rule;
+        self
+    }
+
+    /// Adds a child, last in the start order.
+    #[must_use]
+    pub fn child(mut self, child: ChildSpec) -> Self {
+        self.children.push(child);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let mut ids = HashSet::new();
+        for child in &self.children {
+            if !ids.insert(&child.id) {
+                return Err(SpecError::DuplicateId { child: Arc::clone(&child.id) });
+            }
+            child.check(&self.policy)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a tree cannot be built as described.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Two children of one supervisor have the same id.
+    #[error("there is already a child `{child}`")]
+    DuplicateId {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// A permanent child never ends for good, so nothing can follow from it.
+    #[error("`{child}` is permanent and cannot be significant")]
+    SignificantPermanent {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// The supervisor would not act on a significant child.
+    #[error("`{child}` is significant but its supervisor never shuts down by itself")]
+    SignificantWithoutShutdown {
+        /// The id.
+        child: Arc<str>,
+    },
+    /// A child that is restarted with its siblings cannot count for itself.
+    #[error("`{child}` has its own intensity, which {strategy} does not allow")]
+    OwnIntensityInGroup {
+        /// The id.
+        child: Arc<str>,
+        /// The supervisor's strategy.
+        strategy: Strategy,
+    },
+}
