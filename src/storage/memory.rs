@@ -252,6 +252,10 @@ fn ready<T: Send + 'static>(result: Result<T, StorageError>) -> StorageFuture<T>
 }
 
 impl Storage for Memory {
+    fn default_durability(&self) -> Durability {
+        Durability::Memory
+    }
+
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
         ready(limits::check_append(&append).and_then(|()| self.state.lock().append(append)))
     }

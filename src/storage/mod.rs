@@ -5,6 +5,7 @@
 //! transactions. Payloads are bytes that the storage does not look into; the `journal` and the actors above encode them.
 
 pub mod codec;
+mod journal;
 mod limits;
 mod memory;
 mod queue_order;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub use self::journal::{History, Journal};
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
 pub use self::memory::Memory;
 pub use crate::messages::Durability;
@@ -50,6 +52,11 @@ pub type Revision = u64;
 /// - A record that cannot be decoded is reported as [`StorageError::Corrupt`] for its stream or key alone; nothing is
 ///   overwritten and everything else stays readable.
 pub trait Storage: Send + Sync + fmt::Debug + 'static {
+    /// The durability that a board asks for when nobody says otherwise: `Sync` for stores on disk.
+    fn default_durability(&self) -> Durability {
+        Durability::Sync
+    }
+
     /// Adds one record to a stream and returns its sequence. Appending to a stream that does not exist creates it
     /// (`expected` 0).
     fn append(&self, append: Append) -> StorageFuture<Sequence>;

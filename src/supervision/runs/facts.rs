@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::messages::AgentName;
+use crate::messages::{AgentName, TurnId};
 
-use super::breaker::{Breaker, BreakerPolicy, Ticket};
+use super::breaker::{Breaker, BreakerPolicy, Signal, Ticket};
 use super::wait_for::WaitGraph;
 
 /// The shared facts behind their lock. It is held for one admission, so that check and reservation are one step, and
@@ -35,6 +35,8 @@ pub struct AdmissionFacts {
     pub policy: BreakerPolicy,
     /// One breaker for each agent that ever failed or was admitted.
     pub breakers: HashMap<AgentName, Breaker>,
+    /// The places at breakers that open turns have taken.
+    pub tickets: HashMap<TurnId, Ticket>,
     /// Who waits for whom.
     pub waits: WaitGraph,
     /// Agents that keep their slot while a turn of theirs waits.
@@ -58,8 +60,14 @@ impl AdmissionFacts {
         }
     }
 
+    /// Counts the end of a turn at its agent's breaker.
+    pub fn close(&mut self, turn: TurnId, agent: &AgentName, signal: Signal, now: Duration) {
+        let ticket = self.tickets.remove(&turn).unwrap_or_default();
+        self.record(agent, ticket, signal, now);
+    }
+
     /// Counts the end of an admitted turn.
-    pub fn record(&mut self, agent: &AgentName, ticket: Ticket, signal: super::breaker::Signal, now: Duration) {
+    pub fn record(&mut self, agent: &AgentName, ticket: Ticket, signal: Signal, now: Duration) {
         let policy = self.policy;
         if let Some(breaker) = self.breakers.get_mut(agent) {
             breaker.record(&policy, ticket, signal, now);

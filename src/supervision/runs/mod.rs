@@ -2,9 +2,15 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod decide;
+pub mod dispatch;
 pub mod facts;
 pub mod guard;
+pub mod inbox;
+mod live;
 pub mod retry;
 pub mod run;
 pub mod step;
+pub mod supervisor;
+mod timers;
 pub mod wait_for;

@@ -298,6 +298,12 @@ impl OpenTurn {
         self.attempt
     }
 
+    /// The turn that a parked handoff ended, as the guard sees it.
+    pub(super) fn ended(branch: u32, ended: &EndedTurn) -> Self {
+        let (agent, input) = (ended.agent.clone(), ended.input.clone());
+        Self { branch, agent, input, attempt: 0, phase: Phase::Leased, records: BTreeMap::new(), recoveries: 0 }
+    }
+
     /// What the children that were answered wrote.
     pub(super) fn children(&self) -> Vec<ChildDeltas> {
         let answered = |record: &Record| match record {

@@ -30,9 +30,12 @@ pub struct WaitGraph {
 }
 
 impl WaitGraph {
-    /// `from` waits for `to`.
+    /// `from` waits for `to`; saying so again changes nothing.
     pub fn add(&mut self, from: Waiting, to: Waiting) {
-        self.edges.entry(from).or_default().push(to);
+        let targets = self.edges.entry(from).or_default();
+        if !targets.contains(&to) {
+            targets.push(to);
+        }
     }
 
     /// `from` no longer waits for `to`.
@@ -103,6 +106,7 @@ mod tests {
             for index in removed {
                 if model.is_empty() { break }
                 let (from, to) = model.remove(index.index(model.len()));
+                model.retain(|edge| *edge != (from, to));
                 graph.remove(&slot(from), &slot(to));
             }
             let mut reaches = [[false; 7]; 7];

@@ -1,0 +1,199 @@
+//! The journal: a run's events as records of one stream.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+
+use crate::messages::{Durability, RunEvent, RunId};
+
+use super::codec::{self, Stored};
+use super::{Append, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
+
+/// The events of one append.
+#[derive(Debug, Serialize, Deserialize)]
+struct JournalRecord {
+    events: Vec<RunEvent>,
+}
+
+impl Stored for JournalRecord {
+    const SCHEMA: u16 = 1;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "journal record";
+}
+
+/// How many records are read at once.
+const PAGE: usize = 512;
+
+/// Reads and writes the journals of runs. A cheap clone.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    storage: Arc<dyn Storage>,
+}
+
+/// A run's journal as it was read.
+#[derive(Debug)]
+pub struct History {
+    /// The events in order.
+    pub events: Vec<RunEvent>,
+    /// The sequence of the last record.
+    pub last: Sequence,
+}
+
+impl Journal {
+    /// The journals in this store.
+    #[must_use]
+    pub fn new(storage: Arc<dyn Storage>) -> Self {
+        Self { storage }
+    }
+
+    /// The stream of a run.
+    #[must_use]
+    pub fn stream(run: RunId) -> Key {
+        Key::new(["run", &*run.0.as_simple().to_string()])
+    }
+
+    /// Adds events as one record; the events stay with the caller.
+    pub fn append(
+        &self,
+        stream: &Key,
+        fence: Fence,
+        expected: Sequence,
+        events: &mut Vec<RunEvent>,
+        durability: Durability,
+    ) -> StorageFuture<Sequence> {
+        let record = JournalRecord { events: std::mem::take(events) };
+        let payload = codec::encode_shared(&record);
+        *events = record.events;
+        self.storage.append(Append { stream: stream.clone(), fence, expected, payload, durability })
+    }
+
+    /// All events of a run; none if there is no such run.
+    ///
+    /// # Errors
+    /// A record that does not decode makes the whole journal unreadable; other journals are not affected.
+    pub async fn read(&self, run: RunId) -> Result<History, StorageError> {
+        let stream = Self::stream(run);
+        let mut history = History { events: Vec::new(), last: 0 };
+        loop {
+            let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            for record in page {
+                let decoded: JournalRecord = codec::decode(&record.payload).map_err(|error| StorageError::Corrupt {
+                    key: stream.clone(),
+                    detail: format!("record {}: {error}", record.sequence),
+                })?;
+                history.events.extend(decoded.events);
+                history.last = record.sequence;
+            }
+            if is_last {
+                return Ok(history);
+            }
+        }
+    }
+
+    /// Notes that a run is unfinished. Written before its first record and removed after its last, so that a start finds
+    /// every unfinished run without reading the finished ones; a note too many does no harm.
+    pub fn mark_open(&self, run: RunId) -> StorageFuture<()> {
+        let put = Put {
+            key: open_key(run),
+            value: Arc::from([].as_slice()),
+            expected: Expected::Any,
+            ttl_secs: None,
+            durability: Durability::Memory,
+        };
+        self.storage.put_if_revision(put).map(|written| written.map(|_| ())).boxed()
+    }
+
+    /// Removes the note of [`Journal::mark_open`].
+    pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+        let storage = Arc::clone(&self.storage);
+        async move {
+            let key = open_key(run);
+            match storage.get(&key).await? {
+                Some(entry) => storage.delete_if_revision(&key, entry.revision, Durability::Memory).await,
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+
+    /// The runs that have a note.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn open_runs(&self) -> Result<Vec<RunId>, StorageError> {
+        let prefix = Key::new([OPEN]).children();
+        let mut runs = Vec::new();
+        let mut after: Option<Key> = None;
+        loop {
+            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
+            runs.extend(page.iter().filter_map(|(key, _)| run_of(key)));
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
+                _ => return Ok(runs),
+            }
+        }
+    }
+
+    /// All runs that have records, oldest first.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn runs(&self) -> Result<Vec<RunId>, StorageError> {
+        let streams = self.storage.streams(&Key::new(["run"]).children()).await?;
+        Ok(streams.iter().filter_map(run_of).collect())
+    }
+}
+
+const OPEN: &str = "open";
+
+fn open_key(run: RunId) -> Key {
+    Key::new([OPEN, &*run.0.as_simple().to_string()])
+}
+
+fn run_of(key: &Key) -> Option<RunId> {
+    key.segments().get(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{AgentName, Chain, Command, Submission, Task, Timestamp, TraceId, Verdict};
+    use crate::storage::Memory;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn events() -> Vec<RunEvent> {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let submission = Submission {
+            run: RunId(Uuid::from_u128(7)),
+            trace: TraceId(Uuid::from_u128(8)),
+            task: Task::new("Summarise").to("researcher").input(json!({ "path": "docs" })),
+            agent: AgentName::new("researcher").unwrap(),
+            chain: Chain::default(),
+            at,
+        };
+        let command = Command::update("artifacts", json!({ "notes": "n.md" })).with_output("done").goto("writer");
+        let verdict = Verdict::Admitted(vec![AgentName::new("writer").unwrap()]);
+        vec![
+            RunEvent::Submitted(Box::new(submission)),
+            RunEvent::TurnEnded { turn: 1, attempt: 1, command: Box::new(command), verdict, at },
+        ]
+    }
+
+    #[tokio::test]
+    async fn a_journal_reads_back_what_was_appended() {
+        let journal = Journal::new(Arc::new(Memory::default()));
+        let run = RunId(Uuid::from_u128(7));
+        journal.mark_open(run).await.unwrap();
+        let stream = Journal::stream(run);
+        journal.append(&stream, Fence::FIRST, 0, &mut events(), Durability::Memory).await.unwrap();
+        let history = journal.read(run).await.unwrap();
+        assert_eq!((history.events, history.last), (events(), 1));
+        assert_eq!(journal.open_runs().await.unwrap(), [run]);
+        journal.mark_ended(run).await.unwrap();
+        assert_eq!(journal.open_runs().await.unwrap(), []);
+        assert_eq!(journal.runs().await.unwrap(), [run]);
+    }
+}

@@ -1,0 +1,301 @@
+//! What becomes of a turn's outcome or request: the event to journal. Everything from outside comes in as values, so
+//! these decisions run in tests without an actor.
+
+use std::time::Duration;
+
+use crate::env::Now;
+use crate::messages::state::StateError;
+use crate::messages::{
+    Action, AgentName, Backoff, Command, Consent, Decision, Envelope, Failure, FailureKind, Goto, Order, Outcome,
+    Refusal, RequestId, RunEvent, Verdict, handoff_action,
+};
+
+use super::breaker::Ticket;
+use super::dispatch::{Dispatch, TurnOutcome};
+use super::facts::SharedFacts;
+use super::guard::{self, Kind, Request};
+use super::retry::{self, AfterFailure};
+use super::run::{HANDOFF_ORDINAL, Now as BranchNow, OpenTurn, Run};
+use super::step::mark;
+
+/// The largest command, in bytes of its parts as text.
+pub const MAX_COMMAND: usize = 8 << 20;
+
+/// What a decision may look at outside the run.
+pub struct Surroundings<'a> {
+    /// One reading of the clock for everything that is decided together.
+    pub now: Now,
+    /// A random number.
+    pub random: u64,
+    /// The agents.
+    pub dispatch: &'a dyn Dispatch,
+    /// Breakers and waits.
+    pub facts: &'a SharedFacts,
+    /// Between attempts.
+    pub backoff: &'a Backoff,
+    /// How long an approval waits.
+    pub approval_ttl: Duration,
+}
+
+/// An event to journal, and the places at breakers that its admissions took, in order.
+pub type Decided = (RunEvent, Vec<Ticket>);
+
+/// What becomes of an attempt's outcome; `None` if the attempt is late.
+#[must_use]
+pub fn on_outcome(
+    run: &Run,
+    number: u32,
+    attempt: u32,
+    outcome: TurnOutcome,
+    around: &Surroundings<'_>,
+) -> Option<Decided> {
+    let turn = run.turn(number).filter(|turn| turn.attempt == attempt)?;
+    let failure = match outcome {
+        TurnOutcome::Command(command) => match on_command(run, number, turn, command, around) {
+            Ok(decided) => return Some(decided),
+            Err(failure) => failure,
+        },
+        TurnOutcome::Failed(failure) => failure,
+    };
+    Some((on_failure(run, number, attempt, failure, around), Vec::new()))
+}
+
+fn on_failure(run: &Run, turn: u32, attempt: u32, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
+    let at = around.now.wall;
+    let attempts = run.submission.task.limits.attempts;
+    match retry::decide(failure.kind, attempt, attempts, around.backoff, around.random) {
+        AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
+        AfterFailure::GiveUp => RunEvent::TurnFailed { turn, attempt, failure, at },
+        AfterFailure::NeedAttention => RunEvent::NeedsAttention { turn, why: failure.text.into(), at },
+    }
+}
+
+fn on_command(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    command: Command,
+    around: &Surroundings<'_>,
+) -> Result<Decided, Failure> {
+    let invalid = |text: String| Failure { kind: FailureKind::InvalidCommand, text };
+    if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
+        return Err(invalid("the output is nested too deeply".into()));
+    }
+    match run.settle(number, turn.branch, &turn.children(), &command.update) {
+        // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
+        Ok(_) | Err(StateError::ConcurrentWrite { .. }) => {}
+        Err(error) => return Err(invalid(error.to_string())),
+    }
+    let (verdict, tickets) =
+        route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
+    let at = around.now.wall;
+    let event = RunEvent::TurnEnded { turn: number, attempt: turn.attempt, command: Box::new(command), verdict, at };
+    Ok((event, tickets))
+}
+
+/// Where a command goes. An unknown target is the caller's error; everything else is a verdict.
+fn route(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    command: &Command,
+    approved: Option<&Decision>,
+    around: &Surroundings<'_>,
+) -> Result<(Verdict, Vec<Ticket>), Refusal> {
+    let mut targets = Vec::new();
+    for target in command.goto.targets() {
+        match around.dispatch.resolve(target) {
+            Ok(agent) => targets.push(agent),
+            Err(unknown @ Refusal::UnknownAgent { .. }) => return Err(unknown),
+            Err(refusal) => return Ok((Verdict::Refused(refusal), Vec::new())),
+        }
+    }
+    if targets.is_empty() && !matches!(command.goto, Goto::Many(_)) {
+        return Ok((Verdict::Nothing, Vec::new()));
+    }
+    let branch = run.branch_of(turn);
+    let carried = command.output.as_ref().unwrap_or(&turn.input);
+    let kind = match command.goto {
+        Goto::Many(_) => Kind::FanOut,
+        Goto::Agent(_) | Goto::Next | Goto::End => {
+            Kind::Handoff { mark: mark(carried, command), recent: &branch.recent }
+        }
+    };
+    let actions: Vec<Action> = match &command.goto {
+        Goto::Many(sends) => targets.iter().zip(sends).map(|(to, send)| handoff_action(to, &send.input)).collect(),
+        Goto::Agent(_) | Goto::Next | Goto::End => targets.iter().map(|to| handoff_action(to, carried)).collect(),
+    };
+    let consent = if approved.is_some() { Consent::Auto } else { strictest(&turn.agent, &actions, around) };
+    let request = Request {
+        kind,
+        from: &turn.agent,
+        targets: &targets,
+        chain: &branch.chain,
+        waiter: run.waiter_of(turn.branch).map(|(waiter, agent)| (run.turn_id(waiter), agent)),
+        limits: &run.submission.task.limits,
+        handoffs: run.handoffs,
+        agents: &run.agents,
+        budget: &run.budget,
+        consent,
+        now: around.now.monotonic,
+    };
+    Ok(match guard::admit(&request, &mut around.facts.lock()) {
+        guard::Answer::Admit(tickets) => (Verdict::Admitted(targets), tickets),
+        guard::Answer::Refuse(refusal) => (Verdict::Refused(refusal), Vec::new()),
+        guard::Answer::Park => {
+            let action = match <[Action; 1]>::try_from(actions) {
+                Ok([action]) => action,
+                Err(actions) => {
+                    let inputs = actions.iter().map(|action| action.arguments.value().clone());
+                    let names: Vec<&str> = actions.iter().map(|action| &*action.target).collect();
+                    Action::new("handoff", &names.join(", "), inputs.collect::<Vec<_>>())
+                }
+            };
+            (Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, around))), Vec::new())
+        }
+    })
+}
+
+fn strictest(agent: &AgentName, actions: &[Action], around: &Surroundings<'_>) -> Consent {
+    actions.iter().map(|action| around.dispatch.consent(agent, action)).fold(Consent::Auto, |sofar, next| {
+        match (sofar, next) {
+            (Consent::Deny, _) | (_, Consent::Deny) => Consent::Deny,
+            (Consent::Ask, _) | (_, Consent::Ask) => Consent::Ask,
+            (Consent::Auto, Consent::Auto) => Consent::Auto,
+        }
+    })
+}
+
+fn envelope(
+    run: &Run,
+    turn: u32,
+    ordinal: u32,
+    agent: &AgentName,
+    action: Action,
+    around: &Surroundings<'_>,
+) -> Envelope {
+    Envelope {
+        request: RequestId { turn: run.turn_id(turn), ordinal },
+        agent: agent.clone(),
+        action,
+        policy: "ask".into(),
+        nonce: around.random,
+        expires_at: around.now.wall + around.approval_ttl,
+    }
+}
+
+/// What becomes of a delegation that an open turn asks for.
+#[must_use]
+pub fn on_delegation(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    ordinal: u32,
+    order: Order,
+    around: &Surroundings<'_>,
+) -> Decided {
+    let (verdict, tickets) = match admit_delegation(run, number, turn, &order, around) {
+        Ok((agent, tickets)) => (Verdict::Admitted(vec![agent]), tickets),
+        Err(refusal) => (Verdict::Refused(refusal), Vec::new()),
+    };
+    (RunEvent::Delegated { turn: number, ordinal, order, verdict, at: around.now.wall }, tickets)
+}
+
+fn admit_delegation(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    order: &Order,
+    around: &Surroundings<'_>,
+) -> Result<(AgentName, Vec<Ticket>), Refusal> {
+    let target = around.dispatch.resolve(&order.to)?;
+    around.dispatch.check_room(&target)?;
+    let request = Request {
+        kind: Kind::Delegation,
+        from: &turn.agent,
+        targets: std::slice::from_ref(&target),
+        chain: &run.branch_of(turn).chain,
+        waiter: Some((run.turn_id(number), &turn.agent)),
+        limits: &run.submission.task.limits,
+        handoffs: run.handoffs,
+        agents: &run.agents,
+        budget: &run.budget,
+        // Delegations are not parked: their turn can ask for consent itself.
+        consent: Consent::Auto,
+        now: around.now.monotonic,
+    };
+    match guard::admit(&request, &mut around.facts.lock()) {
+        guard::Answer::Admit(tickets) => Ok((target, tickets)),
+        guard::Answer::Refuse(refusal) => Err(refusal),
+        guard::Answer::Park => unreachable!("a delegation is asked for with consent"),
+    }
+}
+
+/// What becomes of a request for consent: asked, or decided by the policy at once.
+#[must_use]
+pub fn on_approval(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    ordinal: u32,
+    action: Action,
+    around: &Surroundings<'_>,
+) -> Vec<RunEvent> {
+    let at = around.now.wall;
+    let consent = around.dispatch.consent(&turn.agent, &action);
+    let envelope = envelope(run, number, ordinal, &turn.agent, action, around);
+    let approval = envelope.id();
+    let asked = RunEvent::ApprovalAsked { turn: number, ordinal, envelope: Box::new(envelope), at };
+    let approved = match consent {
+        Consent::Ask => return vec![asked],
+        Consent::Auto => true,
+        Consent::Deny => false,
+    };
+    let decision = Decision { approved, by: "policy".into(), reason: "".into(), at };
+    vec![asked, RunEvent::Decided { turn: number, ordinal, approval, decision, verdict: Verdict::Nothing, at }]
+}
+
+/// What becomes of a decision about a handoff that was parked after its turn; the whole guard runs again.
+#[must_use]
+pub fn on_parked_decision(
+    run: &Run,
+    envelope: &Envelope,
+    decision: Decision,
+    around: &Surroundings<'_>,
+) -> Option<Decided> {
+    let number = envelope.request.turn.number;
+    let at = around.now.wall;
+    let (id, parked) = run.branches.iter().find_map(|(id, branch)| match &branch.now {
+        BranchNow::Parked(parked) if parked.ended.number == number => Some((*id, parked)),
+        BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Forked { .. } => None,
+    })?;
+    let (verdict, tickets) = if decision.approved {
+        let turn = OpenTurn::ended(id, &parked.ended);
+        route(run, number, &turn, &parked.ended.command, Some(&decision), around)
+            .unwrap_or_else(|unknown| (Verdict::Refused(unknown), Vec::new()))
+    } else {
+        (Verdict::Refused(denial(&envelope.action, &decision)), Vec::new())
+    };
+    let (ordinal, approval) = (HANDOFF_ORDINAL, envelope.id());
+    Some((RunEvent::Decided { turn: number, ordinal, approval, decision, verdict, at }, tickets))
+}
+
+/// The refusal that a denial, or a decision that never came, amounts to.
+#[must_use]
+pub fn denial(action: &Action, decision: &Decision) -> Refusal {
+    let action = action.to_string();
+    if &*decision.by == EXPIRY {
+        Refusal::ApprovalExpired { action }
+    } else {
+        Refusal::Denied { action, by: decision.by.to_string(), reason: decision.reason.to_string() }
+    }
+}
+
+/// Who decides when nobody did in time.
+pub const EXPIRY: &str = "expiry";
+
+/// What a deadline that has passed does to a run.
+#[must_use]
+pub fn on_deadline(around: &Surroundings<'_>) -> RunEvent {
+    RunEvent::Stopped { outcome: Outcome::Failed { error: Refusal::DeadlinePassed.to_string() }, at: around.now.wall }
+}

@@ -1,0 +1,83 @@
+//! The seam between run supervisors and the agents: what is handed out, and what comes back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::messages::{
+    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RunEvent,
+    RunMetrics, State, Submission, TurnId,
+};
+
+use super::inbox::Inbox;
+use super::run::{Record, Run};
+
+/// Carries out what run supervisors decide. The agents' side implements it.
+pub trait Dispatch: Send + Sync + 'static {
+    /// The agent that a name, role or capability stands for.
+    ///
+    /// # Errors
+    /// Nobody has it, or the agent takes no work.
+    fn resolve(&self, target: &str) -> Result<AgentName, Refusal>;
+
+    /// Whether the agent has room for work that is not there yet; committed work always has.
+    ///
+    /// # Errors
+    /// [`Refusal::Overloaded`].
+    fn check_room(&self, agent: &AgentName) -> Result<(), Refusal>;
+
+    /// What the approval policy says about an agent's action.
+    fn consent(&self, agent: &AgentName, action: &Action) -> Consent;
+
+    /// Makes a turn ready to be taken. Handing in the same attempt of a turn again changes nothing.
+    fn start(&self, turn: ReadyTurn);
+
+    /// Stops whoever works on the turn.
+    fn abort(&self, turn: TurnId, agent: &AgentName);
+
+    /// Asks people for a decision. Asking again for the same envelope changes nothing.
+    fn request_approval(&self, envelope: &Envelope);
+
+    /// The decision is no longer needed.
+    fn withdraw_approval(&self, approval: ApprovalId);
+
+    /// An event was journaled: the `sequence`-th of its run. The run may be further on.
+    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
+}
+
+/// A turn that may be taken, with everything that whoever takes it needs.
+#[derive(Debug)]
+pub struct ReadyTurn {
+    /// Names the turn.
+    pub id: TurnId,
+    /// Which try this is, from 1.
+    pub attempt: u32,
+    /// Whose turn it is.
+    pub agent: AgentName,
+    /// What it works on.
+    pub input: Json,
+    /// The state as this turn sees it.
+    pub view: State,
+    /// The delegations that led here.
+    pub chain: Chain,
+    /// Who had control before.
+    pub previous_agent: Option<AgentName>,
+    /// What the run took so far.
+    pub metrics: RunMetrics,
+    /// What the run was submitted with.
+    pub submission: Arc<Submission>,
+    /// What earlier attempts asked for and got.
+    pub records: BTreeMap<u32, Record>,
+    /// How far the run's writes must have got.
+    pub durability: Durability,
+    /// Where its outcome goes.
+    pub inbox: Arc<Inbox>,
+}
+
+/// How an attempt ended, as the agent's side saw it.
+#[derive(Debug)]
+pub enum TurnOutcome {
+    /// The agent returned a command.
+    Command(Command),
+    /// The attempt failed.
+    Failed(Failure),
+}

@@ -1,0 +1,253 @@
+//! The inbox of a run supervisor: what arrives is collected, and one message wakes the actor for all of it. The inbox
+//! lives outside the actor, so what was handed in survives the actor's restart.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::messages::{
+    Action, Answer, ApprovalId, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId, RunResult,
+    Submission, TurnId, Usage,
+};
+use crate::storage::{Fence, Sequence, StorageError};
+
+use super::dispatch::TurnOutcome;
+
+/// Where everything for one run supervisor is handed in.
+#[derive(Default)]
+pub struct Inbox {
+    waiting: Mutex<Vec<Input>>,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Inbox {
+    /// Says how to wake the actor; the first call counts.
+    pub fn on_input(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Hands something in. Never blocks and never loses it.
+    pub fn push(&self, input: Input) {
+        let was_empty = {
+            let mut waiting = self.waiting.lock();
+            waiting.push(input);
+            waiting.len() == 1
+        };
+        if was_empty && let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    /// Takes everything that has arrived.
+    pub(super) fn drain(&self) -> Vec<Input> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
+
+    /// How many inputs wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("waiting", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// What a run supervisor reacts to.
+#[derive(Debug)]
+pub enum Input {
+    /// A new run.
+    Submit {
+        /// The task, accepted and with its first agent resolved.
+        submission: Box<Submission>,
+        /// The run's place among the runs in flight.
+        place: Option<OwnedSemaphorePermit>,
+        /// Told when the submission is acknowledged.
+        ack: oneshot::Sender<Result<RunId, SubmitError>>,
+    },
+    /// A run found in storage that is not finished.
+    Adopt {
+        /// The run.
+        run: RunId,
+        /// Whether another process left it.
+        new_process: bool,
+    },
+    /// An attempt ended.
+    Outcome {
+        /// The turn.
+        turn: TurnId,
+        /// Which attempt.
+        attempt: u32,
+        /// How.
+        outcome: TurnOutcome,
+    },
+    /// A turn asks for something.
+    Request {
+        /// The turn and the request's place in it.
+        id: RequestId,
+        /// Which attempt.
+        attempt: u32,
+        /// What.
+        request: TurnRequest,
+        /// Told the answer; not needed for what is only recorded.
+        reply: Option<oneshot::Sender<TurnReply>>,
+    },
+    /// A person answers a question.
+    Answer {
+        /// The question.
+        question: QuestionId,
+        /// The answer.
+        answer: Json,
+        /// Who.
+        by: Arc<str>,
+        /// Told when it is journaled.
+        ack: oneshot::Sender<Result<(), AnswerError>>,
+    },
+    /// An approval was decided.
+    Decide {
+        /// The request that it belongs to.
+        request: RequestId,
+        /// The approval.
+        approval: ApprovalId,
+        /// The decision.
+        decision: Decision,
+    },
+    /// Somebody stops a run.
+    Cancel {
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: String,
+        /// Told whether there was something to stop, once it has stopped.
+        ack: oneshot::Sender<bool>,
+    },
+    /// Somebody waits for a run's result.
+    Result {
+        /// The run.
+        run: RunId,
+        /// Told the result; dropped if the run is not in memory.
+        reply: oneshot::Sender<Arc<RunResult>>,
+    },
+    /// Somebody wants to see the open questions of a run.
+    Questions {
+        /// The run.
+        run: RunId,
+        /// Told them.
+        reply: oneshot::Sender<Vec<Question>>,
+    },
+    /// An append has ended.
+    Committed {
+        /// The run.
+        run: RunId,
+        /// The new sequence, or why there is none.
+        result: Result<Sequence, StorageError>,
+    },
+    /// A run was read back.
+    Loaded {
+        /// The run.
+        run: RunId,
+        /// Whether another process left it.
+        new_process: bool,
+        /// What was read, under which claim.
+        history: Result<(crate::storage::History, Fence), StorageError>,
+    },
+    /// A timer that is due.
+    Tick,
+}
+
+/// What a turn may ask its run for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnRequest {
+    /// To have everything so far on disk, because the step of this name is about to have effects.
+    StartStep(Arc<str>),
+    /// To keep a step's result.
+    FinishStep(Arc<str>, Json),
+    /// To have another agent do something, and wait for it.
+    Delegate(Order),
+    /// To have people answer.
+    Ask(Json),
+    /// To have people consent.
+    Approve(Action),
+    /// To set tokens aside.
+    Reserve(u64),
+    /// To count what a reservation was used for.
+    Settle(Option<Usage>),
+    /// To tell observers something.
+    Notice(Arc<str>),
+}
+
+/// What a turn is told.
+#[derive(Debug)]
+pub enum TurnReply {
+    /// It is on disk.
+    Done,
+    /// The reservation's number, or why there is none.
+    Reserved(Result<u32, Refusal>),
+    /// The delegation's answer, or why there is none.
+    Delegated(Result<Answer, Refusal>),
+    /// The answer to a question.
+    Answered(Json),
+    /// The decision, with the arguments that were approved.
+    Decided(Decision, Action),
+    /// An earlier attempt asked for something else in this place.
+    Changed(String),
+    /// The attempt is no longer wanted.
+    Gone,
+}
+
+/// Why a task was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The guard refused it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It could not be journaled.
+    #[error("the task was not accepted: {0}")]
+    Storage(#[from] StorageError),
+    /// The task says nothing about who should do it, and there are several agents.
+    #[error("the task names no target; say `.to(…)` one of: {agents}")]
+    NoTarget {
+        /// Who there is.
+        agents: String,
+    },
+    /// Something in it is over its limit.
+    #[error("{what} is {size} bytes; at most {max} are allowed")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// Its size.
+        size: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The supervisor that took it was restarted before it was journaled; submitting it again is safe.
+    #[error("the task was not journaled; submit it again")]
+    Interrupted,
+}
+
+/// Why an answer was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// No such run is being worked on, or it has no such question.
+    #[error("no question {0} is open")]
+    Unknown(RequestId),
+    /// The question has its answer.
+    #[error("question {0} was answered already")]
+    Answered(RequestId),
+    /// The answer could not be journaled.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}

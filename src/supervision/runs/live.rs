@@ -1,0 +1,135 @@
+//! A run in the hands of its supervisor: the fold, and what only lives as long as the process.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::messages::{Durability, RunEvent, RunId, RunResult};
+use crate::storage::{Fence, Journal, Key, Sequence};
+
+use super::breaker::Signal;
+use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
+use super::run::{Record, Run};
+use super::step::Effect;
+
+/// A run, its journal's position, and who waits for what.
+pub(super) struct LiveRun {
+    pub(super) run: Run,
+    pub(super) stream: Key,
+    pub(super) fence: Fence,
+    pub(super) last: Sequence,
+    pub(super) durability: Durability,
+    /// Applied, and not yet handed to the journal; then handed over, and not yet acknowledged.
+    pub(super) events: Vec<RunEvent>,
+    pub(super) events_durability: Durability,
+    /// Released by the commit of `events`.
+    pub(super) held: Vec<Held>,
+    pub(super) is_committing: bool,
+    /// Arrived while a commit was in flight.
+    pub(super) waiting: VecDeque<Input>,
+    pub(super) waiters: HashMap<(u32, u32), oneshot::Sender<TurnReply>>,
+    pub(super) results: Vec<oneshot::Sender<Arc<RunResult>>>,
+    /// Its place among the runs in flight, given back when it ends.
+    pub(super) _place: Option<OwnedSemaphorePermit>,
+    pub(super) is_noted_open: bool,
+}
+
+/// What a commit releases.
+pub(super) enum Held {
+    Effect(Effect),
+    /// A turn is over; the signal is for its agent's breaker, `abort` for whoever still works on it.
+    Close {
+        turn: u32,
+        agent: crate::messages::AgentName,
+        waiter: Option<(u32, crate::messages::AgentName)>,
+        signal: Signal,
+        abort: bool,
+    },
+    Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
+    Answered(oneshot::Sender<Result<(), AnswerError>>),
+    Cancelled(oneshot::Sender<bool>),
+    Reply(oneshot::Sender<TurnReply>, TurnReply),
+}
+
+impl LiveRun {
+    pub(super) fn new(
+        run: Run,
+        fence: Fence,
+        last: Sequence,
+        durability: Durability,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            stream: Journal::stream(run.id()),
+            run,
+            fence,
+            last,
+            durability,
+            events: Vec::new(),
+            events_durability: Durability::Memory,
+            held: Vec::new(),
+            is_committing: false,
+            waiting: VecDeque::new(),
+            waiters: HashMap::new(),
+            results: Vec::new(),
+            _place: place,
+            is_noted_open: false,
+        }
+    }
+
+    /// Applies an event and keeps it, with its effects, for the next commit.
+    pub(super) fn absorb(&mut self, event: RunEvent) {
+        let effects = self.run.step(&event);
+        self.keep(event, effects);
+    }
+
+    pub(super) fn keep(&mut self, event: RunEvent, effects: Vec<Effect>) {
+        let (ender, signal) = match &event {
+            RunEvent::TurnEnded { turn, .. } => (Some(*turn), Signal::Success),
+            RunEvent::TurnFailed { turn, failure, .. } => (Some(*turn), super::retry::signal(failure.kind)),
+            _ => (None, Signal::Neutral),
+        };
+        self.held.extend(effects.into_iter().map(|effect| match effect {
+            Effect::Close { turn, agent, waiter } => {
+                let is_ender = ender == Some(turn);
+                let signal = if is_ender { signal } else { Signal::Neutral };
+                Held::Close { turn, agent, waiter, signal, abort: !is_ender }
+            }
+            effect => Held::Effect(effect),
+        }));
+        self.events_durability = self.events_durability.max(durability_of(&event, self.durability));
+        self.events.push(event);
+    }
+
+    /// The answer that a record holds, if it holds one yet.
+    pub(super) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
+        match self.run.turn(turn)?.records.get(&ordinal)? {
+            Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
+            Record::Delegation { reply, .. } => reply.clone().map(TurnReply::Delegated),
+            Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
+            Record::Approval { envelope, decision } => {
+                decision.clone().map(|decision| TurnReply::Decided(decision, envelope.action.clone()))
+            }
+        }
+    }
+
+    /// Tells the waiting turn, or nobody: then a repeated request finds the answer recorded.
+    pub(super) fn reply(&mut self, turn: u32, ordinal: u32) {
+        if let Some(reply) = self.recorded_reply(turn, ordinal)
+            && let Some(waiter) = self.waiters.remove(&(turn, ordinal))
+        {
+            let _ = waiter.send(reply);
+        }
+    }
+}
+
+/// A step's result need not be on disk by itself: the turn's end, or the next effect outside, takes it along.
+fn durability_of(event: &RunEvent, asked: Durability) -> Durability {
+    match event {
+        RunEvent::StepFinished { .. } | RunEvent::Noticed { .. } | RunEvent::Settled { .. } => {
+            asked.min(Durability::Buffered)
+        }
+        _ => asked,
+    }
+}

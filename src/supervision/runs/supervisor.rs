@@ -1,0 +1,778 @@
+//! The run supervisor: one owner for each run's state. It decides with the pure rules, journals, and performs what the
+//! journal has acknowledged. Its handler awaits nothing: what takes time comes back as an input.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::env::{Env, Now};
+use crate::messages::state::StateRules;
+use crate::messages::{
+    Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, Submission,
+    TurnId, Verdict,
+};
+use crate::storage::{Fence, History, Journal, Sequence, Storage, StorageError};
+
+use super::decide::{self, Surroundings};
+use super::dispatch::{Dispatch, ReadyTurn, TurnOutcome};
+use super::facts::SharedFacts;
+use super::inbox::{AnswerError, Inbox, Input, SubmitError, TurnReply, TurnRequest};
+use super::live::{Held, LiveRun};
+use super::run::{HANDOFF_ORDINAL, Phase, Record, Run};
+use super::step::Effect;
+use super::timers::{Timer, Timers};
+use super::wait_for::Waiting;
+
+/// What a run supervisor needs from outside, and what must survive its restarts.
+pub struct Office {
+    /// The world.
+    pub env: Env,
+    /// The store.
+    pub storage: Arc<dyn Storage>,
+    /// The runs' journals in it.
+    pub journal: Journal,
+    /// The agents' side.
+    pub dispatch: Arc<dyn Dispatch>,
+    /// Shared with the other run supervisors.
+    pub facts: Arc<SharedFacts>,
+    /// Schema and reducers of runs that bring none.
+    pub rules: StateRules,
+    /// Between attempts.
+    pub backoff: Backoff,
+    /// How long an approval waits.
+    pub approval_ttl: Duration,
+    /// Recoveries in a row after which a turn waits for a person.
+    pub max_recoveries: u32,
+    /// What a task gets that names no durability.
+    pub durability: Durability,
+    /// Names this process in claims.
+    pub owner: String,
+    /// Where everything arrives.
+    pub inbox: Arc<Inbox>,
+    /// The runs of this supervisor and their fences, for a restart to find.
+    pub roster: Mutex<BTreeMap<RunId, Fence>>,
+    /// Runs that could not be read, with the reason.
+    pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
+    /// Told the first storage error; the board stops.
+    pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
+}
+
+/// How long a claim on a run lasts without being renewed.
+const CLAIM_SECS: u64 = 60;
+
+/// The actor.
+pub struct RunSupervisor;
+
+/// Its one message: there is something in the inbox.
+#[derive(Debug)]
+pub struct Wake;
+
+/// The actor's state.
+pub struct Desk {
+    office: Arc<Office>,
+    runs: HashMap<RunId, LiveRun>,
+    timers: Timers,
+}
+
+impl Actor for RunSupervisor {
+    type Msg = Wake;
+    type State = Desk;
+    type Arguments = Arc<Office>;
+
+    async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
+        for run in office.roster.lock().keys() {
+            office.inbox.push(Input::Adopt { run: *run, new_process: false });
+        }
+        Ok(Desk { timers: Timers::new(Arc::clone(&office.inbox)), runs: HashMap::new(), office })
+    }
+
+    async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
+        desk.work();
+        Ok(())
+    }
+
+    async fn handle(&self, _: ActorRef<Wake>, _: Wake, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
+        desk.work();
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
+        desk.timers.stop();
+        Ok(())
+    }
+}
+
+impl Desk {
+    fn work(&mut self) {
+        let now = self.office.env.now();
+        let mut touched = Vec::new();
+        for input in self.office.inbox.drain() {
+            touched.extend(self.take(input, now));
+        }
+        for run in touched {
+            self.flush(run, now);
+        }
+        self.timers.arm(now.monotonic);
+    }
+
+    /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
+    fn take(&mut self, input: Input, now: Now) -> Option<RunId> {
+        let run = match &input {
+            Input::Submit { .. }
+            | Input::Adopt { .. }
+            | Input::Loaded { .. }
+            | Input::Tick
+            | Input::Committed { .. } => None,
+            Input::Outcome { turn, .. } => Some(turn.run),
+            Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
+            Input::Answer { question, .. } => Some(question.request.turn.run),
+            Input::Cancel { run, .. } | Input::Result { run, .. } | Input::Questions { run, .. } => Some(*run),
+        };
+        let Some(run) = run else { return self.take_own(input, now) };
+        let Some(live) = self.runs.get_mut(&run) else {
+            refuse(input);
+            return None;
+        };
+        if live.is_committing {
+            live.waiting.push_back(input);
+            return None;
+        }
+        let around = surroundings(&self.office, now);
+        apply(live, input, &around);
+        Some(run)
+    }
+
+    fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
+        match input {
+            Input::Submit { submission, place, ack } => self.submit(*submission, place, ack, now),
+            Input::Adopt { run, new_process } => {
+                self.load(run, new_process);
+                None
+            }
+            Input::Loaded { run, new_process, history } => self.loaded(run, new_process, history, now),
+            Input::Committed { run, result } => {
+                self.committed(run, result, now);
+                Some(run)
+            }
+            Input::Tick => {
+                for timer in self.timers.due(now.monotonic) {
+                    if let Some(run) = self.on_timer(timer, now) {
+                        self.flush(run, now);
+                    }
+                }
+                None
+            }
+            Input::Outcome { .. }
+            | Input::Request { .. }
+            | Input::Answer { .. }
+            | Input::Decide { .. }
+            | Input::Cancel { .. }
+            | Input::Result { .. }
+            | Input::Questions { .. } => None,
+        }
+    }
+
+    fn submit(
+        &mut self,
+        submission: Submission,
+        place: Option<OwnedSemaphorePermit>,
+        ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        now: Now,
+    ) -> Option<RunId> {
+        let run = submission.run;
+        let Entry::Vacant(vacant) = self.runs.entry(run) else {
+            let _ = ack.send(Ok(run));
+            return None;
+        };
+        let first = TurnId { run, number: 1 };
+        let admitted = {
+            let mut facts = self.office.facts.lock();
+            facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
+                let ticket = facts.admit(&submission.agent);
+                facts.tickets.insert(first, ticket);
+            })
+        };
+        if let Err(retry_after) = admitted {
+            let _ = ack.send(Err(Refusal::BreakerOpen { agent: submission.agent, retry_after }.into()));
+            return None;
+        }
+        let durability = submission.task.durability.unwrap_or(self.office.durability);
+        let deadline = submission.task.deadline;
+        let event = RunEvent::Submitted(Box::new(submission.clone()));
+        let (fold, effects) = Run::begin(submission, self.office.rules.clone());
+        let live = vacant.insert(LiveRun::new(fold, Fence::FIRST, 0, durability, place));
+        live.keep(event, effects);
+        live.held.push(Held::Accepted(ack));
+        self.office.roster.lock().insert(run, Fence::FIRST);
+        if let Some(deadline) = deadline {
+            self.timers.add(now.monotonic + deadline, Timer::Deadline(run));
+        }
+        Some(run)
+    }
+
+    fn load(&self, run: RunId, new_process: bool) {
+        let office = Arc::clone(&self.office);
+        let fence = office.roster.lock().get(&run).copied().unwrap_or_default();
+        tokio::spawn(async move {
+            let history = async {
+                let stream = Journal::stream(run);
+                let fence =
+                    if new_process { office.storage.claim(&stream, &office.owner, CLAIM_SECS).await? } else { fence };
+                Ok((office.journal.read(run).await?, fence))
+            };
+            let history = history.await;
+            office.inbox.push(Input::Loaded { run, new_process, history });
+        });
+    }
+
+    fn loaded(
+        &mut self,
+        run: RunId,
+        new_process: bool,
+        history: Result<(History, Fence), StorageError>,
+        now: Now,
+    ) -> Option<RunId> {
+        let (history, fence) = match history {
+            Ok(loaded) => loaded,
+            Err(error) => return self.quarantine(run, &error.to_string()),
+        };
+        let last = history.last;
+        let folded = catch_unwind(AssertUnwindSafe(|| fold(history.events, &self.office.rules)));
+        let fold = match folded {
+            Ok(Some(fold)) => fold,
+            // Noted as open, but never journaled: its submission was not acknowledged.
+            Ok(None) if last == 0 => {
+                self.forget(run);
+                return None;
+            }
+            Ok(None) => return self.quarantine(run, "the journal does not begin with a submission"),
+            Err(_) => return self.quarantine(run, "the journal cannot be replayed: a reducer panicked"),
+        };
+        if fold.result().is_some() {
+            self.forget(run);
+            return None;
+        }
+        let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
+        let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
+        let mut live = LiveRun::new(fold, fence, last, durability, None);
+        live.is_noted_open = true;
+        if let Some(deadline) = deadline {
+            self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
+        }
+        live.absorb(RunEvent::Recovered { at: now.wall, new_process });
+        let open: Vec<u32> = live.run.open_turns().collect();
+        for number in open {
+            let Some(turn) = live.run.turn(number) else { continue };
+            match &turn.phase {
+                Phase::Leased if turn.recoveries >= self.office.max_recoveries => {
+                    let why = format!("it was under way at {} starts in a row", turn.recoveries);
+                    live.absorb(RunEvent::NeedsAttention { turn: number, why: why.into(), at: now.wall });
+                }
+                Phase::Leased => live.held.push(Held::Effect(Effect::Start(number))),
+                Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
+                Phase::NeedsAttention { .. } => {}
+            }
+        }
+        let approvals: Vec<RequestId> = live.run.open_approvals().map(|envelope| envelope.request).collect();
+        for request in approvals {
+            let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
+            live.held.push(Held::Effect(effect));
+        }
+        self.office.roster.lock().insert(run, fence);
+        self.runs.insert(run, live);
+        Some(run)
+    }
+
+    fn quarantine(&self, run: RunId, why: &str) -> Option<RunId> {
+        tracing::error!(%run, why, "run is quarantined; other runs go on");
+        self.office.quarantine.lock().insert(run, why.to_owned());
+        self.office.roster.lock().remove(&run);
+        None
+    }
+
+    /// The run needs no supervisor any more.
+    fn forget(&mut self, run: RunId) {
+        self.runs.remove(&run);
+        self.office.roster.lock().remove(&run);
+        spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+    }
+
+    /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
+    fn flush(&mut self, run: RunId, now: Now) {
+        while let Some(live) = self.runs.get_mut(&run) {
+            if live.is_committing || (live.events.is_empty() && live.held.is_empty()) {
+                return;
+            }
+            let result = if live.events.is_empty() {
+                Ok(live.last)
+            } else {
+                live.is_committing = true;
+                let durability = std::mem::take(&mut live.events_durability).min(live.durability);
+                let mut append = {
+                    let append =
+                        self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
+                    if live.is_noted_open || durability == Durability::Memory {
+                        append
+                    } else {
+                        live.is_noted_open = true;
+                        let noted = self.office.journal.mark_open(run);
+                        async move {
+                            noted.await?;
+                            append.await
+                        }
+                        .boxed()
+                    }
+                };
+                match (&mut append).now_or_never() {
+                    Some(result) => result,
+                    None => {
+                        let inbox = Arc::clone(&self.office.inbox);
+                        tokio::spawn(async move {
+                            let result = append.await;
+                            inbox.push(Input::Committed { run, result });
+                        });
+                        return;
+                    }
+                }
+            };
+            self.committed(run, result, now);
+        }
+    }
+
+    /// Performs what the commit releases and takes up what waited for it.
+    fn committed(&mut self, run: RunId, result: Result<Sequence, StorageError>, now: Now) {
+        let Some(mut live) = self.runs.remove(&run) else { return };
+        live.is_committing = false;
+        match result {
+            Ok(last) => live.last = last,
+            Err(error) => return self.not_committed(live, &error),
+        }
+        let mut sequence = live.run.sequence() - live.events.len() as u64;
+        for event in live.events.drain(..) {
+            sequence += 1;
+            self.office.dispatch.journaled(&live.run, sequence, &event);
+        }
+        for held in std::mem::take(&mut live.held) {
+            self.perform(&mut live, held, now);
+        }
+        if live.run.result().is_some() {
+            self.ended(live);
+            return;
+        }
+        let around = surroundings(&self.office, now);
+        while !live.is_committing
+            && let Some(input) = live.waiting.pop_front()
+        {
+            apply(&mut live, input, &around);
+        }
+        self.runs.insert(run, live);
+    }
+
+    fn ended(&mut self, mut live: LiveRun) {
+        let run = live.run.id();
+        if let Some(result) = live.run.result() {
+            for waiter in live.results.drain(..) {
+                let _ = waiter.send(Arc::clone(result));
+            }
+            for input in live.waiting.drain(..) {
+                match input {
+                    Input::Result { reply, .. } => drop(reply.send(Arc::clone(result))),
+                    input => refuse(input),
+                }
+            }
+        }
+        self.office.roster.lock().remove(&run);
+        if live.is_noted_open {
+            spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+        }
+    }
+
+    /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
+    fn not_committed(&mut self, live: LiveRun, error: &StorageError) {
+        let run = live.run.id();
+        let is_new = live.last == 0;
+        for held in live.held {
+            match held {
+                Held::Accepted(ack) => {
+                    // The caller chose the id of a run that exists: that run is the answer.
+                    let exists = matches!(error, StorageError::WrongSequence { expected: 0, .. });
+                    let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
+                }
+                Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Reply(..) => {}
+            }
+        }
+        if is_new {
+            self.office.roster.lock().remove(&run);
+            self.office.facts.lock().tickets.remove(&TurnId { run, number: 1 });
+        } else {
+            tracing::error!(%run, %error, "a commit failed; the run is read back");
+            if !matches!(error, StorageError::Stopped { .. }) {
+                self.load(run, false);
+            }
+        }
+        if matches!(error, StorageError::Stopped { .. }) {
+            (self.office.on_storage_error)(error);
+        }
+        live.waiting.into_iter().for_each(refuse);
+    }
+
+    fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
+        let office = &self.office;
+        match held {
+            Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
+            Held::Answered(ack) => drop(ack.send(Ok(()))),
+            Held::Cancelled(ack) => drop(ack.send(true)),
+            Held::Reply(waiter, reply) => drop(waiter.send(reply)),
+            Held::Close { turn, agent, waiter, signal, abort } => {
+                let id = live.run.turn_id(turn);
+                let mut facts = office.facts.lock();
+                facts.close(id, &agent, signal, now.monotonic);
+                let node = Waiting::Turn(id, agent);
+                if let Some((waiter, waiting_agent)) = waiter {
+                    facts.waits.remove(&Waiting::Turn(live.run.turn_id(waiter), waiting_agent), &node);
+                }
+                facts.waits.forget(&node);
+                drop(facts);
+                live.waiters.retain(|(waiting, _), _| *waiting != turn);
+                if abort && let Waiting::Turn(id, agent) = node {
+                    office.dispatch.abort(id, &agent);
+                }
+            }
+            Held::Effect(effect) => match effect {
+                Effect::Start(turn) => self.start(live, turn),
+                Effect::Retry(turn, at) => {
+                    self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
+                }
+                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::RequestApproval { turn, ordinal } => {
+                    let request = RequestId { turn: live.run.turn_id(turn), ordinal };
+                    if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
+                        office.dispatch.request_approval(envelope);
+                    }
+                }
+                Effect::WithdrawApproval(approval) => office.dispatch.withdraw_approval(approval),
+                // Closed when its event was applied, and handled with the rest of the run.
+                Effect::Close { .. } | Effect::Ended => {}
+            },
+        }
+    }
+
+    fn start(&self, live: &mut LiveRun, number: u32) {
+        let Some(turn) = live.run.turn(number) else { return };
+        let branch = live.run.branch_of(turn);
+        if let Some((waiter, agent)) = live.run.waiter_of(turn.branch) {
+            let waiter = Waiting::Turn(live.run.turn_id(waiter), agent.clone());
+            let node = Waiting::Turn(live.run.turn_id(number), turn.agent.clone());
+            let mut facts = self.office.facts.lock();
+            if facts.non_reentrant.contains(&turn.agent) {
+                facts.waits.add(node.clone(), Waiting::Slot(turn.agent.clone()));
+            }
+            facts.waits.add(waiter, node);
+        }
+        self.office.dispatch.start(ReadyTurn {
+            id: live.run.turn_id(number),
+            attempt: turn.attempt,
+            agent: turn.agent.clone(),
+            input: turn.input.clone(),
+            view: branch.view.clone(),
+            chain: branch.chain.clone(),
+            previous_agent: branch.previous_agent.clone(),
+            metrics: live.run.metrics(),
+            submission: Arc::clone(live.run.submission()),
+            records: turn.records.clone(),
+            durability: live.durability,
+            inbox: Arc::clone(&self.office.inbox),
+        });
+    }
+
+    fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
+        match timer {
+            Timer::Deadline(run) => {
+                let live = self.runs.get_mut(&run)?;
+                if live.is_committing {
+                    self.timers.add(now.monotonic + Duration::from_millis(1), Timer::Deadline(run));
+                    return None;
+                }
+                live.absorb(decide::on_deadline(&surroundings(&self.office, now)));
+                Some(run)
+            }
+            Timer::Retry(run, number) => {
+                let mut live = self.runs.remove(&run)?;
+                if let Some(turn) =
+                    live.run.turns.get_mut(&number).filter(|turn| matches!(turn.phase, Phase::Backoff { .. }))
+                {
+                    let open_for = self.office.facts.lock().check_breaker(&turn.agent, now.monotonic);
+                    match open_for {
+                        // An open breaker is waited for and uses up no attempt.
+                        Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
+                        Ok(()) => {
+                            turn.phase = Phase::Leased;
+                            self.start(&mut live, number);
+                        }
+                    }
+                }
+                self.runs.insert(run, live);
+                None
+            }
+        }
+    }
+}
+
+fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
+    Surroundings {
+        now,
+        random: office.env.random(),
+        dispatch: &*office.dispatch,
+        facts: &office.facts,
+        backoff: &office.backoff,
+        approval_ttl: office.approval_ttl,
+    }
+}
+
+/// The fold over a journal; `None` if it does not begin with a submission.
+#[must_use]
+pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
+    let mut events = events.into_iter();
+    let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
+    let (mut run, _) = Run::begin(*submission, rules.clone());
+    for event in events {
+        run.step(&event);
+    }
+    Some(run)
+}
+
+/// Applies an input to its run: decides, and keeps the event for the next commit.
+fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
+    match input {
+        Input::Outcome { turn, attempt, outcome } => on_outcome(live, turn.number, attempt, outcome, around),
+        Input::Request { id, attempt, request, reply } => on_request(live, id, attempt, request, reply, around),
+        Input::Answer { question, answer, by, ack } => {
+            let QuestionId { request, nonce } = question;
+            let record = live.run.turn(request.turn.number).and_then(|turn| turn.records.get(&request.ordinal));
+            match record {
+                Some(Record::Question { nonce: asked, answer: None, .. }) if *asked == nonce => {
+                    let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
+                    live.absorb(RunEvent::Answered { turn, ordinal, answer, by, at });
+                    live.held.push(Held::Answered(ack));
+                }
+                Some(Record::Question { nonce: asked, .. }) if *asked == nonce => {
+                    drop(ack.send(Err(AnswerError::Answered(request))));
+                }
+                _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
+            }
+        }
+        Input::Decide { request, approval, decision } => {
+            let open =
+                live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
+            let Some(envelope) = open.cloned() else { return };
+            if request.ordinal == HANDOFF_ORDINAL {
+                if let Some((event, tickets)) = decide::on_parked_decision(&live.run, &envelope, decision, around) {
+                    admit(live, event, tickets, around);
+                }
+            } else {
+                let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
+                live.absorb(RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at });
+            }
+        }
+        Input::Cancel { reason, ack, .. } => {
+            if live.run.result().is_none() {
+                live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
+            }
+            live.held.push(Held::Cancelled(ack));
+        }
+        Input::Result { reply, .. } => live.results.push(reply),
+        Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
+        Input::Submit { .. } | Input::Adopt { .. } | Input::Loaded { .. } | Input::Committed { .. } | Input::Tick => {}
+    }
+}
+
+/// Applies an event that admits turns, and keeps their places at the breakers.
+fn admit(live: &mut LiveRun, event: RunEvent, tickets: Vec<super::breaker::Ticket>, around: &Surroundings<'_>) {
+    let first = live.run.next_turn;
+    if !tickets.is_empty() {
+        let mut facts = around.facts.lock();
+        for (number, ticket) in (first..).zip(tickets) {
+            facts.tickets.insert(live.run.turn_id(number), ticket);
+        }
+    }
+    live.absorb(event);
+}
+
+fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome, around: &Surroundings<'_>) {
+    // Reducers are the users' code: one that panics ends its run and nothing else.
+    let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, around)));
+    match decided {
+        Ok(Some((event, tickets))) => {
+            if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
+                && failure.kind == FailureKind::InvalidCommand
+            {
+                tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
+            }
+            admit(live, event, tickets, around);
+        }
+        Ok(None) => {}
+        Err(panic) => {
+            let error = format!("a reducer panicked: {}", crate::supervision::panic_text(&*panic));
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
+        }
+    }
+}
+
+fn on_request(
+    live: &mut LiveRun,
+    id: RequestId,
+    attempt: u32,
+    request: TurnRequest,
+    reply: Option<oneshot::Sender<TurnReply>>,
+    around: &Surroundings<'_>,
+) {
+    let (number, ordinal, at) = (id.turn.number, id.ordinal, around.now.wall);
+    if let TurnRequest::Settle(usage) = request {
+        // A call may report after its turn has ended.
+        live.absorb(RunEvent::Settled { turn: number, ordinal, usage });
+        live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::Done)));
+        return;
+    }
+    let Some(turn) = live.run.turn(number).filter(|turn| turn.attempt == attempt) else {
+        reply.map(|reply| reply.send(TurnReply::Gone));
+        return;
+    };
+    match request {
+        TurnRequest::Settle(_) => {}
+        TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
+        TurnRequest::Reserve(tokens) => {
+            let ordinal = live.run.next_reservation;
+            let answer = live.run.budget.check(tokens);
+            let verdict = match &answer {
+                Ok(()) => Verdict::Admitted(Vec::new()),
+                Err(refusal) => Verdict::Refused(refusal.clone()),
+            };
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict });
+            let answer = TurnReply::Reserved(answer.map(|()| ordinal));
+            live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
+        }
+        request => {
+            let recorded = turn.records.get(&ordinal).map(|record| matches_record(record, &request));
+            match recorded {
+                Some(Err(difference)) => {
+                    reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                    return;
+                }
+                Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..)) => {}
+                Some(Ok(())) | None => ask(live, number, ordinal, request, around),
+            }
+            if let Some(reply) = reply {
+                live.waiters.insert((number, ordinal), reply);
+                let is_committed = live.events.is_empty();
+                match live.recorded_reply(number, ordinal) {
+                    Some(_) if is_committed => live.reply(number, ordinal),
+                    Some(_) => live.held.push(Held::Effect(Effect::Reply { turn: number, ordinal })),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// Decides a request that was not recorded yet.
+fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, around: &Surroundings<'_>) {
+    let at = around.now.wall;
+    let Some(turn) = live.run.turn(number) else { return };
+    match request {
+        TurnRequest::StartStep(name) => live.absorb(RunEvent::StepStarted { turn: number, ordinal, name }),
+        TurnRequest::FinishStep(name, value) => {
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value })
+        }
+        TurnRequest::Delegate(order) => {
+            let (event, tickets) = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
+            admit(live, event, tickets, around);
+        }
+        TurnRequest::Ask(question) => {
+            live.absorb(RunEvent::Asked { turn: number, ordinal, question, nonce: around.random, at });
+        }
+        TurnRequest::Approve(action) => {
+            for event in decide::on_approval(&live.run, number, turn, ordinal, action, around) {
+                live.absorb(event);
+            }
+        }
+        TurnRequest::Reserve(_) | TurnRequest::Settle(_) | TurnRequest::Notice(_) => {}
+    }
+}
+
+/// Whether a repeated request is the one that was recorded in its place.
+fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
+    let (is_same, was) = match (record, request) {
+        (
+            Record::StepStarted { name } | Record::Step { name, .. },
+            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _),
+        ) => (name == again, format!("step {name:?}")),
+        (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
+            (order == again, format!("a delegation to {:?}", order.to))
+        }
+        (Record::Question { question, .. }, TurnRequest::Ask(again)) => {
+            (question == again, format!("the question {question}"))
+        }
+        (Record::Approval { envelope, .. }, TurnRequest::Approve(again)) => {
+            (envelope.action == *again, format!("consent to {}", envelope.action))
+        }
+        (record, _) => (false, format!("{record:?}").chars().take(80).collect()),
+    };
+    if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
+}
+
+fn open_questions(run: &Run) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for number in run.open_turns() {
+        let Some(turn) = run.turn(number) else { continue };
+        for (ordinal, record) in &turn.records {
+            if let Record::Question { question, nonce, asked_at, answer: None } = record {
+                let request = RequestId { turn: run.turn_id(number), ordinal: *ordinal };
+                let id = QuestionId { request, nonce: *nonce };
+                questions.push(Question {
+                    id,
+                    agent: turn.agent.clone(),
+                    question: question.clone(),
+                    asked_at: *asked_at,
+                });
+            }
+        }
+    }
+    questions
+}
+
+/// An input for a run that is not in memory: it has ended, or was never there.
+fn refuse(input: Input) {
+    match input {
+        Input::Request { reply, .. } => drop(reply.map(|reply| reply.send(TurnReply::Gone))),
+        Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
+        Input::Cancel { ack, .. } => drop(ack.send(false)),
+        Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
+        // A dropped reply says that the run is not in memory.
+        Input::Result { .. }
+        | Input::Outcome { .. }
+        | Input::Decide { .. }
+        | Input::Submit { .. }
+        | Input::Adopt { .. }
+        | Input::Committed { .. }
+        | Input::Loaded { .. }
+        | Input::Tick => {}
+    }
+}
+
+fn spawn_unless_ready<T: Send + 'static>(
+    mut future: futures::future::BoxFuture<'static, T>,
+    then: impl FnOnce(T) + Send + 'static,
+) {
+    match (&mut future).now_or_never() {
+        Some(done) => then(done),
+        None => drop(tokio::spawn(async move { then(future.await) })),
+    }
+}
