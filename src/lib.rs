@@ -1,5 +1,6 @@
 //! A supervised actor runtime for systems of agents.
 
+pub mod actors;
 pub mod env;
 pub mod messages;
 pub mod storage;
@@ -7,3 +8,11 @@ pub mod supervision;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+
+pub use actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
+
+/// What a first program needs.
+pub mod prelude {
+    pub use crate::actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
+    pub use crate::messages::{Command, Complexity, Json, Limits, Outcome, Send, Task};
+}

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::messages::{
-    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RunEvent,
-    RunMetrics, State, Submission, TurnId,
+    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RequestId,
+    RunEvent, RunId, RunMetrics, State, Submission, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -42,6 +42,12 @@ pub trait Dispatch: Send + Sync + 'static {
 
     /// An event was journaled: the `sequence`-th of its run. The run may be further on.
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
+
+    /// A request of a turn has its answer.
+    fn replied(&self, run: &Run, request: RequestId);
+
+    /// A run has ended; all of its events were handed over.
+    fn ended(&self, run: RunId);
 }
 
 /// A turn that may be taken, with everything that whoever takes it needs.

@@ -193,6 +193,12 @@ impl Run {
         self.result.as_ref()
     }
 
+    /// When its last event happened.
+    #[must_use]
+    pub fn last_at(&self) -> Timestamp {
+        self.last_at
+    }
+
     /// The turns that are admitted and have not ended.
     pub fn open_turns(&self) -> impl Iterator<Item = u32> {
         self.turns.keys().copied()
@@ -290,6 +296,12 @@ impl OpenTurn {
     #[must_use]
     pub fn agent(&self) -> &AgentName {
         &self.agent
+    }
+
+    /// What it asked for under an ordinal.
+    #[must_use]
+    pub fn record(&self, ordinal: u32) -> Option<&Record> {
+        self.records.get(&ordinal)
     }
 
     /// The attempt under way or to come, from 1.

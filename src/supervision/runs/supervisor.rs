@@ -388,6 +388,7 @@ impl Desk {
                 }
             }
         }
+        self.office.dispatch.ended(run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {
             spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
@@ -451,7 +452,10 @@ impl Desk {
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
                 }
-                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Reply { turn, ordinal } => {
+                    office.dispatch.replied(&live.run, RequestId { turn: live.run.turn_id(turn), ordinal });
+                    live.reply(turn, ordinal);
+                }
                 Effect::RequestApproval { turn, ordinal } => {
                     let request = RequestId { turn: live.run.turn_id(turn), ordinal };
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {

@@ -1,0 +1,350 @@
+//! What an agent is, and how it is described to a board.
+
+use std::any::{Any, type_name};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::messages::{AgentName, Command, Json, NameError};
+
+use super::turn::{Turn, TurnError};
+
+/// Something with a name that takes a turn and returns a [`Command`]. Up to [5] turns of one agent run at once, so the
+/// value is shared; it is rebuilt by its factory after a panic, and what it held is gone then.
+///
+/// ```
+/// use callboard::prelude::*;
+///
+/// struct Writer { drafts: std::sync::atomic::AtomicU32 }
+///
+/// impl Agent for Writer {
+///     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+///         let draft = self.drafts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+///         Ok(Command::output(format!("draft {draft} of {}", turn.task().body)))
+///     }
+/// }
+/// ```
+pub trait Agent: Send + Sync + 'static {
+    /// Takes one turn. It is cancelled by dropping the future, at an await.
+    fn turn(&self, turn: Turn) -> impl Future<Output = Result<Command, TurnError>> + Send;
+}
+
+/// What the runtime holds of an agent: one value behind a pointer.
+pub(super) trait AgentValue: Send + Sync {
+    fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>>;
+
+    /// Answers a typed request outside any run; gives the request back if it is of another type.
+    fn answer(self: Arc<Self>, request: Box<dyn Any + Send>) -> TypedAnswer;
+
+    /// The types of a typed agent.
+    fn types(&self) -> Option<(&'static str, &'static str)>;
+}
+
+pub(super) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Send>, TurnError>>, Box<dyn Any + Send>>;
+
+/// Makes the agent's value; called at each start.
+pub(super) type Factory = Arc<dyn Fn() -> Result<Arc<dyn AgentValue>, String> + Send + Sync>;
+
+struct Plain<A>(A);
+
+impl<A: Agent> AgentValue for Plain<A> {
+    fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
+        async move { self.0.turn(turn).await }.boxed()
+    }
+
+    fn answer(self: Arc<Self>, request: Box<dyn Any + Send>) -> TypedAnswer {
+        Err(request)
+    }
+
+    fn types(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+}
+
+struct Closure<F>(F);
+
+impl<F, Fut> AgentValue for Closure<F>
+where
+    F: Fn(Turn) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Command, TurnError>> + Send + 'static,
+{
+    fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
+        (self.0)(turn).boxed()
+    }
+
+    fn answer(self: Arc<Self>, request: Box<dyn Any + Send>) -> TypedAnswer {
+        Err(request)
+    }
+
+    fn types(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+}
+
+struct Typed<F, Request, Reply> {
+    answer: F,
+    types: PhantomData<fn(Request) -> Reply>,
+}
+
+impl<F, Fut, Request, Reply> AgentValue for Typed<F, Request, Reply>
+where
+    F: Fn(Request) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Reply, TurnError>> + Send + 'static,
+    Request: DeserializeOwned + Send + 'static,
+    Reply: Serialize + Send + 'static,
+{
+    fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
+        async move {
+            let reply = (self.answer)(turn.input()?).await?;
+            let output = Json::of(reply).map_err(|error| TurnError::terminal(error.to_string()))?;
+            Ok(Command { output: Some(output), ..Command::default() })
+        }
+        .boxed()
+    }
+
+    fn answer(self: Arc<Self>, request: Box<dyn Any + Send>) -> TypedAnswer {
+        let request = request.downcast::<Request>()?;
+        Ok((self.answer)(*request).map(|reply| reply.map(|reply| Box::new(reply) as Box<dyn Any + Send>)).boxed())
+    }
+
+    fn types(&self) -> Option<(&'static str, &'static str)> {
+        Some((type_name::<Request>(), type_name::<Reply>()))
+    }
+}
+
+/// What can become an agent: a closure over turns, or a factory of a type that implements [`Agent`] (fallible or not).
+/// `Kind` only keeps the cases apart.
+pub trait IntoAgent<Kind>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn into_factory(self) -> AgentFactory;
+}
+
+/// Makes an agent's value at each start.
+#[derive(Clone)]
+pub struct AgentFactory(pub(super) Factory);
+
+impl fmt::Debug for AgentFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AgentFactory")
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum FromClosure {}
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum FromFactory {}
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum FromFallibleFactory {}
+
+impl<F, Fut> IntoAgent<(FromClosure, Fut)> for F
+where
+    F: Fn(Turn) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Command, TurnError>> + Send + 'static,
+{
+    fn into_factory(self) -> AgentFactory {
+        let value: Arc<dyn AgentValue> = Arc::new(Closure(self));
+        AgentFactory(Arc::new(move || Ok(Arc::clone(&value))))
+    }
+}
+
+impl<F, A> IntoAgent<(FromFactory, A)> for F
+where
+    F: Fn() -> A + Send + Sync + 'static,
+    A: Agent,
+{
+    fn into_factory(self) -> AgentFactory {
+        AgentFactory(Arc::new(move || Ok(Arc::new(Plain(self())))))
+    }
+}
+
+impl<F, A, E> IntoAgent<(FromFallibleFactory, A, E)> for F
+where
+    F: Fn() -> Result<A, E> + Send + Sync + 'static,
+    A: Agent,
+    E: fmt::Display,
+{
+    fn into_factory(self) -> AgentFactory {
+        AgentFactory(Arc::new(move || match self() {
+            Ok(agent) => Ok(Arc::new(Plain(agent))),
+            Err(error) => Err(error.to_string()),
+        }))
+    }
+}
+
+/// What an agent may do by itself; an approval policy reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Anything that its tools allow.
+    #[default]
+    Build,
+    /// Plans, and has no effects outside.
+    Plan,
+    /// Reads, and has no effects outside.
+    Explore,
+    /// Talks; anything that its tools allow.
+    General,
+}
+
+impl Mode {
+    /// Whether it only analyses: what it asks consent for is approved by itself.
+    #[must_use]
+    pub const fn is_analysis_only(self) -> bool {
+        matches!(self, Self::Plan | Self::Explore)
+    }
+}
+
+/// An agent's description: its name, how its value is made, and how it is run.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use std::time::Duration;
+///
+/// let spec = AgentSpec::new("reviewer", |turn: Turn| async move { Ok(Command::output("fine")) })
+///     .role("developer")
+///     .capability("rust")
+///     .concurrency(2)
+///     .timeout(Duration::from_secs(60));
+/// ```
+#[derive(Clone)]
+pub struct AgentSpec {
+    pub(super) name: String,
+    pub(super) factory: AgentFactory,
+    pub(super) role: Option<Arc<str>>,
+    pub(super) capabilities: Vec<Arc<str>>,
+    pub(super) mode: Mode,
+    pub(super) concurrency: usize,
+    pub(super) is_reentrant: bool,
+    pub(super) is_blocking: bool,
+    pub(super) timeout: Duration,
+    pub(super) max_restarts: u32,
+    pub(super) restart_window: Duration,
+    pub(super) namespaces: Option<Vec<Arc<str>>>,
+}
+
+impl AgentSpec {
+    /// An agent that runs [5] turns at once, [10 minutes] each at most, and may be rebuilt [5 times in 60 s].
+    pub fn new<Kind>(name: &str, agent: impl IntoAgent<Kind>) -> Self {
+        Self::from_factory(name, agent.into_factory())
+    }
+
+    /// A typed agent: answers `board.ask` without JSON; in a run its input and output are the same types as JSON.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// let spec = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
+    /// ```
+    pub fn typed<F, Fut, Request, Reply>(name: &str, answer: F) -> Self
+    where
+        F: Fn(Request) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, TurnError>> + Send + 'static,
+        Request: DeserializeOwned + Send + 'static,
+        Reply: Serialize + Send + 'static,
+    {
+        let value: Arc<dyn AgentValue> = Arc::new(Typed { answer, types: PhantomData });
+        Self::from_factory(name, AgentFactory(Arc::new(move || Ok(Arc::clone(&value)))))
+    }
+
+    fn from_factory(name: &str, factory: AgentFactory) -> Self {
+        Self {
+            name: name.to_owned(),
+            factory,
+            role: None,
+            capabilities: Vec::new(),
+            mode: Mode::default(),
+            concurrency: 5,
+            is_reentrant: true,
+            is_blocking: false,
+            timeout: Duration::from_secs(600),
+            max_restarts: 5,
+            restart_window: Duration::from_secs(60),
+            namespaces: None,
+        }
+    }
+
+    /// The name, checked.
+    ///
+    /// # Errors
+    /// When it breaks the rules for names.
+    pub fn name(&self) -> Result<AgentName, NameError> {
+        AgentName::new(&self.name)
+    }
+
+    /// A role that tasks may be addressed to.
+    #[must_use]
+    pub fn role(mut self, role: &str) -> Self {
+        self.role = Some(role.into());
+        self
+    }
+
+    /// A capability that tasks may be addressed to; may be called again for more.
+    #[must_use]
+    pub fn capability(mut self, capability: &str) -> Self {
+        self.capabilities.push(capability.into());
+        self
+    }
+
+    /// What the agent may do by itself.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How many of its turns run at once; at least 1.
+    #[must_use]
+    pub fn concurrency(mut self, turns: usize) -> Self {
+        self.concurrency = turns.max(1);
+        self
+    }
+
+    /// The agent keeps its one slot while its turn waits: no other turn of it begins meanwhile.
+    #[must_use]
+    pub fn non_reentrant(mut self) -> Self {
+        (self.is_reentrant, self.concurrency) = (false, 1);
+        self
+    }
+
+    /// The agent blocks its thread: each turn gets one of its own.
+    #[must_use]
+    pub fn blocking(mut self) -> Self {
+        self.is_blocking = true;
+        self
+    }
+
+    /// How long a turn may run; time in which it waits does not count.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How often the agent may be rebuilt within a window before it counts as failed.
+    #[must_use]
+    pub fn restarts(mut self, max: u32, within: Duration) -> Self {
+        (self.max_restarts, self.restart_window) = (max, within);
+        self
+    }
+
+    /// The context namespaces that the agent may use besides its own memory; all of them if none are named.
+    #[must_use]
+    pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        self.namespaces = Some(namespaces.into_iter().map(Into::into).collect());
+        self
+    }
+}
+
+impl fmt::Debug for AgentSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSpec").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,139 @@
+//! The actor of one agent: it makes the agent's value and makes it again after a panic, within a restart window. Turns
+//! run in workers beside it, so it always answers.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use crate::messages::{AgentName, TurnId};
+use crate::supervision::panic_text;
+
+use super::agent::{AgentValue, Factory};
+use super::floor::{AgentStatus, Floor};
+
+/// The actor.
+pub(crate) struct AgentActor;
+
+/// What an agent's actor reacts to.
+pub(crate) enum AgentMsg {
+    /// The value is unusable: a turn, or a typed request, panicked.
+    Panicked {
+        /// The turn; a repeated attempt of the same one counts once.
+        turn: Option<TurnId>,
+        /// What the panic said.
+        text: String,
+    },
+    /// A wait after a failed rebuild is over.
+    Rebuild,
+    /// Later turns are to use what this factory makes.
+    Replace(Factory, RestartWindow, RpcReplyPort<Result<(), String>>),
+    /// Make the value again, by hand.
+    Restart(RpcReplyPort<Result<(), String>>),
+}
+
+/// How often the value may be rebuilt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RestartWindow {
+    pub(crate) max: u32,
+    pub(crate) within: Duration,
+}
+
+/// What the actor starts with.
+#[derive(Clone)]
+pub(crate) struct Arguments {
+    pub(crate) name: AgentName,
+    pub(crate) factory: Factory,
+    pub(crate) window: RestartWindow,
+    pub(crate) floor: Arc<Floor>,
+}
+
+/// The actor's state.
+pub(crate) struct AgentState {
+    name: AgentName,
+    factory: Factory,
+    window: RestartWindow,
+    floor: Arc<Floor>,
+    /// When the value was rebuilt, and for which turn.
+    rebuilt: VecDeque<(Duration, Option<TurnId>)>,
+}
+
+impl Actor for AgentActor {
+    type Msg = AgentMsg;
+    type State = AgentState;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, _: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
+        let Arguments { name, factory, window, floor } = arguments;
+        let value = make(&factory)?;
+        floor.occupy(&name, value);
+        Ok(AgentState { name, factory, window, floor, rebuilt: VecDeque::new() })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<AgentMsg>,
+        message: AgentMsg,
+        state: &mut AgentState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            AgentMsg::Panicked { turn, text } => state.rebuild(&me, turn, &text),
+            AgentMsg::Rebuild => state.build(&me),
+            AgentMsg::Replace(factory, window, reply) => {
+                let made = make(&factory);
+                if let Ok(value) = &made {
+                    (state.factory, state.window) = (factory, window);
+                    state.rebuilt.clear();
+                    state.floor.occupy(&state.name, Arc::clone(value));
+                }
+                let _ = reply.send(made.map(|_| ()));
+            }
+            AgentMsg::Restart(reply) => {
+                state.rebuilt.clear();
+                let made = make(&state.factory).map(|value| state.floor.occupy(&state.name, value));
+                let _ = reply.send(made);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AgentState {
+    /// Counts one rebuild, and makes the value or gives up.
+    fn rebuild(&mut self, me: &ActorRef<AgentMsg>, turn: Option<TurnId>, text: &str) {
+        let now = self.floor.env.now().monotonic;
+        self.rebuilt.retain(|(at, before)| *at + self.window.within > now && (turn.is_none() || *before != turn));
+        self.rebuilt.push_back((now, turn));
+        if self.rebuilt.len() > self.window.max as usize {
+            tracing::error!(agent = %self.name, error = text, "agent was rebuilt too often and takes no more turns");
+            self.floor.vacate(&self.name, AgentStatus::Failed(text.to_owned()));
+        } else {
+            self.build(me);
+        }
+    }
+
+    fn build(&mut self, me: &ActorRef<AgentMsg>) {
+        match make(&self.factory) {
+            Ok(value) => self.floor.occupy(&self.name, value),
+            Err(text) => {
+                tracing::warn!(agent = %self.name, error = %text, "agent could not be rebuilt");
+                let now = self.floor.env.now().monotonic;
+                self.rebuilt.retain(|(at, _)| *at + self.window.within > now);
+                self.rebuilt.push_back((now, None));
+                if self.rebuilt.len() > self.window.max as usize {
+                    self.floor.vacate(&self.name, AgentStatus::Failed(text));
+                } else {
+                    let wait = Duration::from_millis(100) * (1 << self.rebuilt.len().min(6));
+                    me.send_after(wait, || AgentMsg::Rebuild);
+                }
+            }
+        }
+    }
+}
+
+fn make(factory: &Factory) -> Result<Arc<dyn AgentValue>, String> {
+    catch_unwind(AssertUnwindSafe(|| factory()))
+        .unwrap_or_else(|panic| Err(format!("the factory panicked: {}", panic_text(&*panic))))
+}

@@ -1,0 +1,178 @@
+//! Approvals on the terminal: a card for each question, and a line of input for the answer.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::messages::{ApprovalId, Decision, Envelope};
+
+use super::{Channel, Decider};
+
+/// The longest text of a card's arguments, in characters; what is cut is said.
+const MAX_SHOWN: usize = 2_000;
+
+/// Asks on standard error and reads answers from standard input: `y`, or `n` with a reason.
+#[derive(Clone, Debug, Default)]
+pub struct Terminal {
+    queue: Arc<Mutex<Queue>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    open: VecDeque<(Envelope, Decider)>,
+    is_reading: bool,
+}
+
+impl Terminal {
+    /// A terminal channel. One per process: it reads standard input.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks one question after the other, on a thread that may block for ever.
+    fn read(queue: &Arc<Mutex<Queue>>, runtime: &Handle) {
+        let mut lines = std::io::stdin().lock().lines();
+        loop {
+            let (envelope, decider) = {
+                let mut queue = queue.lock();
+                match queue.open.front() {
+                    Some(open) => open.clone(),
+                    None => {
+                        queue.is_reading = false;
+                        return;
+                    }
+                }
+            };
+            let id = envelope.id();
+            show(&card(&envelope));
+            show("approve? [y/N, or n and a reason] ");
+            let Some(Ok(line)) = lines.next() else {
+                show("\nno more input; the approval stays open\n");
+                queue.lock().is_reading = false;
+                return;
+            };
+            let decided = match answer(&line) {
+                Some(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
+                Some(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
+                None => {
+                    show("please answer y or n\n");
+                    continue;
+                }
+            };
+            if let Err(error) = decided {
+                show(&format!("{error}\n"));
+            }
+            queue.lock().open.retain(|(open, _)| open.id() != id);
+        }
+    }
+}
+
+impl Channel for Terminal {
+    fn name(&self) -> &'static str {
+        "terminal"
+    }
+
+    fn ask(&self, envelope: &Envelope, decider: &Decider) {
+        let mut queue = self.queue.lock();
+        queue.open.push_back((envelope.clone(), decider.clone()));
+        if !std::mem::replace(&mut queue.is_reading, true) {
+            let (queue, runtime) = (Arc::clone(&self.queue), Handle::current());
+            std::thread::spawn(move || Self::read(&queue, &runtime));
+        }
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        let id: ApprovalId = envelope.id();
+        self.queue.lock().open.retain(|(open, _)| open.id() != id);
+        if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
+            let verdict = if decision.approved { "approved" } else { "denied" };
+            show(&format!("{} was {verdict} by {}\n", escaped(&envelope.action.to_string()), escaped(&decision.by)));
+        }
+    }
+}
+
+/// `y` and `yes` approve; `n`, `no` and an empty line deny, with the rest as the reason; anything else is asked again.
+fn answer(line: &str) -> Option<Result<(), &str>> {
+    let line = line.trim();
+    let (word, reason) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match word.to_lowercase().as_str() {
+        "y" | "yes" if reason.is_empty() => Some(Ok(())),
+        "n" | "no" | "" => Some(Err(reason.trim())),
+        _ => None,
+    }
+}
+
+fn show(text: &str) {
+    let mut out = std::io::stderr().lock();
+    // A terminal that is gone shows nothing; the approval stays open.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
+/// binds. Control, bidirectional and zero-width characters are shown as escapes; what is cut is counted.
+#[must_use]
+pub fn card(envelope: &Envelope) -> String {
+    let mut card = String::new();
+    let action = &envelope.action;
+    let _ = writeln!(card, "── approval {} ──", envelope.id());
+    let _ = writeln!(card, "agent     {}", escaped(envelope.agent.as_str()));
+    let _ = writeln!(card, "action    {}", escaped(&action.action));
+    let _ = writeln!(card, "target    {}", escaped(&action.target));
+    let _ = writeln!(card, "expires   {}", envelope.expires_at);
+    let arguments = match action.arguments.as_str() {
+        Some(text) => text.to_owned(),
+        None => serde_json::to_string_pretty(action.arguments.value()).unwrap_or_default(),
+    };
+    let total = arguments.chars().count();
+    let shown: String = arguments.chars().take(MAX_SHOWN).collect();
+    for line in shown.lines() {
+        let _ = writeln!(card, "  │ {}", escaped(line));
+    }
+    if total > MAX_SHOWN {
+        let _ = writeln!(card, "  … {} more characters; the hash above covers all of them", total - MAX_SHOWN);
+    }
+    card
+}
+
+/// The text with everything that could deceive a reader made visible.
+fn escaped(text: &str) -> String {
+    let is_deceptive = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ad}' | '\u{61c}' | '\u{2028}' | '\u{2029}' | '\u{e0000}'..='\u{e007f}')
+    };
+    text.chars().fold(String::new(), |mut shown, c| {
+        if is_deceptive(c) {
+            let _ = write!(shown, "\\u{{{:x}}}", c as u32);
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_approves() {
+        assert_eq!(answer("y"), Some(Ok(())));
+        assert_eq!(answer(" YES "), Some(Ok(())));
+        assert_eq!(answer(""), Some(Err("")));
+        assert_eq!(answer("n too long"), Some(Err("too long")));
+        for unclear in ["yep", "y but not now", "ok"] {
+            assert_eq!(answer(unclear), None, "{unclear}");
+        }
+    }
+
+    #[test]
+    fn look_alikes_are_made_visible() {
+        assert_eq!(escaped("a\u{202e}b\u{200b}c\u{1b}[31m\n"), "a\\u{202e}b\\u{200b}c\\u{1b}[31m\\u{a}");
+        assert_eq!(escaped("Grüße 你好"), "Grüße 你好");
+    }
+}

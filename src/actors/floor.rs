@@ -1,0 +1,668 @@
+//! The floor: where ready turns wait, and who may take them. Each agent has slots, all agents share the pool's permits.
+//!
+//! Turns are pulled. When a turn becomes ready and its agent has a slot and the pool a permit, a worker is spawned; a
+//! worker that ends a turn goes on with the next one that may start, and ends when there is none. A turn that waits for
+//! the runtime gives its slot and permit back and takes them again before it goes on. So a full queue never blocks a
+//! run supervisor, and a chain of any depth finishes with a pool of one.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::env::Env;
+use crate::messages::{AgentName, Failure, FailureKind, Refusal, TurnId};
+use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
+use crate::supervision::runs::facts::SharedFacts;
+use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::wait_for::Waiting;
+use crate::supervision::tree::ChildRef;
+
+use super::agent::AgentValue;
+use super::agent_actor::AgentMsg;
+use super::context::ContextStore;
+use super::turn::{StopReason, TurnShared};
+use super::worker;
+
+/// How long a turn may ignore that it was stopped before its place is given away.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+/// All agents' places and queues.
+pub(crate) struct Floor {
+    state: Mutex<State>,
+    pub(super) env: Env,
+    facts: Arc<SharedFacts>,
+    runtime: Handle,
+    ready_bound: usize,
+    pub(super) context: ContextStore,
+}
+
+struct State {
+    permits: usize,
+    names: HashMap<AgentName, usize>,
+    places: Vec<Place>,
+    /// Places that may have work and a free slot, in the order in which they asked.
+    runnable: VecDeque<usize>,
+}
+
+/// One agent's place on the floor.
+struct Place {
+    name: AgentName,
+    value: Option<Arc<dyn AgentValue>>,
+    generation: u64,
+    status: AgentStatus,
+    slots: usize,
+    busy: usize,
+    is_reentrant: bool,
+    is_blocking: bool,
+    timeout: Duration,
+    namespaces: Option<Arc<[Arc<str>]>>,
+    actor: ChildRef<AgentMsg>,
+    is_timer_armed: bool,
+    is_runnable: bool,
+    returning: VecDeque<Returning>,
+    ready: VecDeque<ReadyTurn>,
+    asks: VecDeque<oneshot::Sender<Option<(Arc<dyn AgentValue>, u64)>>>,
+    turns: HashMap<TurnId, Live>,
+    stuck: u64,
+}
+
+/// A turn that is ready or under way.
+struct Live {
+    attempt: u32,
+    running: Option<Running>,
+}
+
+struct Running {
+    turn: Arc<TurnShared>,
+    seat: Arc<Seat>,
+    /// The clock's reading when it last took its seat.
+    since: Duration,
+}
+
+/// A turn that waited and wants its slot and permit back.
+struct Returning {
+    turn: TurnId,
+    seat: Arc<Seat>,
+    seated: oneshot::Sender<()>,
+}
+
+/// A turn's hold on a slot and a permit.
+#[derive(Debug)]
+pub(super) struct Seat {
+    is_held: AtomicBool,
+    /// Its agent is non-reentrant: the slot stays taken while the turn waits.
+    keeps_slot: bool,
+    /// Its turn ignored a stop for too long: the slot and permit were given away.
+    pub(super) is_fenced: AtomicBool,
+}
+
+impl Seat {
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Acquire)
+    }
+}
+
+/// Where an agent is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AgentStatus {
+    /// Its value is being made; its turns wait.
+    Starting,
+    /// It takes turns.
+    Running,
+    /// It was rebuilt too often; it refuses until somebody restarts it.
+    Failed(String),
+    /// It was stopped; turns under way finish.
+    Stopped,
+}
+
+/// How an agent is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions {
+    pub(crate) slots: usize,
+    pub(crate) is_reentrant: bool,
+    pub(crate) is_blocking: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
+}
+
+/// What the floor knows of an agent, for snapshots.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentGlance {
+    pub(crate) name: AgentName,
+    pub(crate) generation: u64,
+    pub(crate) status: AgentStatus,
+    pub(crate) ready: usize,
+    pub(crate) busy: usize,
+    pub(crate) waiting: usize,
+    pub(crate) stuck: u64,
+}
+
+/// A turn that a worker is to run.
+pub(super) struct Job {
+    pub(super) place: usize,
+    pub(super) ready: ReadyTurn,
+    pub(super) value: Arc<dyn AgentValue>,
+    pub(super) generation: u64,
+    pub(super) seat: Arc<Seat>,
+    pub(super) is_blocking: bool,
+    pub(super) namespaces: Option<Arc<[Arc<str>]>>,
+    pub(super) actor: ChildRef<AgentMsg>,
+}
+
+impl Floor {
+    pub(crate) fn new(
+        env: Env,
+        facts: Arc<SharedFacts>,
+        context: ContextStore,
+        permits: usize,
+        ready_bound: usize,
+    ) -> Arc<Self> {
+        let state = State { permits, names: HashMap::new(), places: Vec::new(), runnable: VecDeque::new() };
+        Arc::new(Self { state: Mutex::new(state), env, facts, runtime: Handle::current(), ready_bound, context })
+    }
+
+    /// Gives an agent its place, or new conditions.
+    pub(crate) fn place(&self, name: &AgentName, conditions: Conditions, actor: ChildRef<AgentMsg>) {
+        let mut facts = self.facts.lock();
+        if conditions.is_reentrant {
+            facts.non_reentrant.remove(name);
+        } else {
+            facts.non_reentrant.insert(name.clone());
+        }
+        drop(facts);
+        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces } = conditions;
+        let mut state = self.state.lock();
+        match state.place_of(name) {
+            Some(place) => {
+                (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
+                (place.timeout, place.namespaces, place.actor) = (timeout, namespaces, actor);
+            }
+            None => {
+                let index = state.places.len();
+                state.names.insert(name.clone(), index);
+                state.places.push(Place {
+                    name: name.clone(),
+                    value: None,
+                    generation: 0,
+                    status: AgentStatus::Starting,
+                    slots,
+                    busy: 0,
+                    is_reentrant,
+                    is_blocking,
+                    timeout,
+                    namespaces,
+                    actor,
+                    is_timer_armed: false,
+                    is_runnable: false,
+                    returning: VecDeque::new(),
+                    ready: VecDeque::new(),
+                    asks: VecDeque::new(),
+                    turns: HashMap::new(),
+                    stuck: 0,
+                });
+            }
+        }
+    }
+
+    /// Gives an agent a fresh value: later turns use it, turns under way keep theirs.
+    pub(crate) fn occupy(self: &Arc<Self>, name: &AgentName, value: Arc<dyn AgentValue>) {
+        let mut state = self.state.lock();
+        let Some(index) = state.names.get(name).copied() else { return };
+        let place = &mut state.places[index];
+        place.value = Some(value);
+        place.generation += 1;
+        place.status = AgentStatus::Running;
+        state.mark_runnable(index);
+        self.fill(state);
+    }
+
+    /// The agent takes no more work: turns that have not begun fail, so that their runs go on without it.
+    pub(crate) fn vacate(&self, name: &AgentName, status: AgentStatus) {
+        let mut state = self.state.lock();
+        let Some(place) = state.place_of(name) else { return };
+        place.value = None;
+        place.status = status;
+        let turned_away: Vec<ReadyTurn> = place.ready.drain(..).collect();
+        for ready in &turned_away {
+            place.turns.remove(&ready.id);
+        }
+        // Dropped senders tell the askers.
+        place.asks.clear();
+        let status = place.status.clone();
+        drop(state);
+        for ready in turned_away {
+            turn_away(ready, &status);
+        }
+    }
+
+    /// The agent's value is unusable after a panic: no turn begins until there is a new one. `false` if it was replaced
+    /// meanwhile.
+    pub(super) fn discard(&self, place: usize, generation: u64) -> bool {
+        let mut state = self.state.lock();
+        let place = &mut state.places[place];
+        let is_current = place.generation == generation && place.value.is_some();
+        if is_current {
+            place.value = None;
+            place.status = AgentStatus::Starting;
+        }
+        is_current
+    }
+
+    /// Makes a turn ready; the same attempt again changes nothing.
+    pub(crate) fn start(self: &Arc<Self>, ready: ReadyTurn) {
+        let mut state = self.state.lock();
+        let Some(index) = state.names.get(&ready.agent).copied() else {
+            drop(state);
+            let text =
+                format!("agent {} is not registered; register it and restart the turn, or cancel the run", ready.agent);
+            return report(ready, Failure { kind: FailureKind::ChangedTurn, text });
+        };
+        let place = &mut state.places[index];
+        if let status @ (AgentStatus::Failed(_) | AgentStatus::Stopped) = &place.status {
+            let status = status.clone();
+            drop(state);
+            return turn_away(ready, &status);
+        }
+        match place.turns.get(&ready.id) {
+            Some(live) if live.attempt == ready.attempt => return,
+            _ => drop(place.turns.insert(ready.id, Live { attempt: ready.attempt, running: None })),
+        }
+        place.ready.push_back(ready);
+        state.mark_runnable(index);
+        self.fill(state);
+    }
+
+    /// Whether an agent has room for work that is not committed yet.
+    pub(crate) fn check_room(&self, name: &AgentName) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        match state.place_of(name) {
+            Some(place) if place.ready.len() >= self.ready_bound => {
+                Err(Refusal::Overloaded { what: format!("agent {name}"), retry_after: Duration::from_secs(1) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ready turns, running turns: how much an agent has to do. `Err` says why it takes nothing.
+    pub(crate) fn load(&self, name: &AgentName) -> Result<usize, Refusal> {
+        let mut state = self.state.lock();
+        let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };
+        let Some(place) = state.place_of(name) else { return Err(unavailable("it has no place".into())) };
+        match &place.status {
+            AgentStatus::Starting | AgentStatus::Running => Ok(place.ready.len() + place.busy),
+            AgentStatus::Failed(error) => Err(unavailable(format!("it failed too often: {error}"))),
+            AgentStatus::Stopped => Err(unavailable("it was stopped".into())),
+        }
+    }
+
+    /// Stops whoever works on a turn. A turn that has not begun is taken back.
+    pub(crate) fn stop_turn(self: &Arc<Self>, turn: TurnId, agent: &AgentName, why: StopReason) {
+        let mut state = self.state.lock();
+        let Some(index) = state.names.get(agent).copied() else { return };
+        let place = &mut state.places[index];
+        let Some(live) = place.turns.get(&turn) else { return };
+        let Some(running) = &live.running else {
+            place.turns.remove(&turn);
+            place.ready.retain(|ready| ready.id != turn);
+            return;
+        };
+        let (shared, seat) = (Arc::clone(&running.turn), Arc::clone(&running.seat));
+        drop(state);
+        shared.stop.set(why);
+        let floor = Arc::clone(self);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(STUCK_AFTER).await;
+            floor.fence(index, turn, &seat, why);
+        });
+    }
+
+    /// Gives the place of a turn away that has not let go. What it still returns is dropped.
+    fn fence(self: &Arc<Self>, index: usize, turn: TurnId, seat: &Arc<Seat>, why: StopReason) {
+        let mut state = self.state.lock();
+        let place = &mut state.places[index];
+        let is_there = place
+            .turns
+            .get(&turn)
+            .and_then(|live| live.running.as_ref())
+            .is_some_and(|running| Arc::ptr_eq(&running.seat, seat));
+        if !is_there {
+            return;
+        }
+        let live = place.turns.remove(&turn);
+        place.stuck += 1;
+        let agent = place.name.clone();
+        seat.is_fenced.store(true, Ordering::Release);
+        tracing::error!(%turn, %agent, "turn ignores that it was stopped; its place is given to others");
+        self.give_back(&mut state, index, turn, seat);
+        self.fill(state);
+        if why == StopReason::TimedOut
+            && let Some(Live { attempt, running: Some(running) }) = live
+        {
+            worker::report_timeout(&running.turn, attempt);
+        }
+    }
+
+    /// A place at the agent for a typed request outside any run: a slot and no permit. `None` when the agent is gone.
+    pub(super) async fn ask_place(self: &Arc<Self>, name: &AgentName) -> Result<Option<AskPlace>, Refusal> {
+        let (index, turn) = {
+            let mut state = self.state.lock();
+            let Some(index) = state.names.get(name).copied() else { return Ok(None) };
+            let place = &mut state.places[index];
+            if let (Some(value), true) = (&place.value, place.busy < place.slots) {
+                let (value, generation) = (Arc::clone(value), place.generation);
+                place.busy += 1;
+                return Ok(Some(AskPlace { floor: Arc::clone(self), index, value, generation }));
+            }
+            if matches!(place.status, AgentStatus::Failed(_) | AgentStatus::Stopped) {
+                return Ok(None);
+            }
+            if place.asks.len() >= self.ready_bound {
+                return Err(Refusal::Overloaded { what: format!("agent {name}"), retry_after: Duration::from_secs(1) });
+            }
+            let (turn, granted) = oneshot::channel();
+            place.asks.push_back(turn);
+            (index, granted)
+        };
+        let granted = turn.await.ok().flatten();
+        Ok(granted.map(|(value, generation)| AskPlace { floor: Arc::clone(self), index, value, generation }))
+    }
+
+    /// Ends a worker's turn and finds it another one to run.
+    pub(super) fn next(self: &Arc<Self>, index: usize, turn: TurnId, seat: &Arc<Seat>) -> Option<Job> {
+        let mut state = self.state.lock();
+        if seat.is_fenced.load(Ordering::Acquire) {
+            return None;
+        }
+        state.places[index].turns.remove(&turn);
+        self.give_back(&mut state, index, turn, seat);
+        let job = self.take(&mut state);
+        self.fill(state);
+        job
+    }
+
+    /// The turn's future is kept where its worker is; its stop signal is kept here.
+    pub(super) fn register(self: &Arc<Self>, index: usize, shared: &Arc<TurnShared>, seat: &Arc<Seat>) {
+        let now = self.env.now().monotonic;
+        let mut state = self.state.lock();
+        let place = &mut state.places[index];
+        let Some(live) = place.turns.get_mut(&shared.ready.id).filter(|live| live.attempt == shared.ready.attempt)
+        else {
+            // Stopped between being taken and being begun.
+            shared.stop.set(StopReason::Cancelled);
+            return;
+        };
+        live.running = Some(Running { turn: Arc::clone(shared), seat: Arc::clone(seat), since: now });
+        if !std::mem::replace(&mut place.is_timer_armed, true) {
+            let (floor, wait) = (Arc::clone(self), place.timeout);
+            self.runtime.spawn(async move { floor.watch_timeouts(index, wait).await });
+        }
+    }
+
+    /// Stops turns that run longer than their agent may; ends when the agent has none under way.
+    async fn watch_timeouts(self: Arc<Self>, index: usize, first: Duration) {
+        let mut wait = first;
+        loop {
+            tokio::time::sleep(wait).await;
+            let now = self.env.now().monotonic;
+            let (overdue, name) = {
+                let mut state = self.state.lock();
+                let place = &mut state.places[index];
+                let seated = place.turns.iter().filter_map(|(turn, live)| {
+                    let running = live.running.as_ref()?;
+                    running.seat.is_held.load(Ordering::Acquire).then_some((*turn, running.since))
+                });
+                let (overdue, in_time): (Vec<_>, Vec<_>) = seated.partition(|(_, since)| now >= *since + place.timeout);
+                match in_time.iter().map(|(_, since)| *since).min() {
+                    Some(oldest) => wait = (oldest + place.timeout).saturating_sub(now),
+                    None if place.turns.is_empty() => place.is_timer_armed = false,
+                    None => wait = place.timeout,
+                }
+                if !place.is_timer_armed && overdue.is_empty() {
+                    return;
+                }
+                (overdue, place.name.clone())
+            };
+            for (turn, _) in overdue {
+                self.stop_turn(turn, &name, StopReason::TimedOut);
+            }
+        }
+    }
+
+    /// A waiting turn gives its slot and permit to others.
+    pub(super) fn leave(self: &Arc<Self>, index: usize, seat: &Seat) {
+        let mut state = self.state.lock();
+        if !seat.is_held.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        state.permits += 1;
+        if !seat.keeps_slot {
+            state.places[index].busy -= 1;
+            state.mark_runnable(index);
+        }
+        self.fill(state);
+    }
+
+    /// A turn whose wait is over wants to go on: seated at once, or told when it is.
+    pub(super) fn come_back(
+        self: &Arc<Self>,
+        index: usize,
+        turn: TurnId,
+        seat: &Arc<Seat>,
+    ) -> Option<oneshot::Receiver<()>> {
+        let mut state = self.state.lock();
+        let is_crowded = !state.runnable.is_empty();
+        let has_permit = state.permits > 0;
+        let place = &mut state.places[index];
+        let has_slot = seat.keeps_slot || place.busy < place.slots;
+        if has_permit && has_slot && !is_crowded {
+            let now = self.env.now().monotonic;
+            place.sit(turn, seat, now);
+            state.permits -= 1;
+            return None;
+        }
+        let (seated, granted) = oneshot::channel();
+        place.returning.push_back(Returning { turn, seat: Arc::clone(seat), seated });
+        state.mark_runnable(index);
+        self.fill(state);
+        Some(granted)
+    }
+
+    /// What every agent is doing, for snapshots.
+    pub(crate) fn glance(&self) -> Vec<AgentGlance> {
+        let state = self.state.lock();
+        let glance = |place: &Place| AgentGlance {
+            name: place.name.clone(),
+            generation: place.generation,
+            status: place.status.clone(),
+            ready: place.ready.len(),
+            busy: place.busy,
+            waiting: place.turns.len().saturating_sub(place.ready.len() + place.busy),
+            stuck: place.stuck,
+        };
+        state.places.iter().map(glance).collect()
+    }
+
+    /// Free permits of the pool.
+    pub(crate) fn permits(&self) -> usize {
+        self.state.lock().permits
+    }
+
+    /// Turns that are ready or under way.
+    pub(crate) fn turns(&self) -> usize {
+        self.state.lock().places.iter().map(|place| place.turns.len()).sum()
+    }
+
+    /// Turns that are being worked on and do not wait.
+    pub(crate) fn turns_at_work(&self) -> usize {
+        self.state.lock().places.iter().map(|place| place.busy).sum()
+    }
+
+    /// Stops every turn; used when the board stops.
+    pub(crate) fn stop_all(self: &Arc<Self>) {
+        let turns: Vec<(TurnId, AgentName)> = {
+            let state = self.state.lock();
+            let of_place =
+                |place: &Place| place.turns.keys().map(|turn| (*turn, place.name.clone())).collect::<Vec<_>>();
+            state.places.iter().flat_map(of_place).collect()
+        };
+        for (turn, agent) in turns {
+            self.stop_turn(turn, &agent, StopReason::Cancelled);
+        }
+    }
+
+    /// Takes back what a seat held.
+    fn give_back(&self, state: &mut State, index: usize, turn: TurnId, seat: &Seat) {
+        let was_held = seat.is_held.swap(false, Ordering::AcqRel);
+        state.permits += usize::from(was_held);
+        let place = &mut state.places[index];
+        place.busy -= usize::from(was_held || seat.keeps_slot);
+        if seat.keeps_slot {
+            let (slot, holder) = (Waiting::Slot(place.name.clone()), Waiting::Turn(turn, place.name.clone()));
+            self.facts.lock().waits.remove(&slot, &holder);
+        }
+        state.mark_runnable(index);
+    }
+
+    /// Starts whatever may start now.
+    fn fill(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        while let Some(job) = self.take(&mut state) {
+            worker::spawn(self, &self.runtime, job);
+        }
+    }
+
+    /// The next turn that may start; turns that come back from a wait are seated on the way.
+    fn take(&self, state: &mut State) -> Option<Job> {
+        while let Some(index) = state.runnable.pop_front() {
+            let has_permit = state.permits > 0;
+            let place = &mut state.places[index];
+            place.is_runnable = false;
+            let may_return = |returning: &Returning| returning.seat.keeps_slot || place.busy < place.slots;
+            if place.returning.front().is_some_and(may_return) {
+                if !has_permit {
+                    state.mark_runnable_first(index);
+                    return None;
+                }
+                if let Some(Returning { turn, seat, seated }) = place.returning.pop_front()
+                    && place.turns.contains_key(&turn)
+                {
+                    place.sit(turn, &seat, self.env.now().monotonic);
+                    state.permits -= 1;
+                    // A worker that is being stopped does not listen; it gives the seat back when it ends.
+                    let _ = seated.send(());
+                }
+                state.mark_runnable(index);
+                continue;
+            }
+            let (Some(value), true) = (place.value.clone(), place.busy < place.slots) else { continue };
+            if let Some(asker) = place.asks.pop_front() {
+                place.busy += 1;
+                if asker.send(Some((value, place.generation))).is_err() {
+                    place.busy -= 1;
+                }
+                state.mark_runnable(index);
+                continue;
+            }
+            if !has_permit {
+                if !place.ready.is_empty() {
+                    state.mark_runnable_first(index);
+                    return None;
+                }
+                continue;
+            }
+            let Some(ready) = place.ready.pop_front() else { continue };
+            place.busy += 1;
+            if !place.is_reentrant {
+                let (slot, turn) = (Waiting::Slot(ready.agent.clone()), Waiting::Turn(ready.id, ready.agent.clone()));
+                let mut facts = self.facts.lock();
+                facts.waits.remove(&turn, &slot);
+                facts.waits.add(slot, turn);
+            }
+            let seat = Seat { is_held: true.into(), keeps_slot: !place.is_reentrant, is_fenced: false.into() };
+            let job = Job {
+                place: index,
+                ready,
+                value,
+                generation: place.generation,
+                seat: Arc::new(seat),
+                is_blocking: place.is_blocking,
+                namespaces: place.namespaces.clone(),
+                actor: place.actor.clone(),
+            };
+            state.permits -= 1;
+            state.mark_runnable(index);
+            return Some(job);
+        }
+        None
+    }
+}
+
+impl State {
+    fn place_of(&mut self, name: &AgentName) -> Option<&mut Place> {
+        let index = *self.names.get(name)?;
+        self.places.get_mut(index)
+    }
+
+    /// Puts a place in the queue if it has work and is not there.
+    fn mark_runnable(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        let has_work = !(place.ready.is_empty() && place.returning.is_empty() && place.asks.is_empty());
+        if has_work && !std::mem::replace(&mut place.is_runnable, true) {
+            self.runnable.push_back(index);
+        }
+    }
+
+    /// Puts a place back where it was taken from.
+    fn mark_runnable_first(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.places[index].is_runnable, true) {
+            self.runnable.push_front(index);
+        }
+    }
+}
+
+impl Place {
+    /// Counts a turn that comes back.
+    fn sit(&mut self, turn: TurnId, seat: &Seat, now: Duration) {
+        seat.is_held.store(true, Ordering::Release);
+        self.busy += usize::from(!seat.keeps_slot);
+        if let Some(running) = self.turns.get_mut(&turn).and_then(|live| live.running.as_mut()) {
+            running.since = now;
+        }
+    }
+}
+
+/// A slot for one typed request; given back when dropped.
+pub(super) struct AskPlace {
+    floor: Arc<Floor>,
+    pub(super) index: usize,
+    pub(super) value: Arc<dyn AgentValue>,
+    pub(super) generation: u64,
+}
+
+impl Drop for AskPlace {
+    fn drop(&mut self) {
+        let mut state = self.floor.state.lock();
+        state.places[self.index].busy -= 1;
+        state.mark_runnable(self.index);
+        self.floor.fill(state);
+    }
+}
+
+fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
+    let why = match status {
+        AgentStatus::Failed(error) => format!("has failed too often: {error}"),
+        AgentStatus::Stopped => "was stopped".to_owned(),
+        AgentStatus::Starting | AgentStatus::Running => "takes no turns".to_owned(),
+    };
+    let text = format!("agent {} {why}", ready.agent);
+    report(ready, Failure { kind: FailureKind::Transient, text });
+}
+
+fn report(ready: ReadyTurn, failure: Failure) {
+    let outcome = TurnOutcome::Failed(failure);
+    ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome });
+}

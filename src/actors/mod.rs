@@ -1,0 +1,21 @@
+//! The actors: agents and their floor, the delegation router, the context store, the approval gateway.
+
+mod agent;
+mod agent_actor;
+pub mod approvals;
+pub mod context;
+pub mod events;
+mod floor;
+mod router;
+mod shards;
+mod turn;
+mod worker;
+
+pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
+pub use router::{ApprovalPolicy, InboxMessage, PolicyQuestion, default_policy};
+pub use turn::{Delegation, DelegationError, Reservation, Terminal, Turn, TurnError};
+
+pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments, RestartWindow};
+pub(crate) use floor::{AgentGlance, AgentStatus, Conditions, Floor};
+pub(crate) use router::Router;
+pub(crate) use shards::Shards;

@@ -1,0 +1,515 @@
+//! A turn as an agent sees it: its input and view, and what it may ask its run for.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use crate::messages::{
+    Action, AgentName, Answer, Chain, Durability, Failure, FailureKind, Json, Order, Outcome, Refusal, RequestId,
+    RunMetrics, State, Task, TraceId, TurnId, Usage,
+};
+use crate::supervision::runs::decide::denial;
+use crate::supervision::runs::dispatch::ReadyTurn;
+use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
+use crate::supervision::runs::run::Record;
+
+use super::context::ContextAccess;
+
+/// One invocation of an agent inside a run. A cheap clone; clones are the same turn.
+#[derive(Clone)]
+pub struct Turn {
+    pub(super) shared: Arc<TurnShared>,
+}
+
+/// What the turn, its worker and its agent's actor share.
+pub(super) struct TurnShared {
+    pub(super) ready: ReadyTurn,
+    pub(super) context: ContextAccess,
+    /// Requests that wait for the runtime. While there are any, the turn needs neither permit nor slot.
+    pub(super) waits: AtomicUsize,
+    next_ordinal: AtomicU32,
+    /// Results of steps that may not be on disk yet.
+    is_unsynced: AtomicBool,
+    pub(super) stop: StopSignal,
+}
+
+/// Tells a worker to let go of its turn.
+#[derive(Default)]
+pub(super) struct StopSignal {
+    reason: Mutex<Option<StopReason>>,
+    is_set: AtomicBool,
+    pub(super) waker: AtomicWaker,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopReason {
+    /// Nobody wants the result.
+    Cancelled,
+    /// The agent took longer than it may.
+    TimedOut,
+}
+
+impl StopSignal {
+    pub(super) fn set(&self, why: StopReason) {
+        self.reason.lock().get_or_insert(why);
+        self.is_set.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(super) fn reason(&self) -> Option<StopReason> {
+        if self.is_set.load(Ordering::Acquire) { *self.reason.lock() } else { None }
+    }
+}
+
+impl Turn {
+    pub(super) fn new(ready: ReadyTurn, context: ContextAccess) -> Self {
+        Self {
+            shared: Arc::new(TurnShared {
+                ready,
+                context,
+                waits: AtomicUsize::new(0),
+                next_ordinal: AtomicU32::new(0),
+                is_unsynced: AtomicBool::new(false),
+                stop: StopSignal::default(),
+            }),
+        }
+    }
+
+    /// The turn's id: the same for all its attempts, so it serves as idempotency key outside.
+    #[must_use]
+    pub fn id(&self) -> TurnId {
+        self.shared.ready.id
+    }
+
+    /// Which try of the turn this is, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.shared.ready.attempt
+    }
+
+    /// Whose turn it is.
+    #[must_use]
+    pub fn agent(&self) -> &AgentName {
+        &self.shared.ready.agent
+    }
+
+    /// Who had control before, or who delegated.
+    #[must_use]
+    pub fn previous_agent(&self) -> Option<&AgentName> {
+        self.shared.ready.previous_agent.as_ref()
+    }
+
+    /// The delegations that led to this turn.
+    #[must_use]
+    pub fn chain(&self) -> &Chain {
+        &self.shared.ready.chain
+    }
+
+    /// The trace that the run belongs to.
+    #[must_use]
+    pub fn trace(&self) -> TraceId {
+        self.shared.ready.submission.trace
+    }
+
+    /// The task of the run.
+    #[must_use]
+    pub fn task(&self) -> &Task {
+        &self.shared.ready.submission.task
+    }
+
+    /// What the run had taken when the turn was admitted.
+    #[must_use]
+    pub fn metrics(&self) -> &RunMetrics {
+        &self.shared.ready.metrics
+    }
+
+    /// What to work on, as a typed value.
+    ///
+    /// # Errors
+    /// A terminal error when the input has another shape: the same input will not fit the next time either.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, TurnError> {
+        self.input_json().parse().map_err(|error| {
+            let wanted = std::any::type_name::<T>();
+            TurnError::terminal(format!("the input is not a {wanted}: {error}"))
+        })
+    }
+
+    /// What to work on.
+    #[must_use]
+    pub fn input_json(&self) -> &Json {
+        &self.shared.ready.input
+    }
+
+    /// The run's state as the turns before this one left it.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.shared.ready.view
+    }
+
+    /// A channel as a typed value; `None` if nobody wrote it yet.
+    ///
+    /// # Errors
+    /// A terminal error when the channel holds another shape.
+    pub fn channel<T: DeserializeOwned>(&self, channel: &str) -> Result<Option<T>, TurnError> {
+        let Some(value) = self.state().get(channel) else { return Ok(None) };
+        value.parse().map(Some).map_err(|error| TurnError::terminal(format!("channel {channel:?}: {error}")))
+    }
+
+    /// The shared context, with this agent's grants; what it writes is stamped with this turn.
+    #[must_use]
+    pub fn context(&self) -> &ContextAccess {
+        &self.shared.context
+    }
+
+    /// Does something once: its result is journaled, and a repeated attempt gets the recorded result instead of doing it
+    /// again. A crash between the work and the record repeats the work, so effects outside are at least once; give them
+    /// [`Turn::id`] and the step's name as idempotency key.
+    ///
+    /// Requests of a turn match by their order: the work of a step must not itself ask the turn for anything but
+    /// reservations.
+    ///
+    /// # Errors
+    /// What the work returns; [`FailureKind::ChangedTurn`] when an earlier attempt asked for something else in this place.
+    pub fn step<T, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> impl Future<Output = Result<T, TurnError>> + Send
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<TurnError>,
+    {
+        let ordinal = self.take_ordinal();
+        let name: Arc<str> = name.into();
+        async move {
+            match self.shared.ready.records.get(&ordinal) {
+                Some(Record::Step { name: recorded, value }) if *recorded == name => {
+                    return value
+                        .parse()
+                        .map_err(|error| changed(format!("the result of step {name:?} no longer fits: {error}")));
+                }
+                Some(Record::StepStarted { name: recorded }) if *recorded == name => {}
+                Some(record) => return Err(changed(format!("step {name:?} stands where {record:?} was"))),
+                None => {}
+            }
+            let is_durable = self.shared.ready.durability == Durability::Sync;
+            if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
+                self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name))).await?;
+            }
+            let result = work.await.map_err(Into::into)?;
+            let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
+            if value.is_too_deep() {
+                return Err(TurnError::terminal(format!("the result of step {name:?} is nested too deeply")));
+            }
+            self.shared.is_unsynced.store(true, Ordering::Release);
+            self.send(ordinal, TurnRequest::FinishStep(name, value), None);
+            Ok(result)
+        }
+    }
+
+    /// Gives a task to another agent (a name, role or capability) and waits for its answer. Delegations that are open at
+    /// the same time run side by side. While it waits, the turn holds neither permit nor slot.
+    ///
+    /// The order of the calls counts, not the order of the awaits: that is how a repeated attempt finds its answers.
+    #[must_use = "a delegation is asked for when it is awaited"]
+    pub fn delegate(&self, to: &str, body: &str) -> Delegation {
+        let order = Order { to: to.into(), body: body.into(), input: Json::from(body), reference: None };
+        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order }
+    }
+
+    /// Asks people and waits for the answer, over restarts too.
+    ///
+    /// # Errors
+    /// When an earlier attempt asked for something else in this place.
+    pub fn ask(&self, question: impl Into<Json>) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        let (ordinal, question) = (self.take_ordinal(), question.into());
+        async move {
+            match self.request(ordinal, TurnRequest::Ask(question)).await? {
+                TurnReply::Answered(answer) => Ok(answer),
+                reply => Err(unexpected(&reply)),
+            }
+        }
+    }
+
+    /// Asks for consent to an action, as the approval policy says, and waits for the decision. Execute the action that
+    /// comes back: it is the one that was approved.
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn if passed on with `?`.
+    pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        let ordinal = self.take_ordinal();
+        async move {
+            match self.request(ordinal, TurnRequest::Approve(action)).await? {
+                TurnReply::Decided(decision, action) if decision.approved => Ok(action),
+                TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
+                reply => Err(unexpected(&reply)),
+            }
+        }
+    }
+
+    /// Sets tokens aside for a model call. Settle the reservation with what the provider reports; one that is dropped
+    /// unsettled stays spent, because the call may have been made.
+    ///
+    /// # Errors
+    /// [`Refusal::TokenBudget`].
+    pub async fn reserve(&self, tokens: u64) -> Result<Reservation, TurnError> {
+        match self.request(u32::MAX, TurnRequest::Reserve(tokens)).await? {
+            TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number }),
+            TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Tells whoever watches the run.
+    pub fn notice(&self, text: &str) {
+        self.send(u32::MAX, TurnRequest::Notice(text.into()), None);
+    }
+
+    fn take_ordinal(&self) -> u32 {
+        self.shared.next_ordinal.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
+        let ready = &self.shared.ready;
+        let id = RequestId { turn: ready.id, ordinal };
+        ready.inbox.push(Input::Request { id, attempt: ready.attempt, request, reply });
+    }
+
+    /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request
+    /// recorded, or not yet made.
+    async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
+        let _waiting = Waiting::begin(&self.shared);
+        loop {
+            let (reply, answer) = oneshot::channel();
+            self.send(ordinal, request.clone(), Some(reply));
+            match answer.await {
+                Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
+                Ok(TurnReply::Gone) => return Err(TurnError::transient("the attempt is no longer wanted")),
+                Ok(reply) => return Ok(reply),
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn")
+            .field("id", &self.id())
+            .field("agent", self.agent())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}
+
+fn changed(text: String) -> TurnError {
+    TurnError { failure: Failure { kind: FailureKind::ChangedTurn, text } }
+}
+
+fn unexpected(reply: &TurnReply) -> TurnError {
+    TurnError::terminal(format!("the run answered something else: {reply:?}"))
+}
+
+/// Counts a wait for as long as it lives.
+struct Waiting<'a>(&'a TurnShared);
+
+impl<'a> Waiting<'a> {
+    fn begin(shared: &'a TurnShared) -> Self {
+        shared.waits.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waits.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A delegation that is about to be asked for; await it.
+#[derive(Debug)]
+pub struct Delegation {
+    turn: Turn,
+    ordinal: u32,
+    order: Order,
+}
+
+impl Delegation {
+    /// What to work on; the body if none is given.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Json>) -> Self {
+        self.order.input = input.into();
+        self
+    }
+
+    /// A place outside that the task is about, such as an issue.
+    #[must_use]
+    pub fn reference(mut self, reference: &str) -> Self {
+        self.order.reference = Some(reference.into());
+        self
+    }
+}
+
+impl IntoFuture for Delegation {
+    type Output = Result<Json, DelegationError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let Self { turn, ordinal, order } = self;
+            let agent = Arc::clone(&order.to);
+            let answer =
+                match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
+                    TurnReply::Delegated(Ok(answer)) => answer,
+                    TurnReply::Delegated(Err(refusal)) => return Err(DelegationError::Refused(refusal)),
+                    reply => return Err(DelegationError::Turn(unexpected(&reply))),
+                };
+            let Answer { outcome, output } = answer;
+            if outcome.is_finished() {
+                Ok(output)
+            } else {
+                Err(DelegationError::NotFinished { agent, outcome, output })
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Why a delegation has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DelegationError {
+    /// The guard refused it.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The delegated branch ended otherwise than finished.
+    #[error("the delegation to {agent} {outcome}")]
+    NotFinished {
+        /// The target as it was asked for.
+        agent: Arc<str>,
+        /// How the branch ended.
+        outcome: Outcome,
+        /// What it had to say all the same.
+        output: Json,
+    },
+    /// The asking turn itself cannot go on.
+    #[error("{0}")]
+    Turn(TurnError),
+}
+
+/// Tokens set aside for one call.
+#[derive(Debug)]
+#[must_use = "settle it with what the provider reports"]
+pub struct Reservation {
+    turn: Turn,
+    number: u32,
+}
+
+impl Reservation {
+    /// The call has reported what it used.
+    pub fn settle(self, usage: Usage) {
+        self.turn.send(self.number, TurnRequest::Settle(Some(usage)), None);
+    }
+
+    /// The call is known not to have been sent: the tokens are given back.
+    pub fn release(self) {
+        self.turn.send(self.number, TurnRequest::Settle(None), None);
+    }
+}
+
+/// Why an attempt failed. Any error becomes a transient one through `?`; wrap it in [`Terminal`] to say that trying again
+/// is of no use.
+///
+/// ```
+/// use callboard::{Terminal, TurnError};
+/// fn read() -> Result<String, TurnError> {
+///     let number: u32 = "12x".parse().map_err(Terminal)?; // will not parse next time either
+///     Ok(number.to_string())
+/// }
+/// assert_eq!(read().unwrap_err().to_string(), "terminal error: invalid digit found in string");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct TurnError {
+    pub(super) failure: Failure,
+}
+
+/// An error that will not pass: the turn ends without another attempt.
+#[derive(Debug)]
+pub struct Terminal<E>(pub E);
+
+impl TurnError {
+    /// An error that may pass.
+    #[must_use]
+    pub fn transient(text: impl Into<String>) -> Self {
+        Self { failure: Failure { kind: FailureKind::Transient, text: text.into() } }
+    }
+
+    /// An error that will not pass.
+    #[must_use]
+    pub fn terminal(text: impl Into<String>) -> Self {
+        Self { failure: Failure { kind: FailureKind::Terminal, text: text.into() } }
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        self.failure.kind
+    }
+}
+
+impl fmt::Display for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+impl fmt::Debug for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for TurnError {
+    fn from(error: E) -> Self {
+        let any: &dyn Any = &error;
+        let kind = match (any.downcast_ref::<Refusal>(), any.downcast_ref::<DelegationError>()) {
+            (Some(_), _) | (_, Some(DelegationError::Refused(_))) => FailureKind::Refused,
+            (_, Some(DelegationError::Turn(error))) => return error.clone(),
+            (_, Some(DelegationError::NotFinished { .. })) => FailureKind::Terminal,
+            (None, None) => FailureKind::Transient,
+        };
+        Self { failure: Failure { kind, text: with_sources(&error) } }
+    }
+}
+
+impl<E: Error> From<Terminal<E>> for TurnError {
+    fn from(Terminal(error): Terminal<E>) -> Self {
+        Self { failure: Failure { kind: FailureKind::Terminal, text: with_sources(&error) } }
+    }
+}
+
+/// The error's text, with what caused it.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
