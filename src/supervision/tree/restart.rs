@@ -125,7 +125,7 @@ pub enum Exit {
     Normal(Option<String>),
     /// It panicked or returned an error, with that text.
     Failed(String),
-    /// It was killed, and not by its supervisor.
+    /// It was killed, and not by its supervisor. An actor that stops itself with the reason "killed" looks the same.
     Killed,
     /// Its task was cancelled.
     Cancelled,
