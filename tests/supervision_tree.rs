@@ -1,7 +1,7 @@
 //! What the supervision tree promises. All tests run on virtual time: hours pass in milliseconds and nobody sleeps.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Env;
@@ -9,6 +9,7 @@ use callboard::supervision::tree::{
     AutoShutdown, Backoff, CallError, ChildRef, ChildSpec, ControlError, Down, EndReason, Exit, Intensity, NodeState,
     Restart, SpecError, StartError, Strategy, Supervisor, SupervisorSpec, TreeEvent, TreeEventKind,
 };
+use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::broadcast;
 
@@ -45,20 +46,20 @@ struct Stage {
 
 impl Stage {
     fn on_start(&self, part: &str, act: Act) {
-        self.starts.lock().unwrap().insert(part.to_owned(), act);
+        self.starts.lock().insert(part.to_owned(), act);
     }
 
     fn on_stop(&self, part: &str, act: Act) {
-        self.stops.lock().unwrap().insert(part.to_owned(), act);
+        self.stops.lock().insert(part.to_owned(), act);
     }
 
     fn note(&self, what: &str, part: &str) {
-        self.log.lock().unwrap().push(format!("{what}{part}"));
+        self.log.lock().push(format!("{what}{part}"));
     }
 
     /// What happened since the last call: `+a` is a start of `a`, `-a` its orderly stop.
     fn log(&self) -> String {
-        std::mem::take(&mut *self.log.lock().unwrap()).join(" ")
+        std::mem::take(&mut *self.log.lock()).join(" ")
     }
 
     fn part(&self, id: &str) -> (ChildSpec, ChildRef<PartMsg>) {
@@ -98,7 +99,7 @@ impl Actor for Part {
         _: ActorRef<PartMsg>,
         (stage, name): (Stage, String),
     ) -> Result<PartState, ActorProcessingErr> {
-        let act = stage.starts.lock().unwrap().get(&name).copied().unwrap_or_default();
+        let act = stage.starts.lock().get(&name).copied().unwrap_or_default();
         act.perform("start").await?;
         stage.note("+", &name);
         Ok(PartState { stage, name })
@@ -122,7 +123,7 @@ impl Actor for Part {
     }
 
     async fn post_stop(&self, _: ActorRef<PartMsg>, state: &mut PartState) -> Result<(), ActorProcessingErr> {
-        let act = state.stage.stops.lock().unwrap().get(&state.name).copied().unwrap_or_default();
+        let act = state.stage.stops.lock().get(&state.name).copied().unwrap_or_default();
         act.perform("stop").await?;
         state.stage.note("-", &state.name);
         Ok(())
@@ -772,6 +773,16 @@ async fn children_come_and_go_at_run_time() {
     assert_eq!(state(&tree, &["agents", "a"]).await, None);
     assert_eq!(agents_ref.remove_child("a").await, Err(ControlError::UnknownChild { child: "a".into() }));
     assert_eq!(stage.log(), "+a -a +a -a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_holds_against_a_later_termination() {
+    let stage = Stage::default();
+    stage.on_stop("a", Act::Hang);
+    let (tree, _) = start(SupervisorSpec::one_for_one("app").child(stage.extra("a"))).await;
+    let (removed, terminated) = tokio::join!(tree.remove_child("a"), tree.terminate_child("a"));
+    assert_eq!((removed, terminated), (Ok(()), Ok(())));
+    assert_eq!(state(&tree, &["a"]).await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,8 +75,10 @@ impl Launch {
 
     async fn attempt(&self) -> Result<ActorCell, String> {
         // Two generations of a child never run at once, even if the earlier one belonged to a supervisor that was killed.
-        if let Some(earlier) = self.spec.seat.last() {
-            gone(&earlier, None).await;
+        if let Some(earlier) = self.spec.seat.last()
+            && !gone(&earlier, self.spec.start_timeout).await
+        {
+            return Err("its earlier generation still runs".to_owned());
         }
         match &self.spec.kind {
             Kind::Worker(spawn) => {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::child::Child;
 use super::restart::Strategy;
-use super::spec::ChildSpec;
+use super::spec::{ChildSpec, Kind};
 use super::supervisor::Msg;
 
 /// What a node of a tree is.
@@ -157,8 +157,8 @@ pub(super) struct Draft {
 impl Draft {
     pub(super) fn new(child: &Child, now: Duration) -> Self {
         let kind = match &child.spec.kind {
-            super::spec::Kind::Worker(_) => NodeKind::Worker,
-            super::spec::Kind::Supervisor(spec) => NodeKind::Supervisor(spec.policy.strategy),
+            Kind::Worker(_) => NodeKind::Worker,
+            Kind::Supervisor(spec) => NodeKind::Supervisor(spec.policy.strategy),
         };
         let node = TreeNode {
             name: child.spec.id.to_string(),
@@ -184,10 +184,10 @@ impl Draft {
         if let Some(supervisor) = supervisor {
             let (reply, answer) = oneshot::channel();
             // Less than our own budget, so that an answer from below still arrives in time.
-            if supervisor.cast(Msg::Snapshot { budget: budget * 3 / 4, reply }).is_ok() {
-                if let Ok(Ok(below)) = timeout(budget, answer).await {
-                    node.children = below.children;
-                }
+            if supervisor.cast(Msg::Snapshot { budget: budget * 3 / 4, reply }).is_ok()
+                && let Ok(Ok(below)) = timeout(budget, answer).await
+            {
+                node.children = below.children;
             }
         }
         node
