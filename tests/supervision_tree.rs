@@ -332,7 +332,7 @@ async fn too_many_restarts_stop_the_children_in_reverse_and_fail_the_root() {
     assert_eq!(stage.log(), "-c -a");
     assert_eq!(tree.stop().await, reason);
     assert_eq!(b_ref.down(), Some(Down::Stopped));
-    events.until("app gen 0: gives up, app/b was restarted too often: enough").await;
+    events.until("app gen 1: gives up, app/b was restarted too often: enough").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -379,9 +379,9 @@ async fn a_failing_supervisor_is_restarted_by_the_one_above_until_that_one_fails
         seen,
         [
             "app/inner/a gen 2: failed: two",
-            "app/inner gen 0: gives up, app/inner/a was restarted too often: two",
+            "app/inner gen 1: gives up, app/inner/a was restarted too often: two",
             "app/inner gen 1: failed: `app/inner/a` was restarted too often: two",
-            "app/inner gen 1: restarts in 0ns",
+            "app/inner gen 1: restarts at once",
             "app/inner/a gen 1: started",
             "app/inner gen 2: restarted",
         ]
@@ -587,6 +587,29 @@ async fn descriptions_that_contradict_themselves_are_refused() {
         SpecError::OwnIntensityInGroup { child: child(), strategy: Strategy::RestForOne }
     );
     assert_eq!(stage.log(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_ends_before_its_start_is_reported_is_restarted_like_any_other() {
+    struct Ephemeral;
+    impl Actor for Ephemeral {
+        type Msg = ();
+        type State = ();
+        type Arguments = ();
+        async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+        async fn post_start(&self, _: ActorRef<()>, (): &mut ()) -> Result<(), ActorProcessingErr> {
+            Err("gone already".into())
+        }
+    }
+    let (child, _) = ChildSpec::actor("a", || (Ephemeral, ()));
+    let intensity = Intensity::new(1000, 60 * SECOND);
+    let spec = SupervisorSpec::one_for_one("app").intensity(intensity).backoff(Backoff::none()).child(child);
+    let tree = Supervisor::start(spec, Env::system()).await.unwrap();
+    let error = "gone already".to_owned();
+    let end = tokio::time::timeout(30 * SECOND, tree.join()).await.expect("no end is missed");
+    assert_eq!(end, EndReason::IntensityExceeded { child: "app/a".into(), error });
 }
 
 // Stopping.
@@ -820,7 +843,7 @@ async fn a_reference_follows_its_child_and_gives_back_what_it_cannot_send() {
     let first = clone.call(PartMsg::Ping, SECOND).await.unwrap();
     stage.on_start("a", Act::Hang);
     a_ref.cast(PartMsg::Panic("boom")).unwrap();
-    events.until("app/a gen 1: restarts in 0ns").await;
+    events.until("app/a gen 1: restarts at once").await;
 
     let refused = clone.cast(PartMsg::Fail("keep me")).unwrap_err();
     assert!(matches!(refused.message, PartMsg::Fail("keep me")));
@@ -905,7 +928,7 @@ async fn a_picture_shows_the_whole_tree() {
     assert_eq!(
         tree.snapshot().await.unwrap().to_string(),
         "\
-board (one_for_one)  running  up 1m 2s
+board (one_for_one)  running  gen 1  up 1m 2s
 ├── storage  running  gen 1  up 1m 2s  mailbox 3  2 open files
 ├── agents (rest_for_one)  running  gen 1  up 1m 2s
 │   ├── writer  running  gen 2  restarts 1  up 1s  last error: boom

@@ -35,6 +35,8 @@ pub(super) struct Board {
     pub(super) myself: ActorRef<Msg>,
     pub(super) spec: Arc<SupervisorSpec>,
     pub(super) path: Arc<str>,
+    /// Which start of this supervisor.
+    pub(super) generation: u64,
     pub(super) env: Env,
     pub(super) events: Events,
     pub(super) life: Life,
@@ -51,12 +53,13 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn new(myself: ActorRef<Msg>, arguments: Arguments) -> Self {
-        let Arguments { spec, path, env, events, ready, ended } = arguments;
+        let Arguments { spec, path, generation, env, events, ready, ended } = arguments;
         let children = spec.children.iter().map(|child| Child::new(child.clone(), &path, Origin::Initial)).collect();
         Self {
             myself,
             since: env.now().monotonic,
             path,
+            generation,
             env,
             events,
             life: Life::Starting(ready),
@@ -136,6 +139,7 @@ impl Board {
         let launch = Launch {
             spec: child.spec.clone(),
             path: Arc::clone(&child.path),
+            generation: child.generation,
             supervisor: self.myself.get_cell(),
             env: self.env.clone(),
             events: self.events.clone(),

@@ -241,7 +241,8 @@ impl Supervisor {
         let (ready, readiness) = oneshot::channel();
         let (ended, end) = watch::channel(None);
         let path = Arc::clone(&name);
-        let arguments = Arguments { spec: Arc::new(spec), path, env, events: events.clone(), ready, ended };
+        let arguments =
+            Arguments { spec: Arc::new(spec), path, generation: 1, env, events: events.clone(), ready, ended };
         let Ok((actor, _)) = SupervisorActor::spawn(None, SupervisorActor, arguments).await else {
             return Err(StartError::Ended(EndReason::Killed));
         };

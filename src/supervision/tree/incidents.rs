@@ -138,7 +138,7 @@ impl Board {
                 let (child, error) = (Arc::clone(&self.children[index].path), exit.cause());
                 self.events.emit(
                     &self.path,
-                    0,
+                    self.generation,
                     TreeEventKind::Escalated { child: Arc::clone(&child), error: error.clone() },
                 );
                 self.settle(index, Then::Stay);

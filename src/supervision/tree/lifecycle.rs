@@ -22,6 +22,7 @@ const KILL_GRACE: Duration = Duration::from_secs(5);
 pub(super) struct Launch {
     pub(super) spec: ChildSpec,
     pub(super) path: Arc<str>,
+    pub(super) generation: u64,
     pub(super) supervisor: ActorCell,
     pub(super) env: Env,
     pub(super) events: Events,
@@ -91,6 +92,7 @@ impl Launch {
                 let arguments = Arguments {
                     spec: Arc::clone(spec),
                     path: Arc::clone(&self.path),
+                    generation: self.generation,
                     env: self.env.clone(),
                     events: self.events.clone(),
                     ready,

@@ -80,7 +80,7 @@ impl Board {
             name: self.spec.name.to_string(),
             kind: NodeKind::Supervisor(self.spec.policy.strategy),
             state: self.state(),
-            generation: 0,
+            generation: self.generation,
             restarts: 0,
             mailbox_depth: None,
             detail: None,

@@ -56,6 +56,7 @@ pub(super) enum Msg {
 pub(super) struct Arguments {
     pub(super) spec: Arc<SupervisorSpec>,
     pub(super) path: Arc<str>,
+    pub(super) generation: u64,
     pub(super) env: Env,
     pub(super) events: Events,
     /// Answered when all first children run, or when the supervisor ends before.
