@@ -891,11 +891,14 @@ async fn references_below_a_restarted_supervisor_stay_valid() {
 async fn two_generations_of_a_child_never_run_at_once_even_if_their_supervisor_was_killed() {
     let stage = Stage::default();
     let (a, a_ref) = stage.part("a");
-    let a = a.start_timeout(Duration::from_millis(20));
+    let a = a.start_timeout(Duration::from_millis(250));
     let (inner, inner_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("inner").child(a));
     let spec = SupervisorSpec::one_for_one("app").intensity(at_most(1000)).backoff(Backoff::none()).child(inner);
     let tree = Supervisor::start(spec, Env::system()).await.unwrap();
     let mut events = Events::of(&tree);
+    // A blocked thread holds on to what it was about to run next: let the supervisor finish its part first.
+    a_ref.call(PartMsg::Ping, SECOND).await.unwrap();
+    tree.snapshot().await.unwrap();
     let ((entered, inside), (release, blocked)) = (oneshot::channel(), std::sync::mpsc::channel());
     a_ref.cast(PartMsg::Block { entered, release: blocked }).unwrap();
     inside.await.unwrap();
