@@ -114,7 +114,8 @@ pub enum ControlError {
 /// A reference to a supervisor that survives its restarts; a cheap clone.
 ///
 /// Requests are answered when they are done, so `start_child` takes as long as the child's start. The supervisor itself
-/// answers other requests meanwhile. Children added at run time are gone when their supervisor restarts, as in OTP.
+/// answers other requests meanwhile. A child must not wait for its own termination in a handler. Children added at run
+/// time are gone when their supervisor restarts, as in OTP.
 #[derive(Clone, Debug)]
 pub struct SupervisorRef {
     reference: ChildRef<Msg>,
