@@ -7,8 +7,9 @@ use ractor::ActorCell;
 use tokio::sync::oneshot;
 
 use super::handle::ControlError;
+use super::intensity::Window;
 use super::reference::Down;
-use super::restart::{ChildFacts, Presence, Restart, Strategy, Window};
+use super::restart::{ChildFacts, Presence, Restart, Strategy};
 use super::snapshot::NodeState;
 use super::spec::ChildSpec;
 

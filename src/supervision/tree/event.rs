@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::restart::Exit;
+use super::snapshot::Rounded;
 use crate::env::Env;
 use crate::messages::Timestamp;
 
@@ -20,7 +21,7 @@ pub struct TreeEvent {
     pub at: Timestamp,
     /// Where: the ids from the root on, joined by `/`.
     pub path: Arc<str>,
-    /// Which start of the child, counted from 1; 0 for the root supervisor.
+    /// Which start of the child or supervisor, counted from 1; 0 before the first.
     pub generation: u64,
     /// What.
     pub kind: TreeEventKind,
@@ -79,7 +80,8 @@ impl fmt::Display for TreeEventKind {
             Self::Started => f.write_str("started"),
             Self::StartFailed { error } => write!(f, "did not start: {error}"),
             Self::Exited { exit } => write!(f, "{exit}"),
-            Self::RestartScheduled { after } => write!(f, "restarts in {after:?}"),
+            Self::RestartScheduled { after: Duration::ZERO } => f.write_str("restarts at once"),
+            Self::RestartScheduled { after } => write!(f, "restarts in {}", Rounded(*after)),
             Self::Restarted => f.write_str("restarted"),
             Self::Stopped { killed: false } => f.write_str("stopped"),
             Self::Stopped { killed: true } => f.write_str("ignored its stop and was killed"),

@@ -114,7 +114,8 @@ pub enum ControlError {
 /// A reference to a supervisor that survives its restarts; a cheap clone.
 ///
 /// Requests are answered when they are done, so `start_child` takes as long as the child's start. The supervisor itself
-/// answers other requests meanwhile. Children added at run time are gone when their supervisor restarts, as in OTP.
+/// answers other requests meanwhile. A child must not wait for its own termination in a handler. Children added at run
+/// time are gone when their supervisor restarts, as in OTP.
 #[derive(Clone, Debug)]
 pub struct SupervisorRef {
     reference: ChildRef<Msg>,
@@ -241,7 +242,8 @@ impl Supervisor {
         let (ready, readiness) = oneshot::channel();
         let (ended, end) = watch::channel(None);
         let path = Arc::clone(&name);
-        let arguments = Arguments { spec: Arc::new(spec), path, env, events: events.clone(), ready, ended };
+        let arguments =
+            Arguments { spec: Arc::new(spec), path, generation: 1, env, events: events.clone(), ready, ended };
         let Ok((actor, _)) = SupervisorActor::spawn(None, SupervisorActor, arguments).await else {
             return Err(StartError::Ended(EndReason::Killed));
         };

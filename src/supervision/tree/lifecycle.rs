@@ -22,6 +22,7 @@ const KILL_GRACE: Duration = Duration::from_secs(5);
 pub(super) struct Launch {
     pub(super) spec: ChildSpec,
     pub(super) path: Arc<str>,
+    pub(super) generation: u64,
     pub(super) supervisor: ActorCell,
     pub(super) env: Env,
     pub(super) events: Events,
@@ -43,22 +44,27 @@ impl Launch {
     /// Starts the child, unless it is called off by `cancel`. Whatever a failed or cancelled start leaves behind is
     /// stopped before this returns.
     pub(super) async fn run(self, cancel: oneshot::Receiver<()>) -> Launched {
-        let result = {
-            let attempt = AssertUnwindSafe(self.attempt()).catch_unwind();
-            let attempt = async {
-                match self.spec.start_timeout {
-                    None => attempt.await,
-                    Some(limit) => match timeout(limit, attempt).await {
-                        Ok(result) => result,
-                        Err(_) => Ok(Err(format!("not started within {limit:?}"))),
-                    },
-                }
-            };
-            tokio::select! {
-                biased;
-                result = attempt => Some(result.unwrap_or_else(|panic| Err(panic_text(&*panic)))),
-                _ = cancel => None,
+        let start = async {
+            // Two generations of a child never run at once, even if the earlier one's supervisor was killed.
+            if let Some(earlier) = self.spec.seat.last()
+                && !gone(&earlier, self.spec.start_timeout).await
+            {
+                return Err("its earlier generation still runs".to_owned());
             }
+            let attempt = AssertUnwindSafe(self.attempt()).catch_unwind();
+            let result = match self.spec.start_timeout {
+                None => attempt.await,
+                Some(limit) => match timeout(limit, attempt).await {
+                    Ok(result) => result,
+                    Err(_) => return Err(format!("not started within {limit:?}")),
+                },
+            };
+            result.unwrap_or_else(|panic| Err(panic_text(&*panic)))
+        };
+        let result = tokio::select! {
+            biased;
+            result = start => Some(result),
+            _ = cancel => None,
         };
         if let Some(Ok(cell)) = result {
             return Launched::Started(cell);
@@ -74,10 +80,6 @@ impl Launch {
     }
 
     async fn attempt(&self) -> Result<ActorCell, String> {
-        // Two generations of a child never run at once, even if the earlier one belonged to a supervisor that was killed.
-        if let Some(earlier) = self.spec.seat.last() {
-            gone(&earlier, None).await;
-        }
         match &self.spec.kind {
             Kind::Worker(spawn) => {
                 let cell = spawn(self.supervisor.clone()).await?;
@@ -89,6 +91,7 @@ impl Launch {
                 let arguments = Arguments {
                     spec: Arc::clone(spec),
                     path: Arc::clone(&self.path),
+                    generation: self.generation,
                     env: self.env.clone(),
                     events: self.events.clone(),
                     ready,

@@ -58,8 +58,8 @@
 //!
 //! # What it leaves to others
 //! - Messages in the mailbox of a crashed actor are lost, as with ractor itself.
-//! - A child that blocks its thread cannot be killed. Its supervisor reports it and goes on without it after 5 s, and
-//!   does not start it again while it is there.
+//! - A child that blocks its thread cannot be killed, and may hold up what else that thread had to run. Its supervisor
+//!   reports it, goes on without it after 5 s, and does not start it again while it is there.
 //! - A killed supervisor cannot stop its children in order: ractor kills them with it.
 //!
 //! The tree uses no ractor names and no process groups.
@@ -72,6 +72,8 @@ mod board;
 mod child;
 mod event;
 mod handle;
+mod incidents;
+mod intensity;
 mod lifecycle;
 mod reference;
 mod requests;
@@ -83,7 +85,8 @@ mod supervisor;
 pub use backoff::Backoff;
 pub use event::{TreeEvent, TreeEventKind};
 pub use handle::{ControlError, EndReason, StartError, Supervisor, SupervisorRef};
+pub use intensity::{Intensity, Window};
 pub use reference::{CallError, ChildRef, Down, SendError};
-pub use restart::{AutoShutdown, Exit, Intensity, Restart, Strategy, Window};
+pub use restart::{AutoShutdown, Exit, Restart, Strategy};
 pub use snapshot::{NodeKind, NodeState, TreeNode};
 pub use spec::{ChildSpec, SpecError, SupervisorSpec};

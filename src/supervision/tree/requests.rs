@@ -47,8 +47,9 @@ impl Board {
             }
             Phase::Down | Phase::Failed => self.settle(index, then),
             Phase::Starting | Phase::Running => self.begin_stop(index, then),
-            Phase::Doomed(_) => child.enter(Phase::Doomed(then)),
-            Phase::Stopping(_) => child.enter(Phase::Stopping(then)),
+            Phase::Doomed(Then::Remove) | Phase::Stopping(Then::Remove) => {}
+            Phase::Doomed(Then::Stay | Then::Restart(_)) => child.enter(Phase::Doomed(then)),
+            Phase::Stopping(Then::Stay | Then::Restart(_)) => child.enter(Phase::Stopping(then)),
         }
     }
 
@@ -79,7 +80,7 @@ impl Board {
             name: self.spec.name.to_string(),
             kind: NodeKind::Supervisor(self.spec.policy.strategy),
             state: self.state(),
-            generation: 0,
+            generation: self.generation,
             restarts: 0,
             mailbox_depth: None,
             detail: None,

@@ -3,9 +3,10 @@
 //! The rule is Erlang/OTP's `supervisor`. Whether the child comes back depends on its [`Restart`] type; who goes down and
 //! up with it on the supervisor's [`Strategy`]; whether the supervisor gives up on its [`Intensity`].
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
+
+use super::intensity::{Intensity, Window};
 
 /// Who is restarted together with a child that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,72 +53,6 @@ pub enum AutoShutdown {
     AllSignificant,
 }
 
-/// How many restarts are too many: more than `max` of them within `within`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Intensity {
-    /// Restarts that are still fine. With 0, the first crash is too many.
-    pub max: u32,
-    /// The window in which they are counted.
-    pub within: Duration,
-}
-
-impl Intensity {
-    /// `max` restarts in `within`.
-    #[must_use]
-    pub const fn new(max: u32, within: Duration) -> Self {
-        Self { max, within }
-    }
-}
-
-/// 5 restarts in 60 seconds.
-impl Default for Intensity {
-    fn default() -> Self {
-        Self::new(5, Duration::from_secs(60))
-    }
-}
-
-impl fmt::Display for Intensity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {:?}", self.max, self.within)
-    }
-}
-
-/// The restarts of late, by monotonic time. One incident is one entry, however many children it restarts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    times: VecDeque<Duration>,
-}
-
-impl Window {
-    /// Enters an incident at `now` and says whether the restarts are still within `intensity`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use callboard::supervision::tree::{Intensity, Window};
-    ///
-    /// let (mut window, intensity) = (Window::default(), Intensity::new(1, Duration::from_secs(60)));
-    /// assert!(window.admit(Duration::from_secs(1), intensity));
-    /// assert!(!window.admit(Duration::from_secs(2), intensity));
-    /// assert!(window.admit(Duration::from_secs(63), intensity));
-    /// ```
-    pub fn admit(&mut self, now: Duration, intensity: Intensity) -> bool {
-        self.times.push_back(now);
-        self.times.retain(|&time| time.saturating_add(intensity.within) >= now);
-        self.times.len() <= intensity.max as usize
-    }
-
-    /// Incidents that were in the window at the last [`admit`](Self::admit), that one included.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        u32::try_from(self.times.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Forgets all incidents.
-    pub fn clear(&mut self) {
-        self.times.clear();
-    }
-}
-
 /// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -125,7 +60,7 @@ pub enum Exit {
     Normal(Option<String>),
     /// It panicked or returned an error, with that text.
     Failed(String),
-    /// It was killed, and not by its supervisor.
+    /// It was killed, and not by its supervisor. An actor that stops itself with the reason "killed" looks the same.
     Killed,
     /// Its task was cancelled.
     Cancelled,
@@ -382,16 +317,16 @@ mod tests {
                 }
                 own => {
                     let (mut stop, mut start) = (Vec::new(), Vec::new());
-                    for other in 0..children.len() {
+                    for (other, facts) in children.iter().enumerate() {
                         let together = match policy.strategy {
                             Strategy::OneForOne => other == incident.child,
                             Strategy::OneForAll => true,
                             Strategy::RestForOne => other >= incident.child,
                         };
-                        if together && children[other].restart != Restart::Temporary {
+                        if together && facts.restart != Restart::Temporary {
                             start.push(other);
                         }
-                        if together && other != incident.child && children[other].presence == Presence::Up {
+                        if together && other != incident.child && facts.presence == Presence::Up {
                             stop.insert(0, other);
                         }
                     }

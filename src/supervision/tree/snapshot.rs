@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::child::Child;
 use super::restart::Strategy;
-use super::spec::ChildSpec;
+use super::spec::{ChildSpec, Kind};
 use super::supervisor::Msg;
 
 /// What a node of a tree is.
@@ -66,7 +66,7 @@ pub struct TreeNode {
     pub kind: NodeKind,
     /// Where it is in its life.
     pub state: NodeState,
-    /// How often it has been started, failed starts included; 0 for the root supervisor.
+    /// How often it has been started, failed starts included.
     pub generation: u64,
     /// How often its supervisor has brought it back.
     pub restarts: u64,
@@ -132,14 +132,15 @@ impl fmt::Display for TreeNode {
     }
 }
 
-/// A duration for people: whole milliseconds below a minute, whole seconds above.
-struct Rounded(Duration);
+/// A duration for people: milliseconds below a minute, then the two largest units.
+pub(super) struct Rounded(pub(super) Duration);
 
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let secs = self.0.as_secs();
+        let (secs, millis) = (self.0.as_secs(), self.0.subsec_millis());
         match (secs / 86_400, secs / 3600 % 24, secs / 60 % 60, secs % 60) {
-            (0, 0, 0, _) => write!(f, "{:?}", Duration::from_millis(self.0.as_millis() as u64)),
+            (0, 0, 0, 0) => write!(f, "{millis}ms"),
+            (0, 0, 0, secs) => write!(f, "{:?}", Duration::new(secs, millis * 1_000_000)),
             (0, 0, minutes, secs) => write!(f, "{minutes}m {secs}s"),
             (0, hours, minutes, _) => write!(f, "{hours}h {minutes}m"),
             (days, hours, ..) => write!(f, "{days}d {hours}h"),
@@ -157,8 +158,8 @@ pub(super) struct Draft {
 impl Draft {
     pub(super) fn new(child: &Child, now: Duration) -> Self {
         let kind = match &child.spec.kind {
-            super::spec::Kind::Worker(_) => NodeKind::Worker,
-            super::spec::Kind::Supervisor(spec) => NodeKind::Supervisor(spec.policy.strategy),
+            Kind::Worker(_) => NodeKind::Worker,
+            Kind::Supervisor(spec) => NodeKind::Supervisor(spec.policy.strategy),
         };
         let node = TreeNode {
             name: child.spec.id.to_string(),
@@ -184,10 +185,10 @@ impl Draft {
         if let Some(supervisor) = supervisor {
             let (reply, answer) = oneshot::channel();
             // Less than our own budget, so that an answer from below still arrives in time.
-            if supervisor.cast(Msg::Snapshot { budget: budget * 3 / 4, reply }).is_ok() {
-                if let Ok(Ok(below)) = timeout(budget, answer).await {
-                    node.children = below.children;
-                }
+            if supervisor.cast(Msg::Snapshot { budget: budget * 3 / 4, reply }).is_ok()
+                && let Ok(Ok(below)) = timeout(budget, answer).await
+            {
+                node.children = below.children;
             }
         }
         node

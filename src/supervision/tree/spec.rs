@@ -10,8 +10,9 @@ use ractor::{Actor, ActorCell};
 
 use super::backoff::Backoff;
 use super::handle::SupervisorRef;
+use super::intensity::Intensity;
 use super::reference::{ChildRef, Seating};
-use super::restart::{AutoShutdown, Intensity, Policy, Restart, Strategy};
+use super::restart::{AutoShutdown, Policy, Restart, Strategy};
 
 /// Spawns a worker, linked to the given supervisor.
 pub(super) type Spawn = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, String>> + Send + Sync>;

@@ -56,6 +56,7 @@ pub(super) enum Msg {
 pub(super) struct Arguments {
     pub(super) spec: Arc<SupervisorSpec>,
     pub(super) path: Arc<str>,
+    pub(super) generation: u64,
     pub(super) env: Env,
     pub(super) events: Events,
     /// Answered when all first children run, or when the supervisor ends before.
@@ -100,11 +101,11 @@ impl Actor for SupervisorActor {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorFailed(who, error) => board.exited(who.get_id(), Exit::Failed(error.to_string())),
-            // A state comes along only if the actor stopped by itself; otherwise the reason is ractor's.
-            SupervisionEvent::ActorTerminated(who, Some(_), reason) => board.exited(who.get_id(), Exit::Normal(reason)),
-            SupervisionEvent::ActorTerminated(who, None, Some(reason)) if reason == "killed" => {
+            // ractor tells a kill from a stop only by this word. A state is no sign: an idle actor leaves it also when killed.
+            SupervisionEvent::ActorTerminated(who, _, Some(reason)) if reason == "killed" => {
                 board.exited(who.get_id(), Exit::Killed);
             }
+            SupervisionEvent::ActorTerminated(who, Some(_), reason) => board.exited(who.get_id(), Exit::Normal(reason)),
             SupervisionEvent::ActorTerminated(who, None, _) => board.exited(who.get_id(), Exit::Cancelled),
             // ractor's enum grows with its features.
             _ => {}

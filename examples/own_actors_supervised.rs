@@ -1,0 +1,95 @@
+//! Supervise your own ractor actors: one crashes, is restarted, and in the end takes its group along.
+//!
+//! Run it with `cargo run --example own_actors_supervised`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::supervision::tree::{
+    Backoff, ChildRef, ChildSpec, Intensity, Restart, Supervisor, SupervisorSpec, TreeEvent,
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::broadcast::Receiver;
+
+/// Counts words, and loses its nerve over one of them.
+struct Counter;
+
+enum Count {
+    Word(&'static str),
+    Total(RpcReplyPort<usize>),
+}
+
+impl Actor for Counter {
+    type Msg = Count;
+    type State = usize;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<Count>, (): ()) -> Result<usize, ActorProcessingErr> {
+        Ok(0)
+    }
+
+    async fn handle(&self, _: ActorRef<Count>, msg: Count, total: &mut usize) -> Result<(), ActorProcessingErr> {
+        match msg {
+            Count::Word("gazebo") => return Err("cannot count `gazebo`".into()),
+            Count::Word(_) => *total += 1,
+            Count::Total(reply) => reply.send(*total)?,
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (words, counter) = ChildSpec::actor("words", || (Counter, ()));
+    let (lines, _) = ChildSpec::actor("lines", || (Counter, ()));
+    let (guest, guest_counter) = ChildSpec::actor("guest", || (Counter, ()));
+    let (desk, desk_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("desk"));
+    let counters = SupervisorSpec::one_for_all("counters")
+        .intensity(Intensity::new(2, Duration::from_secs(60)))
+        .backoff(Backoff::fixed(Duration::from_millis(50)))
+        .child(words)
+        .child(lines);
+    let app = SupervisorSpec::one_for_one("app").child(ChildSpec::supervisor(counters).0).child(desk);
+    let tree = Supervisor::start(app, Env::system()).await?;
+    let mut events = tree.subscribe();
+    desk_ref.start_child(guest.restart(Restart::Temporary)).await?;
+    println!("All run:\n\n{}\n", tree.snapshot().await?);
+
+    counter.cast(Count::Word("folly"))?;
+    println!("Words counted: {}\n", total(&counter).await?);
+
+    println!("A word that fails the counter restarts its whole group:\n");
+    counter.cast(Count::Word("gazebo"))?;
+    print_until(&mut events, "app/counters/lines gen 2: restarted").await?;
+    println!("\nWords counted, through the same reference: {}\n", total(&counter).await?);
+
+    println!("The second restart waits a little; a third is too many, and the group is built anew:\n");
+    counter.cast(Count::Word("gazebo"))?;
+    print_until(&mut events, "app/counters/lines gen 3: restarted").await?;
+    counter.cast(Count::Word("gazebo"))?;
+    print_until(&mut events, "app/counters gen 2: restarted").await?;
+
+    println!("\nA temporary child is not missed:\n");
+    guest_counter.cast(Count::Word("gazebo"))?;
+    print_until(&mut events, "app/desk/guest gen 1: failed: cannot count `gazebo`").await?;
+    println!("\nWhat is left:\n\n{}\n", tree.snapshot().await?);
+
+    println!("The tree was {}.", tree.stop().await);
+    Ok(())
+}
+
+async fn total(counter: &ChildRef<Count>) -> Result<usize, Box<dyn Error>> {
+    Ok(counter.call(Count::Total, Duration::from_secs(1)).await?)
+}
+
+/// Prints the tree's events up to the one that reads like `last`.
+async fn print_until(events: &mut Receiver<TreeEvent>, last: &str) -> Result<(), Box<dyn Error>> {
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(5), events.recv()).await??.to_string();
+        println!("    {event}");
+        if event == last {
+            return Ok(());
+        }
+    }
+}
