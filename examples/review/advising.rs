@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::escaping::code;
+use crate::escaping::{code, prose};
 use crate::findings::{Finding, Kind, Severity};
 use crate::scoring::weight;
 
@@ -37,7 +37,10 @@ pub(crate) fn proposals(findings: &[&Finding]) -> Vec<Proposal> {
     let mut chosen: Vec<(Kind, Vec<&Finding>)> = Vec::new();
     for (kind, piece) in pieces {
         let alike = chosen.iter().filter(|(other, _)| *other == kind).count();
-        if chosen.len() < MOST && alike < MOST_OF_A_KIND && !chosen.iter().any(|(_, other)| is_same_function(other, &piece)) {
+        if chosen.len() < MOST
+            && alike < MOST_OF_A_KIND
+            && !chosen.iter().any(|(_, other)| is_same_function(other, &piece))
+        {
             chosen.push((kind, piece));
         }
     }
@@ -50,47 +53,49 @@ fn is_same_function(one: &[&Finding], other: &[&Finding]) -> bool {
     is_shape(one[0]) && is_shape(other[0]) && one[0].file == other[0].file && one[0].subject == other[0].subject
 }
 
+/// Weight, then size. Words cost readers less than behaviour, so marks and descriptions rank by a quarter.
 fn rank(piece: &[&Finding]) -> (f64, usize) {
-    (piece.iter().map(|finding| weight(finding)).sum(), piece.iter().map(|finding| finding.size).sum())
+    let share = if matches!(piece[0].kind, Kind::Mark | Kind::Undocumented) { 0.25 } else { 1.0 };
+    let weights: f64 = piece.iter().map(|finding| weight(finding)).sum();
+    (weights * share, piece.iter().map(|finding| finding.size).sum())
 }
 
 fn propose(kind: Kind, piece: &[&Finding]) -> Proposal {
     let first = piece[0];
     let file = code(&first.file);
     let subject = code(&first.subject);
-    let lines = if piece.len() == 1 { format!("line {}", first.line) } else { format!("{} places", piece.len()) };
-    let urgent = piece.iter().filter(|finding| finding.severity == Severity::High).count();
+    let lines = match piece.len() {
+        1 => format!("line {}", first.line),
+        count => format!("{count} places, first line {}", first.line),
+    };
+    let unfinished = piece.iter().find(|finding| finding.severity == Severity::High).map(|finding| finding.line);
     let (action, reason) = match kind {
         Kind::SwallowedError => (
-            format!("Stop dropping errors in {file} ({lines}, first on line {})", first.line),
-            "a failure there leaves no trace, so the next one to debug it starts from nothing".to_owned(),
+            format!("Stop dropping errors in {file} ({lines})"),
+            format!("a failure leaves no trace; {}", busiest(piece)),
         ),
-        Kind::Panic if urgent > 0 => (
-            format!("Finish what is marked unfinished in {file} ({urgent} of {lines})"),
-            "whoever reaches that code takes the process down".to_owned(),
+        Kind::Panic if unfinished.is_some() => (
+            format!("Finish what {file} leaves unfinished (line {})", unfinished.unwrap_or(first.line)),
+            "whoever reaches that code takes the caller down".to_owned(),
         ),
-        Kind::Panic => (
-            format!("Return errors instead of panicking in {file} ({lines})"),
-            format!("a state that nobody expected takes the caller down; {}", busiest(piece)),
-        ),
+        Kind::Panic => (format!("Return errors instead of panicking in {file} ({lines})"), busiest(piece)),
         Kind::DeepNesting => (
             format!("Flatten {subject} in {file} (line {})", first.line),
-            format!("{} levels of control flow have to be held in mind at once", first.size),
+            format!("{} levels of control flow inside each other", first.size),
         ),
         Kind::LongFunction => (
             format!("Split {subject} in {file} (line {})", first.line),
-            format!("{} code lines in one function; tests can only reach all of it at once", first.size),
+            format!("{} code lines in one function", first.size),
         ),
-        Kind::RepeatedBlock => (
-            format!("Merge the {} repeated lines at {file} line {}", first.size, first.line),
-            format!("{}; a fix in one is easily forgotten in the other", elsewhere(first)),
-        ),
+        Kind::RepeatedBlock => {
+            (format!("Merge the {} repeated lines at {file} line {}", first.size, first.line), elsewhere(first))
+        }
         Kind::Mark => (
-            format!("Decide about the {} open marks in {file}", piece.len()),
-            format!("the first one, on line {}, says what is known to be missing", first.line),
+            format!("Decide about the open marks in {file} ({lines})"),
+            format!("the first one says “{}”", prose(&first.message)),
         ),
         Kind::Undocumented => (
-            format!("Describe the {} public items of {file} that have no documentation", piece.len()),
+            format!("Document the public items of {file} ({lines})"),
             format!("a user of {subject} has to read its source"),
         ),
     };
@@ -104,6 +109,7 @@ fn busiest(piece: &[&Finding]) -> String {
         *counts.entry(&finding.subject).or_default() += 1;
     }
     match counts.into_iter().filter(|(subject, _)| !subject.is_empty()).max_by_key(|(_, count)| *count) {
+        Some((subject, count)) if count > 1 && count == piece.len() => format!("all of them in {}", code(subject)),
         Some((subject, count)) if count > 1 => format!("{} alone has {count}", code(subject)),
         Some((subject, _)) => format!("for example in {}", code(subject)),
         None => format!("the first one is on line {}", piece[0].line),

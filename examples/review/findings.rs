@@ -1,6 +1,7 @@
 //! What a review finds: one [`Finding`] per observation, with a fingerprint that survives edits elsewhere in the file.
 
 use std::collections::HashMap;
+use std::num::ParseIntError;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -66,10 +67,24 @@ pub(crate) enum Severity {
     Low,
 }
 
-/// Identity of a finding across reviews.
+/// Identity of a finding across reviews; sixteen hexadecimal digits in JSON, whose readers may round large numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(into = "String", try_from = "String")]
 pub(crate) struct Fingerprint(u64);
+
+impl From<Fingerprint> for String {
+    fn from(fingerprint: Fingerprint) -> Self {
+        format!("{:016x}", fingerprint.0)
+    }
+}
+
+impl TryFrom<String> for Fingerprint {
+    type Error = ParseIntError;
+
+    fn try_from(digits: String) -> Result<Self, Self::Error> {
+        u64::from_str_radix(&digits, 16).map(Self)
+    }
+}
 
 /// Lines `first..=last` of a file, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -38,8 +38,9 @@ impl Language {
             Self::Python => stem == "conftest" || stem.starts_with("test_"),
             Self::JavaScript => name.contains(".test.") || name.contains(".spec."),
         };
-        let tests_by_stem = matches!(stem, "tests" | "test") || stem.ends_with("_test") || stem.ends_with("_tests");
-        in_test_folder || named_as_test || tests_by_stem
+        let any_stem = matches!(stem, "tests" | "test" | "mocks" | "mock")
+            || ["_test", "_tests", "_mock", "_mocks"].iter().any(|end| stem.ends_with(end));
+        in_test_folder || named_as_test || any_stem
     }
 }
 

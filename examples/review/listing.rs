@@ -16,7 +16,8 @@ use crate::languages::Language;
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Folders that hold other people's code or build results.
-const FOREIGN_FOLDERS: [&str; 7] = ["target", "node_modules", "vendor", "dist", "build", "__pycache__", "site-packages"];
+const FOREIGN_FOLDERS: [&str; 7] =
+    ["target", "node_modules", "vendor", "dist", "build", "__pycache__", "site-packages"];
 
 /// One file to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,7 +188,8 @@ fn read_text(path: &Path) -> Result<String, SkipReason> {
 fn is_generated(path: &str, text: &str) -> bool {
     const MEAN_LINE: usize = 400;
     let marks = ["@generated", "DO NOT EDIT", "Do not edit", "generated automatically", "automatically generated"];
-    let is_comment = |line: &str| ["//", "#", "/*", "*", "\"\"\""].iter().any(|start| line.trim_start().starts_with(start));
+    let is_comment =
+        |line: &str| ["//", "#", "/*", "*", "\"\"\""].iter().any(|start| line.trim_start().starts_with(start));
     let says_so = text.lines().take(10).any(|line| is_comment(line) && marks.iter().any(|mark| line.contains(mark)));
     let minified = text.len() > 10 * MEAN_LINE && text.len() / text.lines().count().max(1) > MEAN_LINE;
     path.contains(".min.") || says_so || minified

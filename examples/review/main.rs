@@ -37,6 +37,7 @@ fn review(path: &Path, folder: Option<&Path>) -> Result<(), Box<dyn Error>> {
     for file in &listing.files {
         measurements.push(measuring::measure(file, &listing.read(file)?));
     }
+    measuring::settle(&mut measurements);
     let repeated = measuring::repeated_blocks(&measurements);
     let earlier = folder.and_then(|folder| fs::read(folder.join("findings.json")).ok());
     let earlier: Option<Vec<Finding>> = earlier.map(|json| serde_json::from_slice(&json)).transpose()?;

@@ -22,9 +22,8 @@ const FEWEST_LINES: usize = 150;
 
 /// Quality from 0 to 100.
 ///
-/// Each finding has a weight (high 8, medium 3, low 1; a mark or a missing description half of that). With `p` as the
-/// sum of weights per 1,000 code lines (of at least 150), the score is `100 · 60 / (60 + p)`: 100 without findings,
-/// 90 at 7 points per 1,000 lines, 50 at 60 points.
+/// Each finding has a weight (high 8, medium 3, low a half, and a mark never more than 1). With `p` as the sum of weights per 1,000 code lines (of at
+/// least 150), the score is `100 · 60 / (60 + p)`: 100 without findings, 90 at 7 points per 1,000 lines, 50 at 60.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Score(u8);
@@ -50,15 +49,12 @@ impl Score {
 
 /// How much a finding counts.
 pub(crate) fn weight(finding: &Finding) -> f64 {
-    let weight = match finding.severity {
+    let weight: f64 = match finding.severity {
         Severity::High => 8.0,
         Severity::Medium => 3.0,
-        Severity::Low => 1.0,
+        Severity::Low => 0.5,
     };
-    match finding.kind {
-        Kind::Mark | Kind::Undocumented => weight / 2.0,
-        Kind::SwallowedError | Kind::Panic | Kind::DeepNesting | Kind::LongFunction | Kind::RepeatedBlock => weight,
-    }
+    if finding.kind == Kind::Mark { weight.min(1.0) } else { weight }
 }
 
 /// Share of the listed source bytes that is measured, from 0 to 1; 1 for an empty listing.
@@ -117,7 +113,7 @@ mod tests {
     fn the_score_falls_with_the_weight_of_the_findings() {
         let score = |severity, count, lines| Score::new(&findings("a.rs", severity, count), lines).value();
         assert_eq!(score(Severity::High, 0, 0), 100);
-        assert_eq!(score(Severity::Low, 7, 1000), 90);
+        assert_eq!(score(Severity::Low, 14, 1000), 90);
         assert_eq!(score(Severity::Medium, 20, 1000), 50);
         assert!(score(Severity::High, 20, 1000) < 30);
         assert!(score(Severity::High, 1000, 1000) < 2);

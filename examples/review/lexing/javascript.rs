@@ -146,7 +146,10 @@ mod tests {
 
     #[test]
     fn a_template_is_one_token_with_its_code() {
-        assert_eq!(tokens("a = `x ${ f({b: `}`}) + '}' } // y\n z` + 1"), ["a", "=", "`x ${ f({b: `}`}) + '}' } // y\n z`", "+", "1"]);
+        assert_eq!(
+            tokens("a = `x ${ f({b: `}`}) + '}' } // y\n z` + 1"),
+            ["a", "=", "`x ${ f({b: `}`}) + '}' } // y\n z`", "+", "1"]
+        );
         assert_eq!(tokens("`\\`${1}$` b"), ["`\\`${1}$`", "b"]);
     }
 
@@ -162,7 +165,10 @@ mod tests {
     #[test]
     fn markup_in_code_does_not_open_a_regex() {
         assert_eq!(tokens("<p></p>").len(), 7);
-        assert_eq!(tokens("<A x={1} /><B y={2} />"), ["<", "A", "x", "=", "{", "1", "}", "/", ">", "<", "B", "y", "=", "{", "2", "}", "/", ">"]);
+        assert_eq!(
+            tokens("<A x={1} /><B y={2} />"),
+            ["<", "A", "x", "=", "{", "1", "}", "/", ">", "<", "B", "y", "=", "{", "2", "}", "/", ">"]
+        );
     }
 
     #[test]

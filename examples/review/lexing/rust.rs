@@ -124,15 +124,30 @@ mod tests {
     fn strings_of_every_sort_are_single_tokens() {
         let text = r###"f("a { \" b", r#"x " } "#, br##"y "# "##, b"z", c"w", b'{')"###;
         let expected = [
-            "f", "(", r#""a { \" b""#, ",", "r#\"x \" } \"#", ",", "br##\"y \"# \"##", ",", "b\"z\"", ",", "c\"w\"", ",",
-            "b'{'", ")",
+            "f",
+            "(",
+            r#""a { \" b""#,
+            ",",
+            "r#\"x \" } \"#",
+            ",",
+            "br##\"y \"# \"##",
+            ",",
+            "b\"z\"",
+            ",",
+            "c\"w\"",
+            ",",
+            "b'{'",
+            ")",
         ];
         assert_eq!(tokens(text), expected);
     }
 
     #[test]
     fn characters_and_lifetimes_differ() {
-        assert_eq!(tokens("'{' 'a '\\'' '\\u{7d}' &'static str"), ["'{'", "'a", "'\\''", "'\\u{7d}'", "&", "'static", "str"]);
+        assert_eq!(
+            tokens("'{' 'a '\\'' '\\u{7d}' &'static str"),
+            ["'{'", "'a", "'\\''", "'\\u{7d}'", "&", "'static", "str"]
+        );
         assert_eq!(tokens("'outer: loop"), ["'outer", ":", "loop"]);
         assert_eq!(tokens("r#type"), ["r#type"]);
     }

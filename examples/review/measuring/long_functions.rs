@@ -9,7 +9,8 @@ const LIMIT: usize = 60;
 pub(super) fn measure(source: &Source<'_>, out: &mut Vec<Observation>) {
     for function in source.outline.functions.iter().filter(|function| function.code_lines > LIMIT) {
         let tokens = &source.lexed.tokens;
-        let (first, last) = (tokens[function.tokens.start].line, tokens[function.tokens.end.min(tokens.len()) - 1].line);
+        let (first, last) =
+            (tokens[function.tokens.start].line, tokens[function.tokens.end.min(tokens.len()) - 1].line);
         let severity = match function.code_lines {
             _ if function.is_test => Severity::Low,
             lines if lines > 2 * LIMIT => Severity::High,

@@ -3,6 +3,7 @@
 mod deep_nesting;
 mod long_functions;
 mod marks;
+mod modules;
 mod panics;
 mod repeated_blocks;
 mod swallowed_errors;
@@ -14,8 +15,9 @@ use crate::findings::{Finding, seal};
 use crate::languages::Language;
 use crate::lexing::Lexed;
 use crate::listing::SourceFile;
-use crate::outlining::Outline;
+use crate::outlining::{Module, Outline};
 
+pub(crate) use modules::settle;
 pub(crate) use repeated_blocks::{SignificantLine, repeated_blocks};
 
 /// What one file measures. It travels as JSON.
@@ -27,6 +29,9 @@ pub(crate) struct Measurement {
     pub(crate) code_lines: usize,
     pub(crate) is_test: bool,
     pub(crate) findings: Vec<Finding>,
+    /// Input for [`settle`], which needs all files together.
+    modules: Vec<Module>,
+    reexports: Vec<String>,
     /// Input for [`repeated_blocks`], which needs all files together.
     pub(crate) significant: Vec<SignificantLine>,
 }
@@ -38,7 +43,7 @@ struct Source<'a> {
     outline: Outline,
 }
 
-/// Measures one file by itself.
+/// Measures one file by itself. What only other files can tell is left to [`settle`].
 pub(crate) fn measure(file: &SourceFile, text: &str) -> Measurement {
     let lexed = Lexed::new(file.language, text);
     let outline = Outline::new(file.language, &file.path, &lexed);
@@ -56,6 +61,8 @@ pub(crate) fn measure(file: &SourceFile, text: &str) -> Measurement {
         code_lines: source.lexed.code_lines().count(),
         is_test: file.language.is_test_path(&file.path),
         findings: seal(&file.path, observations),
+        modules: source.outline.modules,
+        reexports: source.outline.reexports,
         significant: repeated_blocks::significant_lines(&source.lexed),
     }
 }

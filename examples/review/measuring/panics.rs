@@ -33,14 +33,14 @@ fn panic_at(lexed: &Lexed<'_>, at: usize) -> Option<(Severity, &'static str)> {
     let is_macro = || lexed.is(at + 1, "!") && ["(", "[", "{"].iter().any(|open| lexed.is(at + 2, open));
     match lexed.word(at)? {
         "unwrap" if is_call && lexed.reads(at + 1, &["(", ")"]) && !is_lock(lexed, at - 1) => {
-            Some((Severity::Medium, "calls `unwrap()`"))
+            Some((Severity::Medium, "unwrap()"))
         }
         "expect" if is_call && takes_text(lexed, at + 1) && !is_lock(lexed, at - 1) => {
-            Some((Severity::Low, "calls `expect(…)`"))
+            Some((Severity::Low, "expect(…)"))
         }
-        "panic" if is_macro() => Some((Severity::Medium, "calls `panic!`")),
-        "todo" if is_macro() => Some((Severity::High, "is unfinished: `todo!`")),
-        "unimplemented" if is_macro() => Some((Severity::High, "is unfinished: `unimplemented!`")),
+        "panic" if is_macro() => Some((Severity::Medium, "panic!")),
+        "todo" if is_macro() => Some((Severity::High, "unfinished, todo!")),
+        "unimplemented" if is_macro() => Some((Severity::High, "unfinished, unimplemented!")),
         _ => None,
     }
 }
@@ -54,6 +54,8 @@ fn is_lock(lexed: &Lexed<'_>, dot: usize) -> bool {
 
 fn takes_text(lexed: &Lexed<'_>, open: usize) -> bool {
     let argument = open + 1 + usize::from(lexed.is(open + 1, "&"));
-    let is_text = lexed.tokens.get(argument).is_some_and(|token| token.is_literal() && token.text.ends_with(['"', '#']));
-    lexed.is(open, "(") && (is_text || lexed.reads(argument, &["format", "!"]) || lexed.reads(argument, &["concat", "!"]))
+    let is_text =
+        lexed.tokens.get(argument).is_some_and(|token| token.is_literal() && token.text.ends_with(['"', '#']));
+    lexed.is(open, "(")
+        && (is_text || lexed.reads(argument, &["format", "!"]) || lexed.reads(argument, &["concat", "!"]))
 }

@@ -18,7 +18,7 @@ const VARIETY: usize = 6;
 /// Earlier occurrences that a block is compared with.
 const CANDIDATES: usize = 64;
 
-/// A line that carries meaning of its own: not an import, not only brackets and numbers.
+/// A line that does something: not an import, an attribute or a header, and not only brackets and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SignificantLine {
     line: usize,
@@ -26,19 +26,55 @@ pub(crate) struct SignificantLine {
     hash: u64,
 }
 
+/// A construct that may span lines and cannot be lifted into a function.
+#[derive(Clone, Copy, PartialEq)]
+enum Frame {
+    Import,
+    Attribute,
+    Header,
+}
+
+impl Frame {
+    fn opened_by(tokens: &[Token<'_>]) -> Option<Self> {
+        let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token.is(text));
+        let modifiers = ["pub", "async", "unsafe", "const", "export", "default", "static"];
+        let first = tokens.iter().take_while(|token| modifiers.iter().any(|modifier| token.is(modifier))).count();
+        let first = if is(first, "(") { first + 3 } else { first };
+        if ["use", "import", "from"].iter().any(|word| is(first, word)) {
+            Some(Self::Import)
+        } else if is(0, "#") || is(0, "@") {
+            Some(Self::Attribute)
+        } else if ["fn", "def", "function", "impl", "class"].iter().any(|word| is(first, word)) {
+            Some(Self::Header)
+        } else {
+            None
+        }
+    }
+
+    /// Whether it ends on this line, when `depth` brackets are open behind the line.
+    fn ends(self, tokens: &[Token<'_>], depth: usize) -> bool {
+        let last = tokens[tokens.len() - 1];
+        match self {
+            Self::Import | Self::Attribute => depth == 0,
+            Self::Header => tokens.iter().any(|token| token.is("{")) || last.is(";") || (depth == 0 && last.is(":")),
+        }
+    }
+}
+
 /// The significant lines of a file.
 pub(super) fn significant_lines(lexed: &Lexed<'_>) -> Vec<SignificantLine> {
     let mut lines = Vec::new();
-    let mut in_import = false;
+    let mut open: Option<(Frame, usize)> = None;
     for (_, tokens) in lexed.code_lines() {
-        let starts_import = ["use", "import", "from"].iter().any(|word| tokens[0].is(word))
-            || (tokens[0].is("pub") && tokens.get(1).is_some_and(|token| token.is("use")));
-        in_import |= starts_import && tokens.iter().any(|token| token.is("{") || token.is("("));
-        let is_import = starts_import || in_import;
-        if tokens.iter().any(|token| token.is("}") || token.is(")") || token.is(";")) {
-            in_import = false;
-        }
-        if !is_import && tokens.iter().any(carries_meaning) {
+        let frame = open.take().or_else(|| Frame::opened_by(tokens).map(|frame| (frame, 0)));
+        if let Some((frame, depth)) = frame {
+            let depth = tokens.iter().fold(depth, |depth, token| match token.text {
+                "(" | "[" | "{" => depth + 1,
+                ")" | "]" | "}" => depth.saturating_sub(1),
+                _ => depth,
+            });
+            open = (!frame.ends(tokens, depth)).then_some((frame, depth));
+        } else if tokens.iter().any(carries_meaning) {
             lines.push(SignificantLine { line: tokens[0].line, hash: xxh3_64(normalised(tokens).as_bytes()) });
         }
     }
@@ -204,12 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn short_blocks_imports_and_tables_do_not_count() {
+    fn short_blocks_imports_headers_and_tables_do_not_count() {
         let short = [measured("a.rs", &block("x", 7)), measured("b.rs", &block("x", 7))];
         let imports: String = (0..20).map(|line| format!("use a::b{line};\n")).collect();
         let imports = [measured("c.rs", &imports), measured("d.rs", &imports)];
+        let header = "#[cfg(any(\n a,\n b,\n c,\n d,\n e,\n))]\npub(crate) fn f(\n g: G,\n h: H,\n) -> I\nwhere J: K {\n l()\n}\n";
+        let headers = [measured("f.rs", header), measured("g.rs", header)];
         let table = measured("e.rs", &"    entry(0),\n".repeat(200));
-        assert!(repeated_blocks(&[&short[..], &imports[..], &[table]].concat()).is_empty());
+        assert!(repeated_blocks(&[&short[..], &imports[..], &headers[..], &[table]].concat()).is_empty());
     }
 
     #[test]

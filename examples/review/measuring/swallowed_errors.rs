@@ -42,7 +42,7 @@ fn in_python(source: &Source<'_>, found: &mut impl FnMut(usize, Severity, &str))
         if is_bare && body.is_silent {
             found(first, Severity::High, "catches everything, even an interrupt, and drops it");
         } else if is_bare && !body.raises {
-            found(first, Severity::Medium, "catches everything, even an interrupt (bare `except:`)");
+            found(first, Severity::Medium, "catches everything, even an interrupt (bare except)");
         } else if is_broad && body.is_silent {
             found(first, Severity::Medium, "catches every exception and drops it");
         }
@@ -66,7 +66,10 @@ impl Body {
         let tokens = &lexed.tokens[colon + 1..end];
         let does_nothing = tokens.iter().all(|token| token.is("pass") || token.is(".") || token.is("continue"));
         let is_explained = (colon + 1..end).any(|at| !lexed.comments_before(at).is_empty())
-            || lexed.comments_before(end).iter().any(|comment| Some(comment.line) == tokens.last().map(|last| last.line));
+            || lexed
+                .comments_before(end)
+                .iter()
+                .any(|comment| Some(comment.line) == tokens.last().map(|last| last.line));
         Self { is_silent: does_nothing && !is_explained, raises: tokens.iter().any(|token| token.is("raise")) }
     }
 }
@@ -82,14 +85,23 @@ fn in_javascript(source: &Source<'_>, found: &mut impl FnMut(usize, Severity, &s
             (true, false) => (at + 2..at + 6).find(|body| lexed.reads(*body - 1, &[")", "{"])),
         };
         let is_silent = body.is_some_and(|body| lexed.is(body + 1, "}") && lexed.comments_before(body + 1).is_empty());
-        if is_silent {
-            let message = if is_call { "drops the error of a promise" } else { "drops the error (empty `catch`)" };
+        if is_silent && !(is_call && has_comment_above(source, at)) {
+            let message = if is_call { "drops the error of a promise" } else { "drops the error (empty catch)" };
             found(at, Severity::Medium, message);
         }
     }
 }
 
-/// The brace of a callback without parameters in use: `(() => {`, `(e => {`, `(function () {`.
+/// The brace of a callback that does nothing: `(() => {`, `(e => {`, `(function () {`. One that returns an empty object
+/// gives a default instead.
 fn empty_callback(source: &Source<'_>, open: usize) -> Option<usize> {
-    (open + 1..open + 8).take_while(|at| !source.lexed.is(*at, ";")).find(|at| source.lexed.is(*at, "{"))
+    let lexed = &source.lexed;
+    let mut ahead = (open + 1..open + 8).take_while(|at| !lexed.is(*at, ";"));
+    ahead.find(|at| lexed.is(*at, "{") && (lexed.is(*at - 1, ">") || lexed.is(*at - 1, ")")))
+}
+
+/// Whether a comment ends the line or stands on the line above.
+fn has_comment_above(source: &Source<'_>, at: usize) -> bool {
+    let line = source.lexed.tokens[at].line;
+    source.lexed.comments.iter().any(|comment| comment.line == line || comment.line + 1 == line)
 }

@@ -10,7 +10,7 @@ pub(super) fn measure(source: &Source<'_>, out: &mut Vec<Observation>) {
             severity: Severity::Low,
             line: item.line,
             subject: item.name.clone(),
-            message: format!("public {} without documentation", item.what),
+            message: format!("public {}", item.what),
             size: 1,
             snippet: String::new(),
             places: Vec::new(),

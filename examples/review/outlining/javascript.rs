@@ -39,7 +39,7 @@ pub(super) fn outline(lexed: &Lexed<'_>) -> Outline {
             top_level_from = top_level_from.max(reader.brackets.after(at));
         }
     }
-    Outline { functions: reader.functions.finish(), items: reader.items, tests: Vec::new() }
+    Outline { functions: reader.functions.finish(), items: reader.items, ..Outline::default() }
 }
 
 struct Class {
@@ -185,7 +185,12 @@ impl Reader<'_> {
             if token.is(sign) {
                 return Some(at);
             }
-            if token.is(";") || token.is("=") || token.is(")") || token.is("}") || token.is(",") && !self.lexed.is(at, "{") {
+            if token.is(";")
+                || token.is("=")
+                || token.is(")")
+                || token.is("}")
+                || token.is(",") && !self.lexed.is(at, "{")
+            {
                 return None;
             }
             at = self.brackets.after(at);
@@ -201,7 +206,8 @@ impl Reader<'_> {
         } else if let Some(value) = self.exported_value(at) {
             (value, true)
         } else {
-            let starts_statement = at == 0 || [";", "}", ")"].iter().any(|sign| lexed.is(at - 1, sign))
+            let starts_statement = at == 0
+                || [";", "}", ")"].iter().any(|sign| lexed.is(at - 1, sign))
                 || lexed.tokens[at - 1].line != lexed.tokens[at].line;
             (at, !starts_statement)
         };

@@ -7,6 +7,8 @@ mod rust;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::languages::Language;
 use crate::lexing::Lexed;
 
@@ -38,6 +40,14 @@ pub(crate) struct Item {
     pub(crate) is_documented: bool,
 }
 
+/// A declaration `mod name;` whose code is in another file (Rust).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Module {
+    pub(crate) name: String,
+    pub(crate) is_public: bool,
+    pub(crate) is_test: bool,
+}
+
 /// The shape of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outline {
@@ -45,6 +55,9 @@ pub(crate) struct Outline {
     pub(crate) functions: Vec<Function>,
     /// Public items outside tests.
     pub(crate) items: Vec<Item>,
+    pub(crate) modules: Vec<Module>,
+    /// Words in public re-exports, and `name::*` for all of a module (Rust).
+    pub(crate) reexports: Vec<String>,
     /// Token ranges of test code.
     pub(crate) tests: Vec<Range<usize>>,
 }
@@ -58,7 +71,8 @@ impl Outline {
             Language::JavaScript => javascript::outline(lexed),
         };
         if language.is_test_path(path) {
-            outline.tests = vec![0..lexed.tokens.len()];
+            outline.tests.clear();
+            outline.tests.push(0..lexed.tokens.len());
             outline.items.clear();
         }
         let tests = outline.tests.clone();

@@ -26,7 +26,7 @@ pub(super) fn outline(lexed: &Lexed<'_>) -> Outline {
         };
         let end = block_end(&lines, index);
         match header {
-            Header::Control => functions.open_level(end, lexed.tokens[first].line + 1),
+            Header::Control => functions.open_level(end, lexed.tokens[line.tokens.end - 1].line + 1),
             Header::Definition { what, name } => {
                 let is_public = exported.as_ref().map_or(!name.starts_with('_'), |names| names.contains(&name));
                 if line.indent == 0 && is_public && !decorated_as_overload {
@@ -45,7 +45,7 @@ pub(super) fn outline(lexed: &Lexed<'_>) -> Outline {
         }
         decorated_as_overload = false;
     }
-    Outline { functions: functions.finish(), items, tests: Vec::new() }
+    Outline { functions: functions.finish(), items, ..Outline::default() }
 }
 
 /// A statement with its indentation; brackets and backslashes may carry it over several lines.

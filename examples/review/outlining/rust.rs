@@ -3,14 +3,20 @@
 use std::ops::Range;
 
 use super::brackets::Brackets;
-use super::{Functions, Item, Outline};
+use super::{Functions, Item, Module, Outline};
 use crate::lexing::Lexed;
 
 pub(super) fn outline(path: &str, lexed: &Lexed<'_>) -> Outline {
     let brackets = Brackets::new(&lexed.tokens);
     let is_program = path.ends_with("main.rs") || path.split('/').any(|folder| folder == "bin");
-    let mut reader =
-        Reader { lexed, brackets, functions: Functions::default(), out: Outline::default(), rooms: Vec::new(), is_program };
+    let mut reader = Reader {
+        lexed,
+        brackets,
+        functions: Functions::default(),
+        out: Outline::default(),
+        rooms: Vec::new(),
+        is_program,
+    };
     for at in 0..lexed.tokens.len() {
         reader.read(at);
     }
@@ -30,7 +36,6 @@ struct Prefix {
     start: usize,
     is_public: bool,
     is_documented: bool,
-    is_test: bool,
 }
 
 struct Reader<'a> {
@@ -51,6 +56,9 @@ impl Reader<'_> {
             let end = self.rooms.last().map_or(self.lexed.tokens.len(), |room| room.end);
             self.out.tests.push(at..end);
         }
+        if token.is("#") && self.lexed.is(at + 1, "[") && self.is_test_attribute(at + 1) {
+            self.out.tests.push(at..self.annotated_end(self.brackets.after(at + 1)));
+        }
         if token.is("{") && at > 0 && self.lexed.is(at - 1, "|") {
             self.open_level(at);
         }
@@ -64,7 +72,7 @@ impl Reader<'_> {
             "trait" => self.read_item(at, "trait"),
             "mod" => self.read_item(at, "mod"),
             "impl" => self.read_impl(at),
-            "use" | "const" | "static" | "macro_rules" => self.note_test(at),
+            "use" if self.prefix(at).is_public => self.note_reexport(at),
             "if" | "while" | "for" | "match" | "loop" | "else" | "async" | "select" => self.read_control(at),
             _ => {}
         }
@@ -95,7 +103,6 @@ impl Reader<'_> {
         if !self.is_item_start(self.prefix(at).start) {
             return;
         }
-        self.note_test(at);
         let Some(body) = self.body_after(at + 1) else { return };
         let name = self.implemented_type(at + 1..body);
         self.rooms.push(Room { end: self.brackets.after(body), name, is_private: false });
@@ -184,11 +191,12 @@ impl Reader<'_> {
 
     /// Reads visibility, modifiers and attributes backwards from an item's keyword.
     fn prefix(&self, keyword: usize) -> Prefix {
-        let mut prefix = Prefix { start: keyword, is_public: false, is_documented: false, is_test: false };
+        let mut prefix = Prefix { start: keyword, is_public: false, is_documented: false };
         while let Some(last) = prefix.start.checked_sub(1) {
             let token = &self.lexed.tokens[last];
             let first = self.brackets.partner(last);
-            if matches!(token.text, "const" | "async" | "unsafe" | "extern" | "default" | "auto") || token.is_literal() {
+            if matches!(token.text, "const" | "async" | "unsafe" | "extern" | "default" | "auto") || token.is_literal()
+            {
                 prefix.start = last;
             } else if token.is("pub") {
                 prefix.is_public = true;
@@ -197,7 +205,6 @@ impl Reader<'_> {
                 prefix.start = first - 1;
             } else if token.is("]") && first > 0 && self.lexed.is(first - 1, "#") {
                 prefix.is_documented |= self.lexed.is(first + 1, "doc");
-                prefix.is_test |= self.is_test_attribute(first);
                 prefix.start = first - 1;
             } else {
                 break;
@@ -212,7 +219,8 @@ impl Reader<'_> {
         prefix
     }
 
-    /// Whether the attribute in the brackets at `open` marks test code: `test`, `tokio::test`, `cfg(all(test, …))`.
+    /// Whether the attribute in the brackets at `open` marks code for tests or for documentation alone: `test`,
+    /// `tokio::test`, `cfg(all(test, …))`, `cfg(doc)`.
     fn is_test_attribute(&self, open: usize) -> bool {
         let tokens = &self.lexed.tokens[open..self.brackets.partner(open).min(self.lexed.tokens.len())];
         let has = |word: &str| tokens.iter().any(|token| token.is(word));
@@ -220,21 +228,46 @@ impl Reader<'_> {
         let is_cfg = tokens.get(1).is_some_and(|token| token.is("cfg"));
         let names_test = |word: &str| matches!(word, "test" | "bench" | "rstest" | "test_case");
         let is_test = tokens[..path_end].last().is_some_and(|token| token.is_word() && names_test(token.text));
-        is_test || (is_cfg && has("test") && !has("not") && !has("any"))
+        is_test || (is_cfg && (has("test") || has("doc")) && !has("not") && !has("any"))
     }
 
-    fn note_test(&mut self, at: usize) {
-        if self.prefix(at).is_test {
-            self.out.tests.push(at..self.body_after(at).map_or(at, |body| self.brackets.after(body)));
+    /// One past the item, statement, field or arm that follows an attribute.
+    fn annotated_end(&self, start: usize) -> usize {
+        let mut at = start;
+        let mut is_item = false;
+        while let Some(token) = self.lexed.tokens.get(at) {
+            is_item |= matches!(token.text, "fn" | "impl" | "struct" | "enum" | "trait" | "type");
+            if token.is("{") {
+                return self.brackets.after(at);
+            }
+            if token.is(";") || token.is(",") && !is_item {
+                return at + 1;
+            }
+            if token.is(")") || token.is("]") || token.is("}") {
+                return at;
+            }
+            at = self.brackets.after(at);
+        }
+        self.lexed.tokens.len()
+    }
+
+    /// Every word of `pub use a::{B, c::*};`, and `c::*`.
+    fn note_reexport(&mut self, keyword: usize) {
+        for at in (keyword + 1..self.lexed.tokens.len()).take_while(|at| !self.lexed.is(*at, ";")) {
+            let name = if self.lexed.is(at, "*") { self.lexed.word(at.saturating_sub(3)) } else { self.lexed.word(at) };
+            let ending = if self.lexed.is(at, "*") { "::*" } else { "" };
+            self.out.reexports.extend(name.map(|name| format!("{name}{ending}")));
         }
     }
 
     fn note_item(&mut self, at: usize, what: &'static str, name: &str) {
-        self.note_test(at);
         let prefix = self.prefix(at);
+        let is_test = self.out.tests.iter().any(|test| test.contains(&at));
+        if what == "mod" && self.lexed.is(at + 2, ";") {
+            self.out.modules.push(Module { name: name.to_owned(), is_public: prefix.is_public, is_test });
+        }
         let is_reachable = prefix.is_public && !self.is_program && !self.functions.is_inside();
-        let is_listed = what != "mod" && !prefix.is_test && !self.out.tests.iter().any(|test| test.contains(&at));
-        if is_reachable && is_listed && !self.rooms.iter().any(|room| room.is_private) {
+        if is_reachable && what != "mod" && !is_test && !self.rooms.iter().any(|room| room.is_private) {
             let line = self.lexed.tokens[at].line;
             let name = self.qualified(name);
             self.out.items.push(Item { what, name, line, is_documented: prefix.is_documented });

@@ -37,6 +37,9 @@ pub(crate) fn markdown(review: &Review<'_>) -> String {
 }
 
 fn headline(review: &Review<'_>) -> String {
+    if review.measurements.is_empty() {
+        return format!("{} · no source file was measured", prose(review.date));
+    }
     format!(
         "{} · score **{}** of 100 · {} in {} with {} · {}% of the source measured",
         prose(review.date),
@@ -51,7 +54,8 @@ fn headline(review: &Review<'_>) -> String {
 fn where_to_start(review: &Review<'_>, lines: &mut Vec<String>) {
     let proposals = proposals(&review.findings());
     if proposals.is_empty() {
-        lines.extend(["Nothing was found.".to_owned(), String::new()]);
+        let is_clean = !review.measurements.is_empty();
+        lines.extend(is_clean.then(|| ["Nothing was found.".to_owned(), String::new()]).into_iter().flatten());
         return;
     }
     lines.extend(["## Where to start".to_owned(), String::new()]);
@@ -90,15 +94,18 @@ fn since_last_review(changes: &Changes, lines: &mut Vec<String>) {
     for (title, changed) in [("New", &changes.new), ("Fixed", &changes.fixed)] {
         let mut heaviest: Vec<&Finding> = changed.iter().collect();
         heaviest.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-        bullets(heaviest.iter().map(|finding| format!("- {title}: {}", placed(finding))).collect(), lines);
+        if !heaviest.is_empty() {
+            lines.extend([format!("{title}:"), String::new()]);
+        }
+        bullets(heaviest.iter().map(|finding| placed(finding)).collect(), lines);
     }
 }
 
 /// A finding with its file, for lists that mix files.
 fn placed(finding: &Finding) -> String {
-    let about = [finding.subject.as_str()].iter().filter(|s| !s.is_empty()).map(|s| format!(" {}", code(s))).collect::<String>();
-    let place = format!("{} line {}", code(&finding.file), finding.line);
-    format!("{}, {place}:{about} {}", finding.kind.label().to_lowercase(), prose(&finding.message))
+    let Finding { kind, subject, file, line, message, .. } = finding;
+    let subject = if subject.is_empty() { String::new() } else { format!(" {}", code(subject)) };
+    format!("- {}{subject}, {} line {line}: {}", kind.label(), code(file), prose(message))
 }
 
 fn files(review: &Review<'_>, lines: &mut Vec<String>) {
@@ -112,7 +119,12 @@ fn files(review: &Review<'_>, lines: &mut Vec<String>) {
     for file in worst.iter().take(FILES) {
         let score = Score::new(&file.findings, file.code_lines).value();
         let size = counted(file.code_lines, "code line", "code lines");
-        lines.extend([format!("### {}", code(&file.file)), String::new(), format!("Score {score}, {size}."), String::new()]);
+        lines.extend([
+            format!("### {}", code(&file.file)),
+            String::new(),
+            format!("Score {score}, {size}."),
+            String::new(),
+        ]);
         bullets(bullets_of(&file.findings), lines);
     }
     if let Some(rest) = worst.get(FILES..).filter(|rest| !rest.is_empty()) {
@@ -134,14 +146,14 @@ fn bullets_of(findings: &[Finding]) -> Vec<String> {
             Kind::Undocumented => alike.entry((*severity, *kind, "")).or_default().push(finding),
             Kind::SwallowedError | Kind::DeepNesting | Kind::LongFunction | Kind::RepeatedBlock | Kind::Mark => {
                 let about = if subject.is_empty() { String::new() } else { format!("{} ", code(subject)) };
-                let text = format!("line {line}: {about}{}", prose(message));
+                let text = format!(", line {line}: {about}{}", prose(message));
                 sorted.push((*severity, *kind, *line, text));
             }
         }
     }
     for ((severity, kind, message), group) in alike {
-        let what = if message.is_empty() { "public without documentation".to_owned() } else { message.to_owned() };
-        let text = format!("{what}: {}", subjects(&group));
+        let sort = if message.is_empty() { String::new() } else { format!(", {}", prose(message)) };
+        let text = format!("{sort}: {}", subjects(&group));
         sorted.push((severity, kind, group[0].line, text));
     }
     sorted.sort();
@@ -151,7 +163,7 @@ fn bullets_of(findings: &[Finding]) -> Vec<String> {
             Severity::Medium => "medium",
             Severity::Low => "low",
         };
-        format!("- **{}** ({severity}), {text}", kind.label())
+        format!("- **{}** ({severity}){text}", kind.label())
     };
     sorted.into_iter().map(shown).collect()
 }
@@ -161,6 +173,7 @@ fn subjects(group: &[&Finding]) -> String {
     let mut by_subject: Vec<(&str, Vec<String>)> = Vec::new();
     for finding in group.iter().take(PLACES) {
         match by_subject.iter_mut().find(|(subject, _)| *subject == finding.subject) {
+            Some((_, lines)) if lines.last() == Some(&finding.line.to_string()) => {}
             Some((_, lines)) => lines.push(finding.line.to_string()),
             None => by_subject.push((&finding.subject, vec![finding.line.to_string()])),
         }

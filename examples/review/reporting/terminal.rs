@@ -7,6 +7,9 @@ use crate::findings::{Kind, Severity};
 
 /// The compact summary.
 pub(crate) fn terminal(review: &Review<'_>) -> String {
+    if review.measurements.is_empty() {
+        return format!("{}: no source file was measured\n", visible(review.title));
+    }
     let mut lines = vec![format!(
         "{}: score {} of 100, {} in {}, {}% of the source measured",
         visible(review.title),
