@@ -84,6 +84,8 @@ fn rust_levels_are_control_structures_and_closures() {
     assert!(found("src/a.rs", chain).is_empty());
     let strings = "fn f() { if a { x(\"{{{{{{\", '{', '{', '{', '{'); } }";
     assert!(found("src/a.rs", strings).is_empty());
+    let condition = "fn f() { if a { if b { if c { if let Some(d) = e(|x| { x }) { g() } } } } }";
+    assert!(found("src/a.rs", condition).is_empty());
     let bounds = "fn f() where for<'a> F: Fn(&'a u8) { impl A for B { fn g() { if a { if b { if c { h() } } } } } }";
     assert!(found("src/a.rs", bounds).is_empty());
 }

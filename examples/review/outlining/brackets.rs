@@ -2,6 +2,9 @@
 
 use crate::lexing::Token;
 
+/// How many tokens or groups a header may span, so that a search in broken code ends soon.
+const REACH: usize = 1000;
+
 /// For each token that opens or closes a bracket, the index of its partner. A bracket without one points to itself,
 /// or, when it opens, to the end of the text.
 pub(super) struct Brackets(Vec<usize>);
@@ -44,6 +47,12 @@ impl Brackets {
     /// The token after `at`, or after the whole group if a bracket opens there.
     pub(super) fn after(&self, at: usize) -> usize {
         self.partner(at).max(at) + 1
+    }
+
+    /// The tokens from `start` on, without those inside groups: a bracket stands for its group.
+    pub(super) fn siblings(&self, start: usize) -> impl Iterator<Item = usize> {
+        let next = |at: &usize| Some(self.after(*at));
+        std::iter::successors(Some(start), next).take_while(|at| *at < self.0.len()).take(REACH)
     }
 
     /// The token before `at`, or before the whole group if a bracket closes there; `None` at the start.

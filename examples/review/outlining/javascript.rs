@@ -67,7 +67,7 @@ enum Opened {
 impl Reader<'_> {
     fn read_class(&mut self, at: usize) {
         let is_property = at > 0 && self.lexed.is(at - 1, ".") || self.lexed.is(at + 1, ":");
-        let body = self.find_forward(at + 1, "{");
+        let body = self.class_body(at + 1);
         if let (false, Some(body)) = (is_property, body) {
             let name = self.lexed.word(at + 1).filter(|name| *name != "extends").unwrap_or_default().to_owned();
             self.classes.push(Class { body, end: self.brackets.after(body), name });
@@ -179,23 +179,11 @@ impl Reader<'_> {
         self.lexed.word(name).map(str::to_owned)
     }
 
-    fn find_forward(&self, start: usize, sign: &str) -> Option<usize> {
-        let mut at = start;
-        while let Some(token) = self.lexed.tokens.get(at) {
-            if token.is(sign) {
-                return Some(at);
-            }
-            if token.is(";")
-                || token.is("=")
-                || token.is(")")
-                || token.is("}")
-                || token.is(",") && !self.lexed.is(at, "{")
-            {
-                return None;
-            }
-            at = self.brackets.after(at);
-        }
-        None
+    /// The brace that opens the body of a class.
+    fn class_body(&self, header: usize) -> Option<usize> {
+        let ends = |at: usize| [";", "=", ")", "}"].iter().any(|sign| self.lexed.is(at, sign));
+        let mut ahead = self.brackets.siblings(header);
+        ahead.find(|at| self.lexed.is(*at, "{") || ends(*at)).filter(|at| self.lexed.is(*at, "{"))
     }
 
     /// An exported function or class at the top level that starts at `at`.

@@ -1,5 +1,6 @@
 //! The shape of a Rust file.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::brackets::Brackets;
@@ -15,6 +16,7 @@ pub(super) fn outline(path: &str, lexed: &Lexed<'_>) -> Outline {
         functions: Functions::default(),
         out: Outline::default(),
         rooms: Vec::new(),
+        bodies: HashSet::new(),
         is_program,
     };
     for at in 0..lexed.tokens.len() {
@@ -44,6 +46,8 @@ struct Reader<'a> {
     functions: Functions,
     out: Outline,
     rooms: Vec<Room>,
+    /// Braces ahead that open the block of a control structure.
+    bodies: HashSet<usize>,
     is_program: bool,
 }
 
@@ -59,8 +63,8 @@ impl Reader<'_> {
         if token.is("#") && self.lexed.is(at + 1, "[") && self.is_test_attribute(at + 1) {
             self.out.tests.push(at..self.annotated_end(self.brackets.after(at + 1)));
         }
-        if token.is("{") && at > 0 && self.lexed.is(at - 1, "|") {
-            self.open_level(at);
+        if token.is("{") && (self.bodies.remove(&at) || at > 0 && self.lexed.is(at - 1, "|")) {
+            self.functions.open_level(self.brackets.after(at), token.line);
         }
         if !token.is_word() {
             return;
@@ -136,47 +140,40 @@ impl Reader<'_> {
             "for" if lexed.is(at + 1, "<") || self.is_impl_header(at) => None,
             _ => self.block_after(at),
         };
-        if let Some(body) = body {
-            self.open_level(body);
-        }
-    }
-
-    fn open_level(&mut self, body: usize) {
-        self.functions.open_level(self.brackets.after(body), self.lexed.tokens[body].line);
+        self.bodies.extend(body);
     }
 
     /// The block of a control structure: the first brace that does not belong to a pattern.
     fn block_after(&self, keyword: usize) -> Option<usize> {
-        let mut at = keyword + 1;
-        let mut in_pattern = self.lexed.is(keyword, "for");
-        while let Some(token) = self.lexed.tokens.get(at) {
-            match token.text {
-                "let" => in_pattern = true,
-                "in" if token.is_word() => in_pattern = false,
-                "=" if !self.lexed.is(at - 1, ".") && !self.lexed.is(keyword, "for") => in_pattern = false,
-                "{" if token.is("{") && !in_pattern => return Some(at),
-                ";" | ")" | "]" | "}" if token.is(token.text) => return None,
-                "=" if self.lexed.is(at + 1, ">") => return None,
-                _ => {}
+        let is_for = self.lexed.is(keyword, "for");
+        let mut in_pattern = is_for;
+        for at in self.brackets.siblings(keyword + 1) {
+            let token = &self.lexed.tokens[at];
+            if token.is("let") {
+                in_pattern = true;
+            } else if token.is("in") || token.is("=") && !is_for && !self.lexed.is(at - 1, ".") {
+                in_pattern = false;
+            } else if token.is("{") && !in_pattern {
+                return Some(at);
+            } else if self.ends_statement(at) {
+                return None;
             }
-            at = self.brackets.after(at);
+            if self.lexed.reads(at, &["=", ">"]) {
+                return None;
+            }
         }
         None
     }
 
     /// The brace that opens the body of an item, or `None` when a semicolon ends it first.
     fn body_after(&self, start: usize) -> Option<usize> {
-        let mut at = start;
-        while let Some(token) = self.lexed.tokens.get(at) {
-            if token.is("{") {
-                return Some(at);
-            }
-            if token.is(";") || token.is(")") || token.is("]") || token.is("}") {
-                return None;
-            }
-            at = self.brackets.after(at);
-        }
-        None
+        let mut ahead = self.brackets.siblings(start);
+        ahead.find(|at| self.lexed.is(*at, "{") || self.ends_statement(*at)).filter(|at| self.lexed.is(*at, "{"))
+    }
+
+    /// Whether a statement ends here: with a semicolon or with the group that it is in.
+    fn ends_statement(&self, at: usize) -> bool {
+        [";", ")", "]", "}"].iter().any(|sign| self.lexed.is(at, sign))
     }
 
     /// `for` between a trait and a type instead of a loop: no loop starts after a word or `>`.
@@ -233,27 +230,24 @@ impl Reader<'_> {
 
     /// One past the item, statement, field or arm that follows an attribute.
     fn annotated_end(&self, start: usize) -> usize {
-        let mut at = start;
         let mut is_item = false;
-        while let Some(token) = self.lexed.tokens.get(at) {
+        for at in self.brackets.siblings(start) {
+            let token = &self.lexed.tokens[at];
             is_item |= matches!(token.text, "fn" | "impl" | "struct" | "enum" | "trait" | "type");
             if token.is("{") {
                 return self.brackets.after(at);
             }
-            if token.is(";") || token.is(",") && !is_item {
+            if self.ends_statement(at) || token.is(",") && !is_item {
                 return at + 1;
             }
-            if token.is(")") || token.is("]") || token.is("}") {
-                return at;
-            }
-            at = self.brackets.after(at);
         }
-        self.lexed.tokens.len()
+        start
     }
 
     /// Every word of `pub use a::{B, c::*};`, and `c::*`.
     fn note_reexport(&mut self, keyword: usize) {
-        for at in (keyword + 1..self.lexed.tokens.len()).take_while(|at| !self.lexed.is(*at, ";")) {
+        let end = self.brackets.siblings(keyword).find(|at| self.ends_statement(*at)).unwrap_or(keyword);
+        for at in keyword + 1..end {
             let name = if self.lexed.is(at, "*") { self.lexed.word(at.saturating_sub(3)) } else { self.lexed.word(at) };
             let ending = if self.lexed.is(at, "*") { "::*" } else { "" };
             self.out.reexports.extend(name.map(|name| format!("{name}{ending}")));
