@@ -17,6 +17,7 @@ mod scoring;
 
 use std::error::Error;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use callboard::env::Env;
@@ -50,11 +51,12 @@ fn review(path: &Path, folder: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let changes = earlier.map(|earlier| comparing::compare(&earlier, &found, |_| true));
     let review = Review { changes: changes.as_ref(), ..first };
 
-    print!("{}", reporting::terminal(&review));
+    let mut out = io::stdout().lock();
+    write!(out, "{}", reporting::terminal(&review))?;
     if !review.score().is_acceptable()
         && let Some(scope) = scoring::narrower_scope(&found, &listing)
     {
-        println!("  closer look at: {}", escaping::visible(&serde_json::to_string(&scope)?));
+        writeln!(out, "  closer look at: {}", escaping::visible(&serde_json::to_string(&scope)?))?;
     }
     if let Some(folder) = folder {
         fs::create_dir_all(folder)?;

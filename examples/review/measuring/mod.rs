@@ -55,6 +55,7 @@ pub(crate) fn measure(file: &SourceFile, text: &str) -> Measurement {
     swallowed_errors::measure(&source, &mut observations);
     marks::measure(&source, &mut observations);
     undocumented::measure(&source, &mut observations);
+    let significant = repeated_blocks::significant_lines(&source.lexed, &source.outline);
     Measurement {
         file: file.path.clone(),
         bytes: file.bytes,
@@ -63,7 +64,7 @@ pub(crate) fn measure(file: &SourceFile, text: &str) -> Measurement {
         findings: seal(&file.path, observations),
         modules: source.outline.modules,
         reexports: source.outline.reexports,
-        significant: repeated_blocks::significant_lines(&source.lexed),
+        significant,
     }
 }
 

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Measurement;
 use crate::findings::{Finding, Kind, Observation, Place, Severity, seal};
 use crate::lexing::{Lexed, Token, normalised};
+use crate::outlining::Outline;
 
 /// The shortest block that counts, in significant lines.
 const SHORTEST: usize = 8;
@@ -24,11 +25,13 @@ pub(crate) struct SignificantLine {
     line: usize,
     /// Hash of the code without comments and spacing.
     hash: u64,
+    is_test: bool,
 }
 
 /// A construct that may span lines and cannot be lifted into a function.
 #[derive(Clone, Copy, PartialEq)]
 enum Frame {
+    /// Or the alias of a type.
     Import,
     Attribute,
     Header,
@@ -40,7 +43,7 @@ impl Frame {
         let modifiers = ["pub", "async", "unsafe", "const", "export", "default", "static"];
         let first = tokens.iter().take_while(|token| modifiers.iter().any(|modifier| token.is(modifier))).count();
         let first = if is(first, "(") { first + 3 } else { first };
-        if ["use", "import", "from"].iter().any(|word| is(first, word)) {
+        if ["use", "import", "from"].iter().any(|word| is(first, word)) || is(first, "type") && is(first + 2, "=") {
             Some(Self::Import)
         } else if is(0, "#") || is(0, "@") {
             Some(Self::Attribute)
@@ -62,10 +65,10 @@ impl Frame {
 }
 
 /// The significant lines of a file.
-pub(super) fn significant_lines(lexed: &Lexed<'_>) -> Vec<SignificantLine> {
+pub(super) fn significant_lines(lexed: &Lexed<'_>, outline: &Outline) -> Vec<SignificantLine> {
     let mut lines = Vec::new();
     let mut open: Option<(Frame, usize)> = None;
-    for (_, tokens) in lexed.code_lines() {
+    for (first, tokens) in lexed.code_lines() {
         let frame = open.take().or_else(|| Frame::opened_by(tokens).map(|frame| (frame, 0)));
         if let Some((frame, depth)) = frame {
             let depth = tokens.iter().fold(depth, |depth, token| match token.text {
@@ -75,7 +78,8 @@ pub(super) fn significant_lines(lexed: &Lexed<'_>) -> Vec<SignificantLine> {
             });
             open = (!frame.ends(tokens, depth)).then_some((frame, depth));
         } else if tokens.iter().any(carries_meaning) {
-            lines.push(SignificantLine { line: tokens[0].line, hash: xxh3_64(normalised(tokens).as_bytes()) });
+            let hash = xxh3_64(normalised(tokens).as_bytes());
+            lines.push(SignificantLine { line: tokens[0].line, hash, is_test: outline.is_test(first) });
         }
     }
     lines
@@ -169,6 +173,10 @@ impl<'a> Blocks<'a> {
         lines(one).iter().zip(lines(other)).take(limit).take_while(|(a, b)| a.hash == b.hash).count()
     }
 
+    fn is_test(&self, (file, at): Position) -> bool {
+        self.files[file].is_test || self.files[file].significant[at].is_test
+    }
+
     fn observe(&self, places: &[Position], length: usize) -> (&'a str, Observation) {
         let shown: Vec<Place> = places
             .iter()
@@ -181,7 +189,7 @@ impl<'a> Blocks<'a> {
         let start: String =
             self.files[file].significant[at..at + SHORTEST].iter().map(|line| format!("{:016x}", line.hash)).collect();
         let severity = match length {
-            _ if places.iter().all(|(file, _)| self.files[*file].is_test) => Severity::Low,
+            _ if places.iter().all(|place| self.is_test(*place)) => Severity::Low,
             length if length >= 4 * SHORTEST => Severity::High,
             _ => Severity::Medium,
         };
@@ -263,6 +271,16 @@ mod tests {
         let found = repeated_blocks(&[measured("a.rs", &block("x", 8).repeat(3))]);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].size, found[0].places.len()), (8, 3));
+    }
+
+    #[test]
+    fn a_block_in_tests_alone_matters_little() {
+        let severity = |first: &str| {
+            let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", block("x", 8));
+            repeated_blocks(&[measured(first, &block("x", 8)), measured("src/b.rs", &tests)])[0].severity
+        };
+        assert_eq!(severity("tests/a.rs"), Severity::Low);
+        assert_eq!(severity("src/a.rs"), Severity::Medium);
     }
 
     #[test]
