@@ -70,6 +70,8 @@ fn functions_inside_count_their_own_lines() {
     assert_eq!(found("a.py", &python), [row("Undocumented public item", 1, "A"), row("Long function", 2, "A.long")]);
     let script = format!("class A {{\n  async long(a = {{}}) {{\n{}  }}\n}}\n", steps(60));
     assert_eq!(found("a.js", &script), [row("Long function", 2, "A.long")]);
+    let computed = format!("class A {{\n  async [_long] () {{\n{}  }}\n}}\n", steps(60));
+    assert_eq!(found("a.js", &computed), [row("Long function", 2, "A.[_long]")]);
     let arrow = format!("const long = async (a: Map<A, B>): Promise<X> => {{\n{}}}\n", steps(60));
     assert_eq!(found("a.ts", &arrow), [row("Long function", 1, "long")]);
 }

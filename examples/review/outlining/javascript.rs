@@ -145,9 +145,11 @@ impl Reader<'_> {
             None if is_function(Some(before)) => {
                 Some(Opened::Function { start: before, name: self.assigned_name(before) })
             }
-            None if self.lexed.is(before, "]") || self.lexed.tokens[before].is_literal() => {
-                Some(Opened::Function { start: before, name: None })
+            None if self.lexed.is(before, "]") => {
+                let name = self.lexed.word(before - 1).map(|name| format!("[{name}]"));
+                Some(Opened::Function { start: before, name })
             }
+            None if self.lexed.tokens[before].is_literal() => Some(Opened::Function { start: before, name: None }),
             None => None,
         }
     }
