@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::messages::{AgentName, Command, Json, NameError};
 
+use super::agent_actor::RestartWindow;
+use super::floor::Conditions;
 use super::turn::{Turn, TurnError};
 
 /// Something with a name that takes a turn and returns a [`Command`]. Up to [5] turns of one agent run at once, so the
@@ -37,7 +39,7 @@ pub trait Agent: Send + Sync + 'static {
 }
 
 /// What the runtime holds of an agent: one value behind a pointer.
-pub(super) trait AgentValue: Send + Sync {
+pub(crate) trait AgentValue: Send + Sync {
     fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>>;
 
     /// Answers a typed request outside any run; gives the request back if it is of another type.
@@ -47,10 +49,10 @@ pub(super) trait AgentValue: Send + Sync {
     fn types(&self) -> Option<(&'static str, &'static str)>;
 }
 
-pub(super) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Send>, TurnError>>, Box<dyn Any + Send>>;
+pub(crate) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Send>, TurnError>>, Box<dyn Any + Send>>;
 
 /// Makes the agent's value; called at each start.
-pub(super) type Factory = Arc<dyn Fn() -> Result<Arc<dyn AgentValue>, String> + Send + Sync>;
+pub(crate) type Factory = Arc<dyn Fn() -> Result<Arc<dyn AgentValue>, String> + Send + Sync>;
 
 struct Plain<A>(A);
 
@@ -277,6 +279,24 @@ impl AgentSpec {
     /// When it breaks the rules for names.
     pub fn name(&self) -> Result<AgentName, NameError> {
         AgentName::new(&self.name)
+    }
+
+    pub(crate) fn factory(&self) -> &Factory {
+        &self.factory.0
+    }
+
+    pub(crate) fn window(&self) -> RestartWindow {
+        RestartWindow { max: self.max_restarts, within: self.restart_window }
+    }
+
+    pub(crate) fn conditions(&self) -> Conditions {
+        Conditions {
+            slots: self.concurrency,
+            is_reentrant: self.is_reentrant,
+            is_blocking: self.is_blocking,
+            timeout: self.timeout,
+            namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
+        }
     }
 
     /// A role that tasks may be addressed to.

@@ -106,6 +106,7 @@ impl AgentState {
         let now = self.floor.env.now().monotonic;
         self.rebuilt.retain(|(at, before)| *at + self.window.within > now && (turn.is_none() || *before != turn));
         self.rebuilt.push_back((now, turn));
+        self.floor.note_restart(&self.name, text);
         if self.rebuilt.len() > self.window.max as usize {
             tracing::error!(agent = %self.name, error = text, "agent was rebuilt too often and takes no more turns");
             self.floor.vacate(&self.name, AgentStatus::Failed(text.to_owned()));

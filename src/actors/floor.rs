@@ -5,27 +5,31 @@
 //! the runtime gives its slot and permit back and takes them again before it goes on. So a full queue never blocks a
 //! run supervisor, and a chain of any depth finishes with a pool of one.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::env::Env;
 use crate::messages::{AgentName, Failure, FailureKind, Refusal, TurnId};
+use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::wait_for::Waiting;
 use crate::supervision::tree::ChildRef;
 
-use super::agent::AgentValue;
+use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
-use super::turn::{StopReason, TurnShared};
+use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
 
 /// How long a turn may ignore that it was stopped before its place is given away.
@@ -39,6 +43,8 @@ pub(crate) struct Floor {
     runtime: Handle,
     ready_bound: usize,
     pub(super) context: ContextStore,
+    /// Told at the end of every turn while somebody waits for quiet.
+    ended: Notify,
 }
 
 struct State {
@@ -69,6 +75,8 @@ struct Place {
     asks: VecDeque<oneshot::Sender<Option<(Arc<dyn AgentValue>, u64)>>>,
     turns: HashMap<TurnId, Live>,
     stuck: u64,
+    restarts: u64,
+    last_error: Option<String>,
 }
 
 /// A turn that is ready or under way.
@@ -140,6 +148,8 @@ pub(crate) struct AgentGlance {
     pub(crate) busy: usize,
     pub(crate) waiting: usize,
     pub(crate) stuck: u64,
+    pub(crate) restarts: u64,
+    pub(crate) last_error: Option<String>,
 }
 
 /// A turn that a worker is to run.
@@ -163,7 +173,15 @@ impl Floor {
         ready_bound: usize,
     ) -> Arc<Self> {
         let state = State { permits, names: HashMap::new(), places: Vec::new(), runnable: VecDeque::new() };
-        Arc::new(Self { state: Mutex::new(state), env, facts, runtime: Handle::current(), ready_bound, context })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            env,
+            facts,
+            runtime: Handle::current(),
+            ready_bound,
+            context,
+            ended: Notify::new(),
+        })
     }
 
     /// Gives an agent its place, or new conditions.
@@ -204,6 +222,8 @@ impl Floor {
                     asks: VecDeque::new(),
                     turns: HashMap::new(),
                     stuck: 0,
+                    restarts: 0,
+                    last_error: None,
                 });
             }
         }
@@ -348,7 +368,7 @@ impl Floor {
     }
 
     /// A place at the agent for a typed request outside any run: a slot and no permit. `None` when the agent is gone.
-    pub(super) async fn ask_place(self: &Arc<Self>, name: &AgentName) -> Result<Option<AskPlace>, Refusal> {
+    pub(crate) async fn ask_place(self: &Arc<Self>, name: &AgentName) -> Result<Option<AskPlace>, Refusal> {
         let (index, turn) = {
             let mut state = self.state.lock();
             let Some(index) = state.names.get(name).copied() else { return Ok(None) };
@@ -382,6 +402,7 @@ impl Floor {
         self.give_back(&mut state, index, turn, seat);
         let job = self.take(&mut state);
         self.fill(state);
+        self.ended.notify_waiters();
         job
     }
 
@@ -483,6 +504,8 @@ impl Floor {
             busy: place.busy,
             waiting: place.turns.len().saturating_sub(place.ready.len() + place.busy),
             stuck: place.stuck,
+            restarts: place.restarts,
+            last_error: place.last_error.clone(),
         };
         state.places.iter().map(glance).collect()
     }
@@ -492,14 +515,22 @@ impl Floor {
         self.state.lock().permits
     }
 
-    /// Turns that are ready or under way.
-    pub(crate) fn turns(&self) -> usize {
-        self.state.lock().places.iter().map(|place| place.turns.len()).sum()
-    }
-
     /// Turns that are being worked on and do not wait.
     pub(crate) fn turns_at_work(&self) -> usize {
         self.state.lock().places.iter().map(|place| place.busy).sum()
+    }
+
+    /// Returns when a turn has ended.
+    pub(crate) async fn quiet(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Notes that the agent's value had to be made again.
+    pub(super) fn note_restart(&self, name: &AgentName, error: &str) {
+        if let Some(place) = self.state.lock().place_of(name) {
+            place.restarts += 1;
+            place.last_error = Some(error.to_owned());
+        }
     }
 
     /// Stops every turn; used when the board stops.
@@ -636,11 +667,36 @@ impl Place {
 }
 
 /// A slot for one typed request; given back when dropped.
-pub(super) struct AskPlace {
+pub(crate) struct AskPlace {
     floor: Arc<Floor>,
-    pub(super) index: usize,
-    pub(super) value: Arc<dyn AgentValue>,
-    pub(super) generation: u64,
+    index: usize,
+    value: Arc<dyn AgentValue>,
+    generation: u64,
+}
+
+impl AskPlace {
+    /// The types that the agent answers, if it answers any.
+    pub(crate) fn types(&self) -> Option<(&'static str, &'static str)> {
+        self.value.types()
+    }
+
+    /// Begins an answer; gives the request back if it is of another type.
+    pub(crate) fn answer(&self, request: Box<dyn Any + Send>) -> TypedAnswer {
+        catch_unwind(AssertUnwindSafe(|| Arc::clone(&self.value).answer(request))).unwrap_or_else(|panic| {
+            let text = panic_text(&*panic);
+            self.panicked(text.clone());
+            Ok(std::future::ready(Err(TurnError::transient(format!("panic: {text}")))).boxed())
+        })
+    }
+
+    /// The answer panicked: the agent is rebuilt.
+    pub(crate) fn panicked(&self, text: String) {
+        let actor = self.floor.state.lock().places[self.index].actor.clone();
+        if self.floor.discard(self.index, self.generation) {
+            // An actor that is down rebuilds the value when it is back.
+            let _ = actor.cast(AgentMsg::Panicked { turn: None, text });
+        }
+    }
 }
 
 impl Drop for AskPlace {

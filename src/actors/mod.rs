@@ -17,5 +17,5 @@ pub use turn::{Delegation, DelegationError, Reservation, Terminal, Turn, TurnErr
 
 pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments, RestartWindow};
 pub(crate) use floor::{AgentGlance, AgentStatus, Conditions, Floor};
-pub(crate) use router::Router;
+pub(crate) use router::{Listed, Router};
 pub(crate) use shards::Shards;

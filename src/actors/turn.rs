@@ -53,7 +53,7 @@ pub(super) struct StopSignal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StopReason {
+pub(crate) enum StopReason {
     /// Nobody wants the result.
     Cancelled,
     /// The agent took longer than it may.

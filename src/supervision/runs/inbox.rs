@@ -222,13 +222,9 @@ pub enum SubmitError {
         /// Who there is.
         agents: String,
     },
-    /// Something in it is over its limit.
-    #[error("{what} is {size} bytes; at most {max} are allowed")]
-    TooLarge {
-        /// What.
-        what: &'static str,
-        /// Its size.
-        size: usize,
+    /// The input is nested deeper than it could be read back from the journal.
+    #[error("the input is nested too deeply; at most {max} levels are allowed")]
+    TooDeep {
         /// The limit.
         max: usize,
     },

@@ -298,6 +298,12 @@ impl OpenTurn {
         &self.agent
     }
 
+    /// What it works on.
+    #[must_use]
+    pub fn input(&self) -> &Json {
+        &self.input
+    }
+
     /// What it asked for under an ordinal.
     #[must_use]
     pub fn record(&self, ordinal: u32) -> Option<&Record> {

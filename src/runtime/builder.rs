@@ -1,0 +1,377 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
+use crate::actors::context::{ContextStore, Sweeper};
+use crate::actors::{AgentSpec, ApprovalPolicy, Floor, IntoAgent, PolicyQuestion, Router, Shards, default_policy};
+use crate::env::Env;
+use crate::messages::names::check_name;
+use crate::messages::state::{Reducers, Schema, StateRules};
+use crate::messages::{AgentName, Backoff, Consent, Durability, Json, NameError};
+use crate::storage::{Journal, Memory, Storage, StorageError};
+use crate::supervision::runs::breaker::BreakerPolicy;
+use crate::supervision::runs::dispatch::Dispatch;
+use crate::supervision::runs::facts::SharedFacts;
+use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::supervisor::{Office, RunSupervisor, Wake};
+use crate::supervision::tree::{ChildSpec, Intensity, StartError, Supervisor, SupervisorSpec};
+
+use super::handle::{AgentError, Board, Callboard};
+
+/// Describes a board; [`Builder::start`] starts it.
+#[derive(Default)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct Builder {
+    storage: Option<Arc<dyn Storage>>,
+    env: Option<Env>,
+    agents: Vec<AgentSpec>,
+    channels: Vec<Arc<dyn Channel>>,
+    policy: Option<ApprovalPolicy>,
+    reducers: Reducers,
+    settings: Settings,
+}
+
+/// What a board is tuned with.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) pool: usize,
+    pub(super) runs_in_flight: usize,
+    pub(super) ready_per_agent: usize,
+    pub(super) supervisors: usize,
+    pub(super) durability: Option<Durability>,
+    pub(super) breaker: BreakerPolicy,
+    pub(super) backoff: Backoff,
+    pub(super) approval_ttl: Duration,
+    pub(super) grace: Duration,
+    pub(super) sweep_every: Duration,
+    pub(super) watch_buffer: usize,
+    pub(super) namespace_ttls: BTreeMap<String, Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            pool: 5,
+            runs_in_flight: 10_000,
+            ready_per_agent: 1_024,
+            supervisors: 2,
+            durability: None,
+            breaker: BreakerPolicy::default(),
+            backoff: Backoff::default(),
+            approval_ttl: Duration::from_secs(24 * 3600),
+            grace: Duration::from_secs(10),
+            sweep_every: Duration::from_secs(60),
+            watch_buffer: 256,
+            namespace_ttls: ContextStore::usual_ttls(),
+        }
+    }
+}
+
+/// Why a board did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Two agents have one name.
+    #[error("two agents are named {name}; give one of them another name, or replace it while the board runs")]
+    DuplicateAgent {
+        /// The name.
+        name: AgentName,
+    },
+    /// Two approval channels have one name.
+    #[error("two approval channels are named {name:?}")]
+    DuplicateChannel {
+        /// The name.
+        name: String,
+    },
+    /// An agent did not start.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The supervision tree did not start.
+    #[error("the board did not start: {0}")]
+    Tree(#[from] StartError),
+    /// The unfinished runs could not be found.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Builder {
+    /// Where everything durable lives; memory if nothing is said.
+    pub fn storage(mut self, storage: impl Storage) -> Self {
+        self.storage = Some(Arc::new(storage));
+        self
+    }
+
+    /// As [`Builder::storage`], for a store that others hold too.
+    pub fn shared_storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.storage = Some(storage);
+        self
+    }
+
+    /// The world; the real one if nothing is said.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// Adds an agent: a closure over turns, or a factory of a type that implements [`crate::Agent`].
+    pub fn agent<Kind>(self, name: &str, agent: impl IntoAgent<Kind>) -> Self {
+        self.add(AgentSpec::new(name, agent))
+    }
+
+    /// Adds an agent with everything that can be said about it.
+    pub fn add(mut self, spec: AgentSpec) -> Self {
+        self.agents.push(spec);
+        self
+    }
+
+    /// Adds somewhere people decide approvals.
+    pub fn channel(mut self, channel: impl Channel) -> Self {
+        self.channels.push(Arc::new(channel));
+        self
+    }
+
+    /// What needs approval; see [`default_policy`] for what holds if nothing is said.
+    pub fn approval_policy(mut self, policy: impl Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync + 'static) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Adds a custom reducer. It must be deterministic: replay runs it again.
+    pub fn reducer(
+        mut self,
+        name: &str,
+        reduce: impl Fn(&Json, &Json) -> Result<Json, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.reducers.insert(name, Arc::new(reduce));
+        self
+    }
+
+    /// How many turns of all agents run at once [5].
+    pub fn pool(mut self, permits: usize) -> Self {
+        self.settings.pool = permits.max(1);
+        self
+    }
+
+    /// How many runs may be in flight [10,000]. Callers wait for room, or use `try_submit`.
+    pub fn runs_in_flight(mut self, runs: usize) -> Self {
+        self.settings.runs_in_flight = runs.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// How many ready turns may wait for one agent before new work for it is refused [1,024].
+    pub fn ready_per_agent(mut self, turns: usize) -> Self {
+        self.settings.ready_per_agent = turns.max(1);
+        self
+    }
+
+    /// How many run supervisors there are [2].
+    pub fn run_supervisors(mut self, count: usize) -> Self {
+        self.settings.supervisors = count.max(1);
+        self
+    }
+
+    /// When writes are acknowledged [`Sync` on disk stores, `Memory` in memory].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = Some(durability);
+        self
+    }
+
+    /// When the circuit breakers of the agents open and for how long [3 failures, 30 s doubling to 10 min].
+    pub fn breaker(mut self, policy: BreakerPolicy) -> Self {
+        self.settings.breaker = policy;
+        self
+    }
+
+    /// The wait before a failed turn is tried again [100 ms doubling to 30 s].
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// How long an approval waits before silence denies it [24 h].
+    pub fn approval_ttl(mut self, ttl: Duration) -> Self {
+        self.settings.approval_ttl = ttl;
+        self
+    }
+
+    /// How long a shutdown lets turns finish [10 s].
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.settings.grace = grace;
+        self
+    }
+
+    /// How often expired context entries are deleted [1 min].
+    pub fn sweep_every(mut self, interval: Duration) -> Self {
+        self.settings.sweep_every = interval;
+        self
+    }
+
+    /// How many events a slow watcher may lag behind [256].
+    pub fn watch_buffer(mut self, events: usize) -> Self {
+        self.settings.watch_buffer = events;
+        self
+    }
+
+    /// How long entries of a namespace live when nobody says otherwise; `None` for ever.
+    pub fn namespace_ttl(mut self, namespace: &str, ttl: Option<Duration>) -> Self {
+        match ttl {
+            Some(ttl) => drop(self.settings.namespace_ttls.insert(namespace.to_owned(), ttl)),
+            None => drop(self.settings.namespace_ttls.remove(namespace)),
+        }
+        self
+    }
+
+    /// Starts the board: storage, agents, and the runs that an earlier process left unfinished.
+    ///
+    /// # Errors
+    /// See [`BuildError`]. What had started by then is stopped again.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start(self) -> Result<Callboard, BuildError> {
+        let Self { storage, env, agents, channels, policy, reducers, settings } = self;
+        check(&agents, &channels)?;
+        let env = env.unwrap_or_else(Env::system);
+        let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
+        let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
+        let journal = Journal::new(Arc::clone(&storage));
+        let shards = Arc::new(Shards::new(settings.supervisors));
+        let facts = Arc::new(SharedFacts::new(settings.breaker));
+        let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
+        let floor =
+            Floor::new(env.clone(), Arc::clone(&facts), context.clone(), settings.pool, settings.ready_per_agent);
+        let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
+        let router = Arc::new(Router::new(
+            Arc::clone(&floor),
+            decider.clone(),
+            policy.unwrap_or_else(|| Arc::new(default_policy)),
+        ));
+        let rules = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
+        let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
+        let storage_failed = Arc::new(Notify::new());
+        let owner = env.id().to_string();
+        let office = |inbox| {
+            let failed = Arc::clone(&storage_failed);
+            Arc::new(Office {
+                env: env.clone(),
+                storage: Arc::clone(&storage),
+                journal: journal.clone(),
+                dispatch: Arc::clone(&router) as Arc<dyn Dispatch>,
+                facts: Arc::clone(&facts),
+                rules: rules.clone(),
+                backoff: settings.backoff,
+                approval_ttl: settings.approval_ttl,
+                max_recoveries: 10,
+                durability,
+                owner: owner.clone(),
+                inbox,
+                roster: Mutex::default(),
+                quarantine: Arc::clone(&quarantine),
+                on_storage_error: Box::new(move |error| {
+                    tracing::error!(%error, "the store has stopped; the board takes no more work");
+                    failed.notify_one();
+                }),
+            })
+        };
+        let offices: Vec<Arc<Office>> = shards.all().iter().map(|inbox| office(Arc::clone(inbox))).collect();
+
+        let (context_spec, _) = ChildSpec::actor("context-store", {
+            let (context, every) = (context.clone(), settings.sweep_every);
+            move || (Sweeper, (context.clone(), every))
+        });
+        let approvals = approvals_spec(&channels, &decider);
+        let (agents_spec, agents_tree) = ChildSpec::supervisor(SupervisorSpec::one_for_one("agents"));
+        let mut runs = SupervisorSpec::one_for_one("runs");
+        for (number, office) in offices.iter().enumerate() {
+            let inbox = Arc::clone(&office.inbox);
+            let (spec, actor) = ChildSpec::actor(format!("runs-{number}"), {
+                let office = Arc::clone(office);
+                move || (RunSupervisor, Arc::clone(&office))
+            });
+            inbox.on_input(move || drop(actor.cast(Wake)));
+            runs = runs.child(spec.mailbox_depth(move || inbox.len()));
+        }
+        let root = SupervisorSpec::one_for_one("callboard")
+            .intensity(Intensity::new(20, Duration::from_secs(60)))
+            .child(context_spec)
+            .child(approvals)
+            .child(agents_spec)
+            .child(ChildSpec::supervisor(runs).0);
+        let tree = Supervisor::start(root, env.clone()).await?;
+        let board = Arc::new(Board {
+            places: Arc::new(Semaphore::new(settings.runs_in_flight)),
+            env,
+            journal,
+            shards,
+            facts,
+            floor,
+            router,
+            context,
+            decider,
+            rules,
+            quarantine,
+            tree,
+            agents: agents_tree,
+            settings,
+            is_closed: false.into(),
+            submissions: tokio::sync::RwLock::default(),
+        });
+        let callboard = Callboard { board };
+        for spec in agents {
+            if let Err(error) = callboard.spawn(spec).await {
+                callboard.board.tree.stop().await;
+                return Err(error.into());
+            }
+        }
+        for run in callboard.board.journal.open_runs().await? {
+            callboard.board.shards.of(run).push(Input::Adopt { run, new_process: true });
+        }
+        callboard.watch_storage(storage_failed);
+        Ok(callboard)
+    }
+}
+
+/// The gateway and its channels. The gateway starts last, so that it finds the channels there.
+fn approvals_spec(channels: &[Arc<dyn Channel>], decider: &Decider) -> ChildSpec {
+    let mut supervisor = SupervisorSpec::one_for_one("approval-gateway");
+    let mut actors = Vec::new();
+    for (index, channel) in channels.iter().enumerate() {
+        let (spec, actor) = ChildSpec::actor(channel.name(), {
+            let (channel, decider) = (Arc::clone(channel), decider.clone());
+            move || (ChannelActor, (Arc::clone(&channel), decider.clone(), index))
+        });
+        supervisor = supervisor.child(spec.own_intensity(Intensity::new(5, Duration::from_secs(60))));
+        actors.push(actor);
+    }
+    let (spec, gateway) = ChildSpec::actor("gateway", {
+        let decider = decider.clone();
+        move || (GatewayActor, (decider.clone(), actors.clone()))
+    });
+    decider.desk.set_actor(gateway);
+    ChildSpec::supervisor(supervisor.child(spec)).0
+}
+
+fn check(agents: &[AgentSpec], channels: &[Arc<dyn Channel>]) -> Result<(), BuildError> {
+    let mut names = std::collections::BTreeSet::new();
+    for spec in agents {
+        let name = spec.name()?;
+        if !names.insert(name.clone()) {
+            return Err(BuildError::DuplicateAgent { name });
+        }
+    }
+    let mut names = std::collections::BTreeSet::from(["gateway"]);
+    for channel in channels {
+        check_name("channel", channel.name(), 64)?;
+        if !names.insert(channel.name()) {
+            return Err(BuildError::DuplicateChannel { name: channel.name().to_owned() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,560 @@
+use std::any::{Any, type_name};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::{FutureExt, Stream};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+
+use crate::actors::approvals::Decider;
+use crate::actors::context::ContextStore;
+use crate::actors::events::{StreamMode, Watched};
+use crate::actors::{
+    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards,
+};
+use crate::env::Env;
+use crate::messages::names::nearest;
+use crate::messages::state::StateRules;
+use crate::messages::{
+    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Status, Submission, Task, TraceId,
+};
+use crate::storage::{Journal, StorageError};
+use crate::supervision::panic_text;
+use crate::supervision::runs::breaker::BreakerState;
+use crate::supervision::runs::dispatch::Dispatch;
+use crate::supervision::runs::facts::SharedFacts;
+use crate::supervision::runs::inbox::{AnswerError, Input, SubmitError};
+use crate::supervision::tree::{
+    ChildSpec, ControlError, EndReason, Intensity, NodeState, Supervisor, SupervisorRef, TreeEvent, TreeNode,
+};
+
+use super::builder::{Builder, Settings};
+use super::run_handle::RunHandle;
+
+/// A running board. A cheap clone; all clones are the same board. Dropping it does not stop it: [`Callboard::shutdown`]
+/// does.
+#[derive(Clone)]
+pub struct Callboard {
+    pub(super) board: Arc<Board>,
+}
+
+pub(super) struct Board {
+    pub(super) env: Env,
+    pub(super) journal: Journal,
+    pub(super) shards: Arc<Shards>,
+    pub(super) facts: Arc<SharedFacts>,
+    pub(super) floor: Arc<Floor>,
+    pub(super) router: Arc<Router>,
+    pub(super) context: ContextStore,
+    pub(super) decider: Decider,
+    pub(super) rules: StateRules,
+    pub(super) quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
+    pub(super) tree: Supervisor,
+    pub(super) agents: SupervisorRef,
+    pub(super) settings: Settings,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) is_closed: AtomicBool,
+    /// Agents are spawned, replaced and stopped one at a time.
+    pub(super) submissions: tokio::sync::RwLock<()>,
+}
+
+/// Why an agent was not spawned, replaced, restarted or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The name is in use.
+    #[error("agent {name} is there already; replace it, or choose another name")]
+    NameInUse {
+        /// The name.
+        name: AgentName,
+    },
+    /// There is no such agent.
+    #[error("there is no agent {name:?}{}", crate::messages::names::did_you_mean(nearest.as_deref()))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// Its factory failed.
+    #[error("agent {name} could not be made: {error}")]
+    Factory {
+        /// The name.
+        name: String,
+        /// What the factory said.
+        error: String,
+    },
+    /// Its supervisor could not do it.
+    #[error("agent {name}: {error}")]
+    Supervisor {
+        /// The name.
+        name: String,
+        /// Why.
+        error: ControlError,
+    },
+}
+
+/// Why a typed request has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// There is no such agent.
+    #[error("there is no agent {name:?}{}", crate::messages::names::did_you_mean(nearest.as_deref()))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// The agent takes no work now.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The agent answers other types, or none.
+    #[error("agent {agent} answers {answers}, not {asked}")]
+    WrongTypes {
+        /// The agent.
+        agent: String,
+        /// What was asked.
+        asked: String,
+        /// What it answers.
+        answers: String,
+    },
+    /// The agent failed.
+    #[error("agent {agent} failed: {error}")]
+    Failed {
+        /// The agent.
+        agent: String,
+        /// The error, or the text of the panic.
+        error: String,
+    },
+    /// No answer in time.
+    #[error("agent {agent} did not answer within {timeout:?}")]
+    TimedOut {
+        /// The agent.
+        agent: String,
+        /// The time.
+        timeout: Duration,
+    },
+}
+
+impl Callboard {
+    /// Describes a new board.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Submits a task and returns when it is journaled as durably as it asked. Waits for room when too many runs are in
+    /// flight.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]. Submitting again is safe for a task with an id of its own.
+    pub async fn submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
+        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        self.accept(task, place).await
+    }
+
+    /// As [`Callboard::submit`], but says [`Refusal::Overloaded`] at once when there is no room.
+    ///
+    /// # Errors
+    /// See [`SubmitError`].
+    pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
+        let place = Arc::clone(&self.board.places).try_acquire_owned().map_err(|_| {
+            if self.board.is_closed() {
+                Refusal::ShuttingDown
+            } else {
+                Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }
+            }
+        })?;
+        self.accept(task, place).await
+    }
+
+    async fn accept(&self, task: Task, place: OwnedSemaphorePermit) -> Result<RunHandle, SubmitError> {
+        let board = &self.board;
+        if board.is_closed() {
+            return Err(Refusal::ShuttingDown.into());
+        }
+        if task.input.as_ref().is_some_and(Json::is_too_deep) {
+            return Err(SubmitError::TooDeep { max: crate::messages::MAX_JSON_DEPTH });
+        }
+        let agent = match &task.to {
+            Some(target) => board.router.resolve(target)?,
+            None => board.only_agent()?,
+        };
+        board.router.check_room(&agent)?;
+        let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
+        let (trace, at) = (TraceId(run.0), board.env.now().wall);
+        let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
+        let (ack, accepted) = oneshot::channel();
+        board.shards.of(run).push(Input::Submit { submission, place: Some(place), ack });
+        match accepted.await {
+            Ok(accepted) => accepted.map(|run| self.run(run)),
+            Err(_) => Err(SubmitError::Interrupted),
+        }
+    }
+
+    /// The handle of a run that was submitted before, also by an earlier process.
+    #[must_use]
+    pub fn run(&self, run: RunId) -> RunHandle {
+        RunHandle::new(run, self.clone())
+    }
+
+    /// All runs that the store knows, oldest first.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn runs(&self) -> Result<Vec<RunHandle>, StorageError> {
+        Ok(self.board.journal.runs().await?.into_iter().map(|run| self.run(run)).collect())
+    }
+
+    /// The runs that are not finished.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn unfinished_runs(&self) -> Result<Vec<RunHandle>, StorageError> {
+        Ok(self.board.journal.open_runs().await?.into_iter().map(|run| self.run(run)).collect())
+    }
+
+    /// Runs whose journals cannot be read, with the reason. They are left as they are; other runs go on.
+    #[must_use]
+    pub fn quarantined(&self) -> BTreeMap<RunId, String> {
+        self.board.quarantine.lock().clone()
+    }
+
+    /// Asks a typed agent outside any run, and waits [30 s] at most.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let doubler = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
+    /// let board = Callboard::builder().add(doubler).start().await?;
+    /// assert_eq!(board.ask::<u64, u64>("doubler", 21).await?, 42);
+    /// board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`AskError`].
+    pub async fn ask<Request, Reply>(&self, agent: &str, request: Request) -> Result<Reply, AskError>
+    where
+        Request: Send + 'static,
+        Reply: Send + 'static,
+    {
+        let timeout = Duration::from_secs(30);
+        match tokio::time::timeout(timeout, self.ask_now(agent, request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(AskError::TimedOut { agent: agent.to_owned(), timeout }),
+        }
+    }
+
+    async fn ask_now<Request, Reply>(&self, agent: &str, request: Request) -> Result<Reply, AskError>
+    where
+        Request: Send + 'static,
+        Reply: Send + 'static,
+    {
+        let board = &self.board;
+        let unknown = || AskError::Unknown { name: agent.to_owned(), nearest: board.nearest(agent) };
+        let name = AgentName::new(agent).map_err(|_| unknown())?;
+        let Some(place) = board.floor.ask_place(&name).await? else {
+            return Err(match board.floor.load(&name) {
+                Err(refusal) if board.router.listed(agent).is_some() => refusal.into(),
+                _ => unknown(),
+            });
+        };
+        let wrong_types = |answers: String| AskError::WrongTypes {
+            agent: agent.to_owned(),
+            asked: format!("{} with {}", type_name::<Request>(), type_name::<Reply>()),
+            answers,
+        };
+        let typed = || match place.types() {
+            Some((request, reply)) => format!("{request} with {reply}"),
+            None => "turns of runs only; submit a task".to_owned(),
+        };
+        let Ok(answer) = place.answer(Box::new(request)) else { return Err(wrong_types(typed())) };
+        let types = typed();
+        let failed = |error: String| AskError::Failed { agent: agent.to_owned(), error };
+        // The task holds the slot: a caller that goes away does not leave the agent in the middle of its work.
+        let answered = tokio::spawn(async move {
+            let answer = AssertUnwindSafe(answer).catch_unwind().await;
+            if let Err(panic) = &answer {
+                place.panicked(panic_text(&**panic));
+            }
+            answer
+        });
+        match answered.await {
+            Ok(Ok(Ok(reply))) => {
+                let reply: Box<dyn Any + Send> = reply;
+                reply.downcast::<Reply>().map(|reply| *reply).map_err(|_| wrong_types(types))
+            }
+            Ok(Ok(Err(error))) => Err(failed(error.to_string())),
+            Ok(Err(panic)) => Err(failed(format!("panic: {}", panic_text(&*panic)))),
+            Err(_) => Err(failed("the runtime is going down".into())),
+        }
+    }
+
+    /// Adds an agent while the board runs.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn spawn(&self, spec: AgentSpec) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        let name = spec.name()?;
+        let board = &self.board;
+        if board.router.listed(name.as_str()).is_some() {
+            return Err(AgentError::NameInUse { name });
+        }
+        let arguments = AgentArguments {
+            name: name.clone(),
+            factory: spec.factory().clone(),
+            window: spec.window(),
+            floor: Arc::clone(&board.floor),
+        };
+        let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
+        board.floor.place(&name, spec.conditions(), actor.clone());
+        let window = spec.window();
+        let child = child.own_intensity(Intensity::new(window.max, window.within));
+        match board.agents.start_child(child).await {
+            Ok(()) => {
+                board.router.list(&name, &spec, actor);
+                Ok(())
+            }
+            Err(error) => {
+                board.floor.vacate(&name, AgentStatus::Stopped);
+                let name = name.as_str().to_owned();
+                Err(match error {
+                    ControlError::StartFailed { error, .. } => AgentError::Factory { name, error },
+                    error => AgentError::Supervisor { name, error },
+                })
+            }
+        }
+    }
+
+    /// Replaces an agent: turns under way finish on the old value, later ones use the new one. If the new one cannot be
+    /// made, the old one stays.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        let name = spec.name()?;
+        let listed = self.listed(name.as_str())?;
+        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
+        self.control(name.as_str(), |reply| AgentMsg::Replace(spec.factory().clone(), spec.window(), reply)).await?;
+        self.board.router.list(&name, &spec, listed.actor);
+        Ok(())
+    }
+
+    /// Makes an agent's value again by hand, and forgets how often it was made before: a failed agent takes work again.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn restart(&self, name: &str) -> Result<(), AgentError> {
+        self.control(name, AgentMsg::Restart).await
+    }
+
+    /// Stops an agent: turns under way finish, those that have not begun fail, and its name is free.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn stop(&self, name: &str) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        self.listed(name)?;
+        let agent = AgentName::new(name)?;
+        self.board.router.unlist(&agent);
+        self.board.floor.vacate(&agent, AgentStatus::Stopped);
+        let removed = self.board.agents.remove_child(name).await;
+        removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
+    }
+
+    fn listed(&self, name: &str) -> Result<crate::actors::Listed, AgentError> {
+        let unknown = || AgentError::Unknown { name: name.to_owned(), nearest: self.board.nearest(name) };
+        self.board.router.listed(name).ok_or_else(unknown)
+    }
+
+    async fn control(
+        &self,
+        name: &str,
+        message: impl FnOnce(ractor::RpcReplyPort<Result<(), String>>) -> AgentMsg,
+    ) -> Result<(), AgentError> {
+        let failed = |error: String| AgentError::Factory { name: name.to_owned(), error };
+        let actor = self.listed(name)?.actor;
+        match actor.call(message, Duration::from_secs(10)).await {
+            Ok(done) => done.map_err(failed),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// The names of the agents, sorted.
+    #[must_use]
+    pub fn agents(&self) -> Vec<AgentName> {
+        self.board.router.names()
+    }
+
+    /// The shared context, with all namespaces.
+    #[must_use]
+    pub fn context(&self) -> &ContextStore {
+        &self.board.context
+    }
+
+    /// The open approvals, and the way to decide them. For people's front ends, not for agents.
+    #[must_use]
+    pub fn approvals(&self) -> &Decider {
+        &self.board.decider
+    }
+
+    /// Answers a question that a turn has asked.
+    ///
+    /// # Errors
+    /// The question is not open, was answered, or the answer could not be journaled.
+    pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
+        let (ack, answered) = oneshot::channel();
+        let request = question.request;
+        let input = Input::Answer { question, answer: answer.into(), by: by.into(), ack };
+        self.board.shards.of(request.turn.run).push(input);
+        answered.await.unwrap_or(Err(AnswerError::Unknown(request)))
+    }
+
+    /// The last [200] messages of an agent's inbox: tasks given to it, and news of tasks that it gave away.
+    #[must_use]
+    pub fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
+        self.board.router.inbox(agent)
+    }
+
+    /// Where a delegation stands, as long as an inbox remembers it.
+    #[must_use]
+    pub fn status(&self, request: RequestId) -> Option<Status> {
+        self.board.router.status(request)
+    }
+
+    /// The state of an agent's circuit breaker.
+    #[must_use]
+    pub fn breaker(&self, agent: &str) -> BreakerState {
+        let facts = self.board.facts.lock();
+        facts.breakers.get(agent).map_or(BreakerState::Closed, |breaker| breaker.state())
+    }
+
+    /// Events of all runs from now on, in any of the modes. A slow watcher is told how many it missed.
+    #[must_use]
+    pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
+        self.board.router.hub.watch(None, modes, self.board.settings.watch_buffer)
+    }
+
+    /// A picture of the supervision tree. Agents show the life of their values: generation, restarts, ready turns.
+    ///
+    /// # Errors
+    /// When the tree has ended.
+    pub async fn tree(&self) -> Result<TreeNode, ControlError> {
+        let mut tree = self.board.tree.snapshot().await?;
+        let glances: BTreeMap<AgentName, crate::actors::AgentGlance> =
+            self.board.floor.glance().into_iter().map(|glance| (glance.name.clone(), glance)).collect();
+        for node in
+            tree.children.iter_mut().filter(|node| node.name == "agents").flat_map(|agents| &mut agents.children)
+        {
+            let Some(glance) = glances.get(node.name.as_str()) else { continue };
+            node.generation = glance.generation;
+            node.restarts = glance.restarts;
+            node.mailbox_depth = Some(glance.ready);
+            if let AgentStatus::Failed(error) = &glance.status {
+                (node.state, node.last_error) = (NodeState::Failed, Some(error.clone()));
+            } else if node.last_error.is_none() {
+                node.last_error.clone_from(&glance.last_error);
+            }
+            let stuck = if glance.stuck > 0 { format!(", {} stuck", glance.stuck) } else { String::new() };
+            if glance.busy + glance.waiting > 0 || glance.stuck > 0 {
+                node.detail = Some(format!("{} at work, {} waiting{stuck}", glance.busy, glance.waiting));
+            }
+        }
+        Ok(tree)
+    }
+
+    /// What happens in the supervision tree from now on.
+    #[must_use]
+    pub fn tree_events(&self) -> broadcast::Receiver<TreeEvent> {
+        self.board.tree.subscribe()
+    }
+
+    /// Waits until the board has ended, and says why.
+    pub async fn ended(&self) -> EndReason {
+        self.board.tree.join().await
+    }
+
+    /// Turns that failed for good, of every run that the store knows, oldest run first.
+    ///
+    /// # Errors
+    /// What the store reports; a journal that cannot be read is left out.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StorageError> {
+        let mut letters = Vec::new();
+        for run in self.runs().await? {
+            match run.dead_letters().await {
+                Ok(of_run) => letters.extend(of_run),
+                Err(error) => tracing::warn!(run = %run.id(), %error, "dead letters cannot be read"),
+            }
+        }
+        Ok(letters)
+    }
+
+    /// Takes nothing new, lets turns finish for [10 s], stops the rest (they stay leased and go on at the next start), and
+    /// stops the tree in reverse order.
+    pub async fn shutdown(&self) -> EndReason {
+        let board = &self.board;
+        board.is_closed.store(true, Ordering::Release);
+        board.places.close();
+        let finished = async {
+            while board.floor.turns_at_work() > 0 {
+                board.floor.quiet().await;
+            }
+        };
+        let _ = tokio::time::timeout(board.settings.grace, finished).await;
+        board.floor.stop_all();
+        board.tree.stop().await
+    }
+
+    /// A store that has stopped takes the board down: nothing more can be acknowledged.
+    pub(super) fn watch_storage(&self, failed: Arc<Notify>) {
+        let board = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = failed.notified() => {
+                    board.board.is_closed.store(true, Ordering::Release);
+                    board.board.places.close();
+                    board.board.floor.stop_all();
+                    board.board.tree.stop().await;
+                }
+                _ = board.board.tree.join() => {}
+            }
+        });
+    }
+}
+
+impl Board {
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    fn nearest(&self, name: &str) -> Option<String> {
+        let names = self.router.names();
+        nearest(name, names.iter().map(AgentName::as_str))
+    }
+
+    fn only_agent(&self) -> Result<AgentName, SubmitError> {
+        match self.router.names().as_slice() {
+            [only] => Ok(only.clone()),
+            names => {
+                let agents = names.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+                Err(SubmitError::NoTarget { agents })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Callboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callboard").field("agents", &self.agents()).finish_non_exhaustive()
+    }
+}

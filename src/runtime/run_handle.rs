@@ -1,0 +1,170 @@
+use std::fmt;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use tokio::sync::oneshot;
+
+use crate::actors::events::{StreamMode, Watched};
+use crate::messages::{DeadLetter, Question, RunEvent, RunId, RunResult};
+use crate::storage::StorageError;
+use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::run::Run;
+use crate::supervision::runs::supervisor::fold;
+
+use super::handle::Callboard;
+
+/// A run that was submitted. A cheap clone.
+#[derive(Clone)]
+pub struct RunHandle {
+    id: RunId,
+    board: Callboard,
+}
+
+/// Why nothing can be said about a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The store does not know it.
+    #[error("there is no run {0}")]
+    Unknown(RunId),
+    /// Its journal cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The board stopped before the run ended; it goes on at the next start.
+    #[error("the board stopped before run {0} ended; it goes on at the next start on the same store")]
+    Stopped(RunId),
+}
+
+impl RunHandle {
+    pub(super) fn new(id: RunId, board: Callboard) -> Self {
+        Self { id, board }
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Waits for the run's end.
+    ///
+    /// # Errors
+    /// The run is unknown, its journal cannot be read, or the board stops first.
+    pub async fn result(&self) -> Result<RunResult, RunError> {
+        loop {
+            let (reply, result) = oneshot::channel();
+            self.board.board.shards.of(self.id).push(Input::Result { run: self.id, reply });
+            let result = tokio::select! {
+                result = result => result,
+                _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
+            };
+            if let Ok(result) = result {
+                return Ok(Arc::unwrap_or_clone(result));
+            }
+            // Not in memory: ended, unknown, or its supervisor is just being restarted.
+            let run = self.read().await?;
+            if let Some(result) = run.result() {
+                return Ok((**result).clone());
+            }
+            if self.board.board.is_closed() {
+                return Err(RunError::Stopped(self.id));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.
+    pub async fn cancel(&self, reason: &str) -> bool {
+        let (ack, stopped) = oneshot::channel();
+        let input = Input::Cancel { run: self.id, reason: reason.to_owned(), ack };
+        self.board.board.shards.of(self.id).push(input);
+        stopped.await.unwrap_or(false)
+    }
+
+    /// The run's questions that wait for an answer.
+    pub async fn questions(&self) -> Vec<Question> {
+        let (reply, questions) = oneshot::channel();
+        self.board.board.shards.of(self.id).push(Input::Questions { run: self.id, reply });
+        questions.await.unwrap_or_default()
+    }
+
+    /// Everything that has happened in the run so far.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn history(&self) -> Result<Vec<RunEvent>, RunError> {
+        let history = self.board.board.journal.read(self.id).await?;
+        if history.events.is_empty() { Err(RunError::Unknown(self.id)) } else { Ok(history.events) }
+    }
+
+    /// The run's events from `from` on (1 is the first), those of the past first; ends with the run.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn events(
+        &self,
+        from: u64,
+        modes: &[StreamMode],
+    ) -> Result<impl Stream<Item = Watched> + Send + Unpin + use<>, RunError> {
+        let live = self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.watch_buffer);
+        let past = self.history().await?;
+        let known = past.len() as u64;
+        let has_ended = fold(past.clone(), &self.board.board.rules).is_some_and(|run| run.result().is_some());
+        if has_ended {
+            self.board.board.router.hub.ended(self.id);
+        }
+        let (run, modes) = (self.id, modes.to_vec());
+        let past = (1..).zip(past).filter_map(move |(sequence, event)| {
+            let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes(&event));
+            let published = || crate::messages::Published { run, sequence, event: Arc::new(event.clone()) };
+            is_wanted.then(|| Watched::Event(published()))
+        });
+        let past: Vec<Watched> = past.collect();
+        let live = live.filter(move |watched| {
+            let is_new = match watched {
+                Watched::Event(event) => event.sequence > known && event.sequence >= from,
+                Watched::Missed(_) => true,
+            };
+            std::future::ready(is_new)
+        });
+        Ok(futures::stream::iter(past).chain(live))
+    }
+
+    /// The run as its journal tells it.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn read(&self) -> Result<Run, RunError> {
+        let history = self.history().await?;
+        fold(history, &self.board.board.rules).ok_or(RunError::Unknown(self.id))
+    }
+
+    /// Turns of this run that failed for good.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, RunError> {
+        let events = self.history().await?;
+        let mut letters = Vec::new();
+        for (index, event) in events.iter().enumerate() {
+            let RunEvent::TurnFailed { turn, attempt, failure, at } = event else { continue };
+            let Some(before) = fold(events[..index].to_vec(), &self.board.board.rules) else { continue };
+            let Some(open) = before.turn(*turn) else { continue };
+            letters.push(DeadLetter {
+                turn: before.turn_id(*turn),
+                agent: open.agent().clone(),
+                input: open.input().clone(),
+                attempts: *attempt,
+                failure: failure.clone(),
+                at: *at,
+            });
+        }
+        Ok(letters)
+    }
+}
+
+impl fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RunHandle").field(&self.id).finish()
+    }
+}

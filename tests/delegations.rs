@@ -1,0 +1,109 @@
+//! Delegations: a turn gives a task away and waits, holding neither slot nor permit.
+
+use std::time::Duration;
+
+use callboard::messages::Status;
+use callboard::prelude::*;
+use serde_json::json;
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_any_depth_finishes_with_a_pool_of_one() {
+    let deeper = |turn: Turn| async move {
+        let depth: u32 = turn.input()?;
+        if depth == 0 {
+            return Ok(Command::output("bottom"));
+        }
+        let answer = turn.delegate(&format!("a{}", depth - 1), "go deeper").input(depth - 1).await?;
+        Ok(Command { output: Some(answer), ..Command::default() })
+    };
+    let names: Vec<String> = (0..=8).map(|n| format!("a{n}")).collect();
+    let board = names.iter().fold(Callboard::builder().pool(1), |builder, name| builder.agent(name, deeper));
+    let board = board.start().await.unwrap();
+    let limits = Limits { handoffs: 100, agents: 100, depth: 100, ..Limits::default() };
+    let run = board.submit(Task::new("dig").to("a8").input(8).limits(limits)).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("bottom").into()));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn delegations_made_together_run_side_by_side() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move {
+            let asked = ["x", "y", "z"].map(|part| turn.delegate("worker", part));
+            let answers = futures::future::join_all(asked.into_iter().map(IntoFuture::into_future)).await;
+            let answers: Result<Vec<Json>, _> = answers.into_iter().collect();
+            Ok(Command::output(json!(answers?)))
+        })
+        .agent("worker", |turn: Turn| async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(Command::output(turn.task().body.len()).with("messages", turn.input::<String>()?))
+        })
+        .pool(3)
+        .start()
+        .await
+        .unwrap();
+    let started = tokio::time::Instant::now();
+    let run = board.submit(Task::new("abc").to("lead")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!([3, 3, 3]));
+    assert_eq!(result.state, json!({ "messages": ["x", "y", "z"] }));
+    assert_eq!(started.elapsed().as_secs(), 10);
+    let statuses: Vec<Status> = board
+        .inbox("lead")
+        .into_iter()
+        .filter_map(|message| match message {
+            callboard::actors::InboxMessage::Status(update) => Some(update.status),
+            callboard::actors::InboxMessage::Request(_) => None,
+        })
+        .collect();
+    assert_eq!(statuses, [Status::Ack, Status::Ack, Status::Ack, Status::Complete, Status::Complete, Status::Complete]);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_back_into_the_chain_is_refused_by_name() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "code").await?)) })
+        .agent("coder", |turn: Turn| async move { Ok(Command::output(turn.delegate("lead", "lead").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("not failed") };
+    assert!(error.contains("lead is already in the delegation chain lead → coder"), "{error}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() {
+    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(2));
+    let give = |to: &'static str, barrier: std::sync::Arc<tokio::sync::Barrier>| {
+        move |turn: Turn| {
+            let barrier = barrier.clone();
+            async move {
+                if turn.chain().is_empty() {
+                    barrier.wait().await;
+                    return match turn.delegate(to, "go on").await {
+                        Ok(answer) => Ok(Command::output(answer)),
+                        Err(error) => Ok(Command::output(error.to_string())),
+                    };
+                }
+                Ok(Command::output("fine"))
+            }
+        }
+    };
+    let board = Callboard::builder()
+        .add(AgentSpec::new("a", give("b", barrier.clone())).non_reentrant())
+        .add(AgentSpec::new("b", give("a", barrier)).non_reentrant())
+        .start()
+        .await
+        .unwrap();
+    let first = board.submit(Task::new("first").to("a")).await.unwrap();
+    let second = board.submit(Task::new("second").to("b")).await.unwrap();
+    let outputs = [first.result().await.unwrap().output.to_string(), second.result().await.unwrap().output.to_string()];
+    let refused = outputs.iter().filter(|output| output.contains("waiting would never end")).count();
+    assert_eq!(refused, 1, "{outputs:?}");
+    assert!(outputs.iter().any(|output| output == "\"fine\""), "{outputs:?}");
+    board.shutdown().await;
+}
