@@ -15,7 +15,7 @@ pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
 pub use router::{ApprovalPolicy, InboxMessage, PolicyQuestion, default_policy};
 pub use turn::{Delegation, DelegationError, Reservation, Terminal, Turn, TurnError};
 
-pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments, RestartWindow};
-pub(crate) use floor::{AgentGlance, AgentStatus, Conditions, Floor};
+pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments};
+pub(crate) use floor::{AgentGlance, AgentStatus, Floor};
 pub(crate) use router::{Listed, Router};
 pub(crate) use shards::Shards;

@@ -10,7 +10,6 @@ use crate::messages::{
     Refusal, RequestId, RunEvent, Verdict, handoff_action,
 };
 
-use super::breaker::Ticket;
 use super::dispatch::{Dispatch, TurnOutcome};
 use super::facts::SharedFacts;
 use super::guard::{self, Kind, Request};
@@ -37,9 +36,6 @@ pub struct Surroundings<'a> {
     pub approval_ttl: Duration,
 }
 
-/// An event to journal, and the places at breakers that its admissions took, in order.
-pub type Decided = (RunEvent, Vec<Ticket>);
-
 /// What becomes of an attempt's outcome; `None` if the attempt is late.
 #[must_use]
 pub fn on_outcome(
@@ -48,16 +44,16 @@ pub fn on_outcome(
     attempt: u32,
     outcome: TurnOutcome,
     around: &Surroundings<'_>,
-) -> Option<Decided> {
+) -> Option<RunEvent> {
     let turn = run.turn(number).filter(|turn| turn.attempt == attempt)?;
     let failure = match outcome {
         TurnOutcome::Command(command) => match on_command(run, number, turn, command, around) {
-            Ok(decided) => return Some(decided),
+            Ok(event) => return Some(event),
             Err(failure) => failure,
         },
         TurnOutcome::Failed(failure) => failure,
     };
-    Some((on_failure(run, number, attempt, failure, around), Vec::new()))
+    Some(on_failure(run, number, attempt, failure, around))
 }
 
 fn on_failure(run: &Run, turn: u32, attempt: u32, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
@@ -76,7 +72,7 @@ fn on_command(
     turn: &OpenTurn,
     command: Command,
     around: &Surroundings<'_>,
-) -> Result<Decided, Failure> {
+) -> Result<RunEvent, Failure> {
     let invalid = |text: String| Failure { kind: FailureKind::InvalidCommand, text };
     if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
         return Err(invalid("the output is nested too deeply".into()));
@@ -86,11 +82,10 @@ fn on_command(
         Ok(_) | Err(StateError::ConcurrentWrite { .. }) => {}
         Err(error) => return Err(invalid(error.to_string())),
     }
-    let (verdict, tickets) =
-        route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
+    let verdict = route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
     let at = around.now.wall;
     let event = RunEvent::TurnEnded { turn: number, attempt: turn.attempt, command: Box::new(command), verdict, at };
-    Ok((event, tickets))
+    Ok(event)
 }
 
 /// Where a command goes. An unknown target is the caller's error; everything else is a verdict.
@@ -101,17 +96,17 @@ fn route(
     command: &Command,
     approved: Option<&Decision>,
     around: &Surroundings<'_>,
-) -> Result<(Verdict, Vec<Ticket>), Refusal> {
+) -> Result<Verdict, Refusal> {
     let mut targets = Vec::new();
     for target in command.goto.targets() {
         match around.dispatch.resolve(target) {
             Ok(agent) => targets.push(agent),
             Err(unknown @ Refusal::UnknownAgent { .. }) => return Err(unknown),
-            Err(refusal) => return Ok((Verdict::Refused(refusal), Vec::new())),
+            Err(refusal) => return Ok(Verdict::Refused(refusal)),
         }
     }
     if targets.is_empty() && !matches!(command.goto, Goto::Many(_)) {
-        return Ok((Verdict::Nothing, Vec::new()));
+        return Ok(Verdict::Nothing);
     }
     let branch = run.branch_of(turn);
     let carried = command.output.as_ref().unwrap_or(&turn.input);
@@ -130,6 +125,7 @@ fn route(
         kind,
         from: &turn.agent,
         targets: &targets,
+        first: run.turn_id(run.next_turn),
         chain: &branch.chain,
         waiter: run.waiter_of(turn.branch).map(|(waiter, agent)| (run.turn_id(waiter), agent)),
         limits: &run.submission.task.limits,
@@ -140,8 +136,8 @@ fn route(
         now: around.now.monotonic,
     };
     Ok(match guard::admit(&request, &mut around.facts.lock()) {
-        guard::Answer::Admit(tickets) => (Verdict::Admitted(targets), tickets),
-        guard::Answer::Refuse(refusal) => (Verdict::Refused(refusal), Vec::new()),
+        guard::Answer::Admit => Verdict::Admitted(targets),
+        guard::Answer::Refuse(refusal) => Verdict::Refused(refusal),
         guard::Answer::Park => {
             let action = match <[Action; 1]>::try_from(actions) {
                 Ok([action]) => action,
@@ -151,7 +147,7 @@ fn route(
                     Action::new("handoff", &names.join(", "), inputs.collect::<Vec<_>>())
                 }
             };
-            (Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, around))), Vec::new())
+            Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, around)))
         }
     })
 }
@@ -193,12 +189,12 @@ pub fn on_delegation(
     ordinal: u32,
     order: Order,
     around: &Surroundings<'_>,
-) -> Decided {
-    let (verdict, tickets) = match admit_delegation(run, number, turn, &order, around) {
-        Ok((agent, tickets)) => (Verdict::Admitted(vec![agent]), tickets),
-        Err(refusal) => (Verdict::Refused(refusal), Vec::new()),
+) -> RunEvent {
+    let verdict = match admit_delegation(run, number, turn, &order, around) {
+        Ok(agent) => Verdict::Admitted(vec![agent]),
+        Err(refusal) => Verdict::Refused(refusal),
     };
-    (RunEvent::Delegated { turn: number, ordinal, order, verdict, at: around.now.wall }, tickets)
+    RunEvent::Delegated { turn: number, ordinal, order, verdict, at: around.now.wall }
 }
 
 fn admit_delegation(
@@ -207,13 +203,14 @@ fn admit_delegation(
     turn: &OpenTurn,
     order: &Order,
     around: &Surroundings<'_>,
-) -> Result<(AgentName, Vec<Ticket>), Refusal> {
+) -> Result<AgentName, Refusal> {
     let target = around.dispatch.resolve(&order.to)?;
     around.dispatch.check_room(&target)?;
     let request = Request {
         kind: Kind::Delegation,
         from: &turn.agent,
         targets: std::slice::from_ref(&target),
+        first: run.turn_id(run.next_turn),
         chain: &run.branch_of(turn).chain,
         waiter: Some((run.turn_id(number), &turn.agent)),
         limits: &run.submission.task.limits,
@@ -225,7 +222,7 @@ fn admit_delegation(
         now: around.now.monotonic,
     };
     match guard::admit(&request, &mut around.facts.lock()) {
-        guard::Answer::Admit(tickets) => Ok((target, tickets)),
+        guard::Answer::Admit => Ok(target),
         guard::Answer::Refuse(refusal) => Err(refusal),
         guard::Answer::Park => unreachable!("a delegation is asked for with consent"),
     }
@@ -262,22 +259,21 @@ pub fn on_parked_decision(
     envelope: &Envelope,
     decision: Decision,
     around: &Surroundings<'_>,
-) -> Option<Decided> {
+) -> Option<RunEvent> {
     let number = envelope.request.turn.number;
     let at = around.now.wall;
     let (id, parked) = run.branches.iter().find_map(|(id, branch)| match &branch.now {
         BranchNow::Parked(parked) if parked.ended.number == number => Some((*id, parked)),
         BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Forked { .. } => None,
     })?;
-    let (verdict, tickets) = if decision.approved {
+    let verdict = if decision.approved {
         let turn = OpenTurn::ended(id, &parked.ended);
-        route(run, number, &turn, &parked.ended.command, Some(&decision), around)
-            .unwrap_or_else(|unknown| (Verdict::Refused(unknown), Vec::new()))
+        route(run, number, &turn, &parked.ended.command, Some(&decision), around).unwrap_or_else(Verdict::Refused)
     } else {
-        (Verdict::Refused(denial(&envelope.action, &decision)), Vec::new())
+        Verdict::Refused(denial(&envelope.action, &decision))
     };
     let (ordinal, approval) = (HANDOFF_ORDINAL, envelope.id());
-    Some((RunEvent::Decided { turn: number, ordinal, approval, decision, verdict, at }, tickets))
+    Some(RunEvent::Decided { turn: number, ordinal, approval, decision, verdict, at })
 }
 
 /// The refusal that a denial, or a decision that never came, amounts to.

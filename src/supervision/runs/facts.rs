@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::messages::{AgentName, TurnId};
+use crate::messages::{AgentName, RunId, TurnId};
 
 use super::breaker::{Breaker, BreakerPolicy, Signal, Ticket};
-use super::wait_for::WaitGraph;
+use super::wait_for::{WaitGraph, Waiting};
 
 /// The shared facts behind their lock. It is held for one admission, so that check and reservation are one step, and
 /// never across an await.
@@ -52,25 +52,52 @@ impl AdmissionFacts {
         self.breakers.get(agent).map_or(Ok(()), |breaker| breaker.check(&self.policy, now))
     }
 
-    /// Takes the place of an admitted turn at the agent's breaker.
-    pub fn admit(&mut self, agent: &AgentName) -> Ticket {
-        match self.breakers.get_mut(agent) {
+    /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.
+    pub fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(TurnId, &AgentName)>) {
+        let ticket = match self.breakers.get_mut(agent) {
             Some(breaker) => breaker.admit(),
             None => self.breakers.entry(agent.clone()).or_default().admit(),
-        }
+        };
+        self.tickets.insert(turn, ticket);
+        self.note_wait(turn, agent, waiter);
     }
 
-    /// Counts the end of a turn at its agent's breaker.
-    pub fn close(&mut self, turn: TurnId, agent: &AgentName, signal: Signal, now: Duration) {
+    /// Notes who waits for an open turn, and that the turn waits for the slot of a non-reentrant agent.
+    pub fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(TurnId, &AgentName)>) {
+        let Some((waiting, waiting_agent)) = waiter else { return };
+        let node = Waiting::Turn(turn, agent.clone());
+        if self.non_reentrant.contains(agent) {
+            self.waits.add(node.clone(), Waiting::Slot(agent.clone()));
+        }
+        self.waits.add(Waiting::Turn(waiting, waiting_agent.clone()), node);
+    }
+
+    /// Counts the end of a turn at its agent's breaker; nobody waits for it any more.
+    pub fn close(
+        &mut self,
+        turn: TurnId,
+        agent: &AgentName,
+        waiter: Option<(TurnId, &AgentName)>,
+        signal: Signal,
+        now: Duration,
+    ) {
         let ticket = self.tickets.remove(&turn).unwrap_or_default();
-        self.record(agent, ticket, signal, now);
+        if let Some(breaker) = self.breakers.get_mut(agent) {
+            breaker.record(&self.policy, ticket, signal, now);
+        }
+        if self.waits.is_empty() {
+            return;
+        }
+        let node = Waiting::Turn(turn, agent.clone());
+        if let Some((waiting, waiting_agent)) = waiter {
+            self.waits.remove(&Waiting::Turn(waiting, waiting_agent.clone()), &node);
+        }
+        self.waits.forget(&node);
     }
 
-    /// Counts the end of an admitted turn.
-    pub fn record(&mut self, agent: &AgentName, ticket: Ticket, signal: Signal, now: Duration) {
-        let policy = self.policy;
-        if let Some(breaker) = self.breakers.get_mut(agent) {
-            breaker.record(&policy, ticket, signal, now);
-        }
+    /// Forgets what a run has taken; its open turns note it again when they are started again.
+    pub fn forget_run(&mut self, run: RunId) {
+        self.tickets.retain(|turn, _| turn.run != run);
+        self.waits.forget_all(|waiting| matches!(waiting, Waiting::Turn(turn, _) if turn.run == run));
     }
 }

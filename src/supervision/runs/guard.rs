@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::messages::{AgentName, Chain, Consent, Limits, Refusal, TurnId};
 
-use super::breaker::Ticket;
 use super::budget::Budget;
 use super::facts::AdmissionFacts;
 use super::wait_for::Waiting;
@@ -51,6 +50,8 @@ pub struct Request<'a> {
     pub from: &'a AgentName,
     /// Who would take it, in order.
     pub targets: &'a [AgentName],
+    /// The turn that the first target would get; the others get the numbers after it.
+    pub first: TurnId,
     /// The asking turn's chain.
     pub chain: &'a Chain,
     /// The turn that would wait: the asking one in a delegation, the one above a delegated branch in a handoff.
@@ -72,8 +73,8 @@ pub struct Request<'a> {
 /// The guard's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It may go ahead; a place at each target's breaker is taken.
-    Admit(Vec<Ticket>),
+    /// It may go ahead; places at the breakers are taken and the waits noted.
+    Admit,
     /// It may not.
     Refuse(Refusal),
     /// A human decides; nothing is taken.
@@ -87,7 +88,12 @@ pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Answer {
         return Answer::Refuse(refusal);
     }
     match request.consent {
-        Consent::Auto => Answer::Admit(request.targets.iter().map(|target| facts.admit(target)).collect()),
+        Consent::Auto => {
+            for (number, target) in (request.first.number..).zip(request.targets) {
+                facts.admit(TurnId { number, ..request.first }, target, request.waiter);
+            }
+            Answer::Admit
+        }
         Consent::Ask => Answer::Park,
         Consent::Deny => Answer::Refuse(Refusal::Denied {
             action: format!("handoff to {}", names(request.targets)),
@@ -240,6 +246,7 @@ mod tests {
                 kind,
                 from: &self.from,
                 targets: &self.targets,
+                first: turn(100),
                 chain: &self.chain,
                 waiter: matches!(kind, Kind::Delegation).then_some((turn(1), &self.from)),
                 limits: &self.limits,
@@ -264,7 +271,7 @@ mod tests {
 
     fn named(answer: Answer) -> &'static str {
         match answer {
-            Answer::Admit(_) => "Admit",
+            Answer::Admit => "Admit",
             Answer::Refuse(refusal) => refusal.name(),
             Answer::Park => "Park",
         }
@@ -327,8 +334,8 @@ mod tests {
     fn an_open_breaker_refuses_and_a_fan_out_is_admitted_whole_or_not_at_all() {
         let mut case = Case { targets: vec![agent("c"), agent("b")], ..Case::default() };
         for _ in 0..3 {
-            let ticket = case.facts.admit(&agent("b"));
-            case.facts.record(&agent("b"), ticket, Signal::Failure, Duration::ZERO);
+            case.facts.admit(turn(7), &agent("b"), None);
+            case.facts.close(turn(7), &agent("b"), None, Signal::Failure, Duration::ZERO);
         }
         assert_eq!(named(case.ask(Kind::FanOut)), "BreakerOpen");
         assert!(!case.facts.breakers.contains_key(&agent("c")), "nothing was taken for the other target");
@@ -341,6 +348,11 @@ mod tests {
         case.facts.non_reentrant.insert(agent("b"));
         case.facts.waits.add(Waiting::Slot(agent("b")), holder.clone());
         assert_eq!(case.delegation(), "Admit");
+        let child = Waiting::Turn(turn(100), agent("b"));
+        assert!(
+            case.facts.waits.path(&Waiting::Turn(turn(1), agent("a")), &child).is_some(),
+            "the wait is noted at once"
+        );
         case.facts.waits.add(holder, Waiting::Turn(turn(1), agent("a")));
         let Answer::Refuse(Refusal::WaitCycle { cycle }) = case.ask(Kind::Delegation) else { panic!("no cycle found") };
         let run = uuid::Uuid::nil();

@@ -28,7 +28,6 @@ use super::live::{Held, LiveRun};
 use super::run::{HANDOFF_ORDINAL, Phase, Record, Run};
 use super::step::Effect;
 use super::timers::{Timer, Timers};
-use super::wait_for::Waiting;
 
 /// What a run supervisor needs from outside, and what must survive its restarts.
 pub struct Office {
@@ -195,8 +194,7 @@ impl Desk {
         let admitted = {
             let mut facts = self.office.facts.lock();
             facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
-                let ticket = facts.admit(&submission.agent);
-                facts.tickets.insert(first, ticket);
+                facts.admit(first, &submission.agent, None);
             })
         };
         if let Err(retry_after) = admitted {
@@ -270,6 +268,8 @@ impl Desk {
         let open: Vec<u32> = live.run.open_turns().collect();
         for number in open {
             let Some(turn) = live.run.turn(number) else { continue };
+            let waiter = live.run.waiter_of(turn.branch).map(|(waiter, agent)| (live.run.turn_id(waiter), agent));
+            self.office.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
             match &turn.phase {
                 Phase::Leased if turn.recoveries >= self.office.max_recoveries => {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
@@ -410,9 +410,9 @@ impl Desk {
                 Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Reply(..) => {}
             }
         }
+        self.office.facts.lock().forget_run(run);
         if is_new {
             self.office.roster.lock().remove(&run);
-            self.office.facts.lock().tickets.remove(&TurnId { run, number: 1 });
         } else {
             tracing::error!(%run, %error, "a commit failed; the run is read back");
             if !matches!(error, StorageError::Stopped { .. }) {
@@ -434,16 +434,10 @@ impl Desk {
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),
             Held::Close { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
-                let mut facts = office.facts.lock();
-                facts.close(id, &agent, signal, now.monotonic);
-                let node = Waiting::Turn(id, agent);
-                if let Some((waiter, waiting_agent)) = waiter {
-                    facts.waits.remove(&Waiting::Turn(live.run.turn_id(waiter), waiting_agent), &node);
-                }
-                facts.waits.forget(&node);
-                drop(facts);
+                let waiter = waiter.as_ref().map(|(waiter, agent)| (live.run.turn_id(*waiter), agent));
+                office.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
                 live.waiters.retain(|(waiting, _), _| *waiting != turn);
-                if abort && let Waiting::Turn(id, agent) = node {
+                if abort {
                     office.dispatch.abort(id, &agent);
                 }
             }
@@ -472,15 +466,6 @@ impl Desk {
     fn start(&self, live: &mut LiveRun, number: u32) {
         let Some(turn) = live.run.turn(number) else { return };
         let branch = live.run.branch_of(turn);
-        if let Some((waiter, agent)) = live.run.waiter_of(turn.branch) {
-            let waiter = Waiting::Turn(live.run.turn_id(waiter), agent.clone());
-            let node = Waiting::Turn(live.run.turn_id(number), turn.agent.clone());
-            let mut facts = self.office.facts.lock();
-            if facts.non_reentrant.contains(&turn.agent) {
-                facts.waits.add(node.clone(), Waiting::Slot(turn.agent.clone()));
-            }
-            facts.waits.add(waiter, node);
-        }
         self.office.dispatch.start(ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
@@ -578,8 +563,8 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
                 live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
             let Some(envelope) = open.cloned() else { return };
             if request.ordinal == HANDOFF_ORDINAL {
-                if let Some((event, tickets)) = decide::on_parked_decision(&live.run, &envelope, decision, around) {
-                    admit(live, event, tickets, around);
+                if let Some(event) = decide::on_parked_decision(&live.run, &envelope, decision, around) {
+                    live.absorb(event);
                 }
             } else {
                 let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
@@ -598,29 +583,17 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
     }
 }
 
-/// Applies an event that admits turns, and keeps their places at the breakers.
-fn admit(live: &mut LiveRun, event: RunEvent, tickets: Vec<super::breaker::Ticket>, around: &Surroundings<'_>) {
-    let first = live.run.next_turn;
-    if !tickets.is_empty() {
-        let mut facts = around.facts.lock();
-        for (number, ticket) in (first..).zip(tickets) {
-            facts.tickets.insert(live.run.turn_id(number), ticket);
-        }
-    }
-    live.absorb(event);
-}
-
 fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome, around: &Surroundings<'_>) {
     // Reducers are the users' code: one that panics ends its run and nothing else.
     let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, around)));
     match decided {
-        Ok(Some((event, tickets))) => {
+        Ok(Some(event)) => {
             if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
                 && failure.kind == FailureKind::InvalidCommand
             {
                 tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
             }
-            admit(live, event, tickets, around);
+            live.absorb(event);
         }
         Ok(None) => {}
         Err(panic) => {
@@ -696,8 +669,8 @@ fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, arou
             live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value })
         }
         TurnRequest::Delegate(order) => {
-            let (event, tickets) = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
-            admit(live, event, tickets, around);
+            let event = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
+            live.absorb(event);
         }
         TurnRequest::Ask(question) => {
             live.absorb(RunEvent::Asked { turn: number, ordinal, question, nonce: around.random, at });

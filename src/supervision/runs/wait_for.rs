@@ -55,6 +55,11 @@ impl WaitGraph {
         self.edges.remove(from);
     }
 
+    /// Nobody whom `is_gone` names waits any more.
+    pub fn forget_all(&mut self, is_gone: impl Fn(&Waiting) -> bool) {
+        self.edges.retain(|from, _| !is_gone(from));
+    }
+
     /// The waits that lead from `from` to `to`, both included, if there is such a way. An edge from `to` to `from` would
     /// close it to a circle.
     #[must_use]
