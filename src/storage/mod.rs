@@ -8,6 +8,8 @@ pub mod codec;
 mod limits;
 mod memory;
 mod queue_order;
+#[cfg(feature = "sled")]
+mod sled;
 mod stream_head;
 mod watchers;
 
@@ -18,6 +20,8 @@ use futures::future::BoxFuture;
 
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
 pub use self::memory::Memory;
+#[cfg(feature = "sled")]
+pub use self::sled::{Sled, SledStats};
 pub use crate::messages::Durability;
 use crate::messages::Timestamp;
 
