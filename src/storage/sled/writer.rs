@@ -77,8 +77,9 @@ impl Writer {
         }
     }
 
-    /// Commits an empty batch: makes what opening has changed durable.
+    /// Makes what opening has changed durable: the names of new files, and the new session.
     pub(super) fn commit_opening(&mut self) -> Result<(), String> {
+        sync_folder(&mut *self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
         self.commit(true)?;
         self.sync()
     }
@@ -152,7 +153,11 @@ impl Writer {
                 match self.staging.stage(change, now, &mut *self.disk) {
                     Ok(number) => answers.push(Answer::Number(reply, Ok(number))),
                     Err(Trouble::Refused(error)) => answers.push(Answer::Number(reply, Err(error))),
-                    Err(Trouble::Broken(reason)) => return Err(reason),
+                    Err(Trouble::Broken(reason)) => {
+                        // While this caller's reply is still here; the others' are dropped later.
+                        self.shared.stop(&reason);
+                        return Err(reason);
+                    }
                 }
             }
             Write::Next { queue, lease_secs, reply } => {
