@@ -8,8 +8,11 @@
 //! | 2..4 | schema id |
 //! | 4..6 | version of the schema |
 //! | 6..10 | length of the payload |
-//! | 10..14 | CRC-32 of everything else |
+//! | 10..14 | CRC-32 of the payload, begun with schema and version |
 //! | 14.. | payload: bincode, little endian, variable-length integers |
+//!
+//! One pass over the payload covers the whole record: another schema or version begins the checksum elsewhere and so ends
+//! it elsewhere, and magic and length are compared with what they have to be.
 //!
 //! Integers have variable length because most of what is stored are small numbers, lengths and enum tags; it makes a
 //! record smaller and is no slower. The header never changes, so an old program can still say "written by a newer
@@ -250,11 +253,10 @@ pub fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// CRC-32 of a record without its checksum field.
 fn checksum(record: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&record[..CHECKSUM.start]);
-    hasher.update(&record[CHECKSUM.end..]);
+    let schema_and_version = u32::from_le_bytes([record[2], record[3], record[4], record[5]]);
+    let mut hasher = crc32fast::Hasher::new_with_initial(schema_and_version);
+    hasher.update(&record[HEADER..]);
     hasher.finalize()
 }
 

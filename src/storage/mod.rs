@@ -11,6 +11,7 @@ mod queue_order;
 #[cfg(feature = "sled")]
 mod sled;
 mod stream_head;
+pub mod transfer;
 mod watchers;
 
 use std::fmt;
