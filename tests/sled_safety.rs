@@ -1,5 +1,7 @@
 //! What may happen to a store's folder, and what the store makes of it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -113,6 +115,60 @@ fn a_second_process_is_told_which_folder_and_who_holds_it() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     Sled::open(folder.path()).unwrap();
+}
+
+/// Appends to four streams and says so after each acknowledgement, in a process of its own, until it is killed.
+#[test]
+fn helper_that_appends_until_it_is_killed() {
+    let Some(folder) = std::env::var_os("CALLBOARD_TEST_APPEND") else { return };
+    let store = Sled::open(folder).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let writers = ["a", "b", "c", "d"].map(async |name| {
+        let mut last = store.read(&stream(name), 0, usize::MAX).await.unwrap().len() as u64;
+        loop {
+            append(&store, name, last, &vec![b'x'; if last % 50 == 7 { 70_000 } else { 3_000 }]).await;
+            last += 1;
+            println!("acknowledged {name} {last}");
+        }
+    });
+    runtime.block_on(async {
+        futures::future::join_all(writers).await;
+    });
+}
+
+#[tokio::test]
+async fn whatever_a_killed_process_acknowledged_is_there() {
+    use std::io::BufRead;
+
+    let folder = tempdir().unwrap();
+    let mut acknowledged = std::collections::HashMap::new();
+    for round in 1..=5 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["helper_that_appends_until_it_is_killed", "--exact", "--nocapture"])
+            .env("CALLBOARD_TEST_APPEND", folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut note = |line: &str| {
+            if let Some((_, said)) = line.split_once("acknowledged ") {
+                let (name, last) = said.split_once(' ').unwrap();
+                acknowledged.insert(name.to_owned(), last.parse::<usize>().unwrap());
+            }
+        };
+        (&mut lines).take(120 + round * 37).for_each(|line| note(&line.unwrap()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before it died, the last line possibly cut.
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        rest.iter().take(rest.len().saturating_sub(1)).for_each(|line| note(line));
+        let store = Sled::open(folder.path()).unwrap();
+        assert_eq!(acknowledged.len(), 4, "all four were in flight");
+        for (name, last) in &acknowledged {
+            let there = lengths(&store, name).await.unwrap();
+            assert!(there.len() >= *last, "{name}: {last} acknowledged, {} there", there.len());
+        }
+    }
 }
 
 #[tokio::test]

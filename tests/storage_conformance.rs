@@ -1,5 +1,7 @@
 //! Every store keeps every rule of `Storage`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::sync::Arc;
 
 use callboard::storage::{Memory, Sled};

@@ -1,5 +1,7 @@
 //! Random operations: memory does what a naive model does, and the disk store does what memory does.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,7 +159,10 @@ fn trace(subject: &mut impl Subject, operations: &[Operation]) -> Vec<String> {
                 note(subject.nack(&delivery_of(&deliveries, delivery), delay_secs))
             }
             Operation::Extend { delivery } => note(subject.extend(&delivery_of(&deliveries, delivery))),
-            Operation::Advance { secs } => note(Ok::<_, StorageError>(subject.advance(secs))),
+            Operation::Advance { secs } => {
+                subject.advance(secs);
+                String::new()
+            }
         };
         let read: Vec<_> = (0..3).map(|number| subject.read(&stream(number))).collect();
         let got: Vec<_> = (0..3).map(|number| subject.get(&key(number))).collect();

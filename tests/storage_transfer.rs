@@ -1,5 +1,7 @@
 //! Everything that is exported can be restored.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

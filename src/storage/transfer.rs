@@ -205,7 +205,7 @@ struct Source<'a> {
     streams: std::vec::IntoIter<Key>,
     /// The stream being read, and from where on.
     stream: Option<(Key, Sequence)>,
-    /// The last key read, once values are; `None` inside means from the beginning.
+    /// The last key read.
     after: Option<Key>,
     ended: bool,
 }

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tempfile::TempDir;
 
 use super::*;
-use crate::storage::Expected;
+use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage};
 
 /// Notes every sync, and refuses those of a file once told to.
 #[derive(Clone, Default)]

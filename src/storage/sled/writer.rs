@@ -125,9 +125,9 @@ impl Writer {
                 break;
             }
             if taken == 1 {
-                self.staging.sweep(now)?;
+                self.staging.rows.sweep(now)?;
             }
-            if taken == BATCH_REQUESTS || self.staging.bytes() >= BATCH_BYTES {
+            if taken == BATCH_REQUESTS || self.staging.rows.bytes() >= BATCH_BYTES {
                 break;
             }
         }
@@ -174,13 +174,11 @@ impl Writer {
 
     /// Applies the batch to the tree, where readers see it.
     fn commit(&mut self, even_if_empty: bool) -> Result<(), String> {
-        if self.staging.take_new_payloads() {
-            // Before the rows that refer to them: a crash may leave a file without a row, never a row without its file.
-            self.staging.payloads().sync_names(&mut *self.disk).map_err(|error| failed("payloads", &error))?;
-        }
+        // Before the rows that refer to them: a crash may leave a file without a row, never a row without its file.
+        self.staging.rows.sync_payload_names(&mut *self.disk).map_err(|error| failed("payloads", &error))?;
         let (batch, changes) = self.staging.finish(even_if_empty);
         if let Some(batch) = batch {
-            self.staging.tree().apply_batch(batch).map_err(|error| format!("a batch was not applied: {error}"))?;
+            self.staging.rows.tree().apply_batch(batch).map_err(|error| format!("a batch was not applied: {error}"))?;
             self.sync_by.get_or_insert_with(|| self.timer.now().monotonic + BUFFERED_FOR);
         }
         for (key, change) in changes {
@@ -194,7 +192,7 @@ impl Writer {
         if self.sync_by.take().is_none() {
             return Ok(());
         }
-        self.staging.tree().flush().map_err(|error| format!("the log was not written: {error}"))?;
+        self.staging.rows.tree().flush().map_err(|error| format!("the log was not written: {error}"))?;
         self.sync_blobs().map_err(|error| failed("blobs", &error))?;
         let path = self.folder.path().join("db");
         self.disk.sync(&self.db, &path).map_err(|error| failed("db", &error))?;
@@ -202,7 +200,7 @@ impl Writer {
         let db_length = self.db.metadata().map_err(|error| failed("db", &error))?.len();
         let note = Synced { commit: self.staging.progress().commit, db_length };
         self.folder.note_synced(note).map_err(|error| failed("synced", &error))?;
-        self.staging.remove_loose_payloads();
+        self.staging.rows.remove_loose_payloads();
         Ok(())
     }
 
