@@ -202,6 +202,56 @@ async fn a_truncated_log_is_refused_and_left_as_it_is() {
     assert_eq!(lengths(&store, "a").await.unwrap().len(), 100);
 }
 
+/// Either the store is refused and left as it is, or what is damaged is reported, or nothing that counts is damaged.
+#[tokio::test]
+async fn a_flipped_bit_in_the_log_never_loses_a_record_silently() {
+    let folder = filled().await;
+    let db = folder.path().join("db");
+    let whole = fs::read(&db).unwrap();
+    let used = whole.iter().rposition(|byte| *byte != 0).unwrap();
+    let snapshots = contents(folder.path());
+    let mut refused = 0;
+    for step in 0..12 {
+        for (path, bytes) in &snapshots {
+            fs::write(path, bytes).unwrap();
+        }
+        let mut damaged = whole.clone();
+        damaged[used - 40 - (used / 12 - 10) * step] ^= 16;
+        fs::write(&db, &damaged).unwrap();
+        match Sled::open(folder.path()) {
+            Ok(store) => match lengths(&store, "a").await {
+                Ok(lengths) => assert_eq!(lengths.len(), 100, "step {step}"),
+                Err(error) => assert!(matches!(error, StorageError::Corrupt { .. }), "step {step}: {error}"),
+            },
+            Err(error) => {
+                assert!(error.to_string().contains("damaged"), "step {step}: {error}");
+                assert!(fs::read(&db).unwrap() == damaged, "step {step}: the log was changed");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "no flip hit what was synced last");
+}
+
+#[tokio::test]
+async fn a_log_that_lost_whole_segments_is_refused_and_left_as_it_is() {
+    let folder = tempdir().unwrap();
+    let store = Sled::open(folder.path()).unwrap();
+    for number in 0..200 {
+        append(&store, "a", number, &[1; 60_000]).await;
+    }
+    drop(store);
+    let db = folder.path().join("db");
+    let whole = fs::read(&db).unwrap();
+    assert!(whole.len() > 8 << 20);
+    fs::write(&db, &whole[..8 << 20]).unwrap();
+    let before = contents(folder.path());
+    assert!(refusal(folder.path()).contains("cannot be reached"));
+    assert!(contents(folder.path()) == before);
+    fs::write(&db, &whole).unwrap();
+    assert_eq!(lengths(&Sled::open(folder.path()).unwrap(), "a").await.unwrap().len(), 200);
+}
+
 #[tokio::test]
 async fn a_folder_of_a_newer_version_is_refused_and_left_as_it_is() {
     let folder = filled().await;

@@ -9,13 +9,15 @@
 //! | `synced` | the last batch that was synced and how long `db` was then |
 //!
 //! sled takes a log that ends early for one that was cut by a crash and goes on from there. `synced` tells the two apart:
-//! it is written after each sync, so a `db` that holds less than it says has lost acknowledged writes.
+//! it is written after each sync, so a `db` that holds less than it says has lost acknowledged writes. That is looked for
+//! before sled opens the log (`log_check`), because sled overwrites what follows the place where it stops to read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::disk::{Disk, sync_folder};
+use super::log_check;
 use crate::storage::StorageError;
 
 /// The version of the folder that this program writes, and the newest it reads.
@@ -70,7 +72,7 @@ impl Folder {
             .open(path.join("synced"))
             .map_err(io("the file `synced` cannot be opened"))?;
         let last = read_synced(&mut synced)?;
-        check_length(path, last)?;
+        check_log(path, last)?;
         remove_unfinished_snapshots(path).map_err(io("an unfinished snapshot cannot be removed"))?;
         if is_new {
             write_format(path, disk).map_err(io("the file `format` cannot be written"))?;
@@ -168,19 +170,20 @@ fn read_synced(file: &mut File) -> Result<Synced, String> {
     Ok(if whole { Synced { commit: u64_at(0), db_length: u64_at(8) } } else { Synced::default() })
 }
 
-/// sled itself only ever shortens `db` to whole segments; whether those are right is seen once it is open.
-fn check_length(path: &Path, last: Synced) -> Result<(), String> {
+/// Whether the log holds what was synced. sled itself only ever shortens `db` to whole segments.
+fn check_log(path: &Path, last: Synced) -> Result<(), String> {
     let length = fs::metadata(path.join("db")).map_or(0, |file| file.len());
     let whole_segments = length > 0 && length.is_multiple_of(SEGMENT as u64);
-    if length >= last.db_length || whole_segments {
-        Ok(())
+    let damage = if length < last.db_length && !whole_segments {
+        format!("is truncated: it has {length} bytes and had {}", last.db_length)
+    } else if log_check::reaches(path, last.commit).map_err(|error| format!("the file `db` cannot be read: {error}"))? {
+        return Ok(());
     } else {
-        Err(format!(
-            "the file `db` is truncated: it has {length} bytes and had {}; nothing was changed: restore the folder from a \
-             copy, or import an export into a new one",
-            last.db_length
-        ))
-    }
+        format!("is damaged: batch {} was synced and cannot be reached", last.commit)
+    };
+    Err(format!(
+        "the file `db` {damage}; nothing was changed: restore the folder from a copy, or import an export into a new one"
+    ))
 }
 
 /// A crash while sled writes a snapshot leaves one half written, which sled would then refuse to read.

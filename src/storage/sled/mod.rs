@@ -11,6 +11,7 @@ mod api;
 mod disk;
 mod folder;
 mod loading;
+mod log_check;
 mod payloads;
 mod reads;
 mod recent;
