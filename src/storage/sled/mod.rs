@@ -56,12 +56,16 @@ const CACHE: u64 = 64 << 20;
 /// Opening jumps ahead by this many numbers, so that one which a crash made us forget is not given out again.
 const NUMBERS_PER_SESSION: u64 = 1 << 24;
 
+/// Why a store stops that was neither closed nor failed.
+const ENDED: &str = "its writer has ended unexpectedly";
+
 /// How long opening waits for sled to let go of a store that this process has just closed.
 const SLED_LINGERS: Duration = Duration::from_secs(5);
 
 /// Keeps everything in one folder, which one process at a time can use.
 ///
-/// Writes are made by one thread and never by an async worker; many at once share one fsync. Reads are served on the
+/// Writes are made by one thread and never by an async worker; many at once share one fsync. A write is handed over when
+/// it is called; while 16,384 others wait, its future waits for room and hands it over then. Reads are served on the
 /// caller's thread from sled's cache, and from disk if it does not hold the page.
 ///
 /// Dropping the store closes it: everything acknowledged is synced, and the drop waits for that. [`Sled::close`] does the
@@ -113,6 +117,15 @@ struct Open {
     _lock: Lock,
 }
 
+/// However the writer ends, by a panic as well, nobody is left waiting for it.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.stop(ENDED);
+    }
+}
+
 /// What a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SledStats {
@@ -144,7 +157,7 @@ impl Shared {
     }
 
     fn why_stopped(&self) -> StorageError {
-        let detail = self.stopped.get().map_or("its writer has ended unexpectedly", String::as_str).to_owned();
+        let detail = self.stopped.get().map_or(ENDED, String::as_str).to_owned();
         StorageError::Stopped { detail }
     }
 }
@@ -205,7 +218,10 @@ impl Sled {
         writer.commit_opening().map_err(refuse)?;
         let thread = std::thread::Builder::new()
             .name("callboard-store".to_owned())
-            .spawn(move || writer.run(&waiting))
+            .spawn(move || {
+                let _ended = Ended(Arc::clone(&writer.shared));
+                writer.run(&waiting);
+            })
             .map_err(|error| refuse(format!("the writer cannot be started: {error}")))?;
         Ok(Self { path: path.to_owned(), clock, shared, payloads, thread: Mutex::new(Some(thread)) })
     }
@@ -230,10 +246,8 @@ impl Sled {
     /// Waits for the writer, which has ended or is about to, and lets go of the tree if it could not.
     fn finish(&self) {
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            self.shared.stop("its writer has panicked");
+        if let Some(Err(_)) = thread.map(JoinHandle::join) {
+            tracing::error!(folder = %self.path.display(), "the store's writer has panicked");
         }
         self.shared.let_go();
     }

@@ -46,6 +46,7 @@ impl Disk for Recorder {
             self.note(&format!("{name} failed"));
             return Err(io::Error::other("the disk is on fire"));
         }
+        assert!(self.failing.lock().is_none_or(|failing| failing != "panic"), "a bug in the writer");
         self.note(&name);
         Ok(())
     }
@@ -168,6 +169,18 @@ async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
         let reopened = recorder.open(&folder);
         assert_eq!(reopened.read(&Key::new(["a"]), 1, 9).await.unwrap()[0].payload[..], *b"kept");
     }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_writer_leaves_nobody_waiting() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let mut watch = store.watch(&Key::new([]).children());
+    recorder.fail("panic");
+    let stopped = StorageError::Stopped { detail: ENDED.into() };
+    let lost = join_all((0..3).map(|_| store.append(append("a", 0, b"x", Durability::Sync)))).await;
+    assert!(lost.iter().all(|result| *result == Err(stopped.clone())), "{lost:?}");
+    assert_eq!(watch.next().await, None);
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// What the thread owns.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     staging: Staging,
     disk: Box<dyn Disk>,
     db: File,
