@@ -8,8 +8,11 @@
 //! | 2..4 | schema id |
 //! | 4..6 | version of the schema |
 //! | 6..10 | length of the payload |
-//! | 10..14 | CRC-32 of everything else |
+//! | 10..14 | CRC-32 of the payload, begun with schema and version |
 //! | 14.. | payload: bincode, little endian, variable-length integers |
+//!
+//! One pass over the payload covers the whole record: another schema or version begins the checksum elsewhere and so ends
+//! it elsewhere, and magic and length are compared with what they have to be.
 //!
 //! Integers have variable length because most of what is stored are small numbers, lengths and enum tags; it makes a
 //! record smaller and is no slower. The header never changes, so an old program can still say "written by a newer
@@ -250,11 +253,29 @@ pub fn decode<T: Stored>(record: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// CRC-32 of a record without its checksum field.
+/// What every record of a type begins with, to find records in a larger file.
+#[must_use]
+pub fn first_bytes<T: Stored>() -> [u8; 6] {
+    let [schema, version] = [T::SCHEMA.to_le_bytes(), T::VERSION.to_le_bytes()];
+    [MAGIC[0], MAGIC[1], schema[0], schema[1], version[0], version[1]]
+}
+
+/// Reads the record at the beginning of `bytes`, whatever follows it.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_first<T: Stored>(bytes: &[u8]) -> Result<T, CodecError> {
+    let header = bytes.first_chunk::<HEADER>().ok_or(CodecError::NotARecord)?;
+    let stated = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
+    let actual = bytes.len() - HEADER;
+    let length = HEADER.checked_add(stated).filter(|length| *length <= bytes.len());
+    decode(&bytes[..length.ok_or(CodecError::WrongLength { stated, actual })?])
+}
+
 fn checksum(record: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&record[..CHECKSUM.start]);
-    hasher.update(&record[CHECKSUM.end..]);
+    let schema_and_version = u32::from_le_bytes([record[2], record[3], record[4], record[5]]);
+    let mut hasher = crc32fast::Hasher::new_with_initial(schema_and_version);
+    hasher.update(&record[HEADER..]);
     hasher.finalize()
 }
 
@@ -338,6 +359,18 @@ mod tests {
         longer.push(0);
         seal(&mut longer);
         assert!(matches!(decode::<Versioned<9, 1>>(&longer), Err(CodecError::Malformed { .. })));
+    }
+
+    #[test]
+    fn a_record_is_found_and_read_inside_other_bytes() {
+        let mut bytes = b"before".to_vec();
+        bytes.extend(encode(&note()));
+        bytes.extend_from_slice(b"after");
+        let begins = first_bytes::<Note>();
+        let at = bytes.windows(begins.len()).position(|window| *window == begins).unwrap();
+        assert_eq!((at, decode_first::<Note>(&bytes[at..])), (6, Ok(note())));
+        let cut = bytes.len() - 6;
+        assert!(matches!(decode_first::<Note>(&bytes[at..cut]), Err(CodecError::WrongLength { .. })));
     }
 
     #[test]

@@ -9,7 +9,10 @@ mod journal;
 mod limits;
 mod memory;
 mod queue_order;
+#[cfg(feature = "sled")]
+mod sled;
 mod stream_head;
+pub mod transfer;
 mod watchers;
 
 use std::fmt;
@@ -20,6 +23,8 @@ use futures::future::BoxFuture;
 pub use self::journal::{History, Journal};
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
 pub use self::memory::Memory;
+#[cfg(feature = "sled")]
+pub use self::sled::{Sled, SledStats};
 pub use crate::messages::Durability;
 use crate::messages::Timestamp;
 

@@ -14,10 +14,12 @@ use crate::storage::codec::{self, Stored};
 pub fn check<T: Stored + PartialEq + Debug>(folder: impl AsRef<Path>, value: &T) {
     let file_of = |version: u16| folder.as_ref().join(format!("{}-v{version}.hex", T::NAME));
     let (file, bytes) = (file_of(T::VERSION), codec::encode(value));
-    if !file.exists() && std::env::var_os("CALLBOARD_GOLDEN").is_some_and(|wish| wish == "write") {
-        if let Err(error) = std::fs::write(&file, to_lines(&bytes)) {
-            panic!("cannot write {}: {error}", file.display());
-        }
+    let wished = std::env::var_os("CALLBOARD_GOLDEN").is_some_and(|wish| wish == "write");
+    if wished
+        && !file.exists()
+        && let Err(error) = std::fs::write(&file, to_lines(&bytes))
+    {
+        panic!("cannot write {}: {error}", file.display());
     }
     let golden = read(&file);
     assert!(

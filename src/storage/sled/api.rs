@@ -1,0 +1,134 @@
+//! The store as its callers see it: writes are handed to the writer, reads are served here.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use super::reads::Reading;
+use super::writes::{Change, Reply, Request, Write};
+use super::{Open, Shared, Sled};
+use crate::storage::{
+    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage,
+    StorageError, StorageFuture, Watch, limits,
+};
+
+impl Sled {
+    /// Hands a request over: now if there is room, else as soon as the future finds some.
+    fn submit<T: Send + 'static>(&self, write: impl FnOnce(Reply<T>) -> Write) -> StorageFuture<T> {
+        let (reply, answer) = oneshot::channel();
+        let (write, now) = (write(reply), self.clock.now().wall);
+        let shared = Arc::clone(&self.shared);
+        let answered = async move |shared: Arc<Shared>| answer.await.unwrap_or_else(|_| Err(shared.why_stopped()));
+        if let Ok(room) = Arc::clone(&shared.room).try_acquire_owned() {
+            // If nobody takes it, the reply is dropped with it, and the answer says why.
+            let _ = shared.requests.send(Request { write, now, room: Some(room) });
+            return answered(shared).boxed();
+        }
+        async move {
+            let room = Arc::clone(&shared.room).acquire_owned().await.ok();
+            let _ = shared.requests.send(Request { write, now, room });
+            answered(shared).await
+        }
+        .boxed()
+    }
+
+    fn change(&self, allowed: Result<(), StorageError>, change: impl FnOnce() -> Change) -> StorageFuture<u64> {
+        match allowed {
+            Ok(()) => self.submit(|reply| Write::Change(change(), reply)),
+            Err(error) => futures::future::ready(Err(error)).boxed(),
+        }
+    }
+
+    fn change_only(&self, change: Change) -> StorageFuture<()> {
+        self.change(Ok(()), || change).map(|done| done.map(drop)).boxed()
+    }
+
+    fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reading<'_>) -> Result<T, StorageError>,
+    ) -> StorageFuture<T> {
+        let result = match &*self.shared.open.read() {
+            Some(Open { db, .. }) => read(&Reading { tree: db, payloads: &self.payloads }),
+            None => Err(self.shared.why_stopped()),
+        };
+        futures::future::ready(result).boxed()
+    }
+}
+
+impl Storage for Sled {
+    fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        self.change(limits::check_append(&append), || Change::Append(append))
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.reading(|reading| reading.records(stream, from, limit))
+    }
+
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+        self.reading(|reading| reading.streams(prefix))
+    }
+
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
+        self.change_only(Change::Purge { stream: stream.clone(), up_to })
+    }
+
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
+        let now = self.clock.now().wall;
+        self.reading(|reading| reading.get(key, now))
+    }
+
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        self.change(limits::check_put(&put), || Change::Put(put))
+    }
+
+    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
+        self.change_only(Change::Delete { key: key.clone(), revision, durability })
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        let now = self.clock.now().wall;
+        self.reading(|reading| reading.scan(prefix, after, limit, now))
+    }
+
+    fn watch(&self, prefix: &KeyPrefix) -> Watch {
+        self.shared.watchers.watch(prefix)
+    }
+
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
+        let claim = || Change::Claim { stream: stream.clone(), owner: owner.to_owned(), ttl_secs };
+        self.change(limits::check_claim(stream, owner), claim).map(|fence| fence.map(Fence)).boxed()
+    }
+
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
+        self.change_only(Change::Renew { stream: stream.clone(), fence, ttl_secs })
+    }
+
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
+        self.change_only(Change::Release { stream: stream.clone(), fence })
+    }
+
+    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
+        let allowed = limits::check_enqueue(queue, dedupe_id, &payload);
+        let (queue, dedupe_id) = (queue.clone(), dedupe_id.to_owned());
+        let enqueue = || Change::Enqueue { queue, dedupe_id, payload, durability };
+        self.change(allowed, enqueue).map(|done| done.map(drop)).boxed()
+    }
+
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
+        let queue = queue.clone();
+        self.submit(|reply| Write::Next { queue, lease_secs, reply })
+    }
+
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
+        self.change_only(Change::Extend { delivery: delivery.clone(), lease_secs })
+    }
+
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
+        self.change_only(Change::Ack { delivery: delivery.clone() })
+    }
+
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
+        self.change_only(Change::Nack { delivery: delivery.clone(), delay_secs })
+    }
+}

@@ -1,0 +1,308 @@
+//! A store on disk: sled as an ordered map, and around it what sled leaves out.
+//!
+//! What sled 0.34 does not do by itself, and what is done here about it:
+//! - its flush does not fsync: every acknowledgement of a `Sync` write waits for an fsync of the log through our own handle;
+//! - it has no checks of sequences, revisions and fences: one thread decides all writes in order, in batches;
+//! - it mistakes a truncated log for a crash: a note of what was synced tells them apart;
+//! - half-written snapshots keep it from opening: they are removed first;
+//! - it keeps long pages in files that it never syncs: pages stay below that, longer payloads are files of our own.
+
+mod api;
+mod disk;
+mod folder;
+mod loading;
+mod log_check;
+mod payloads;
+mod reads;
+mod recent;
+mod row_batch;
+mod rows;
+mod staging;
+#[cfg(test)]
+mod tests;
+mod writer;
+mod writes;
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Semaphore, oneshot};
+
+use self::disk::{Disk, SystemDisk};
+use self::folder::{Folder, Lock, SEGMENT, refused};
+use self::payloads::Payloads;
+use self::row_batch::RowBatch;
+use self::rows::Progress;
+use self::staging::Staging;
+use self::writer::Writer;
+use self::writes::{Request, Write};
+use super::watchers::Watchers;
+use super::{StorageError, codec};
+use crate::env::{Clock, SystemClock};
+
+/// Writes that wait for the writer; who comes later waits for room.
+const QUEUE: usize = 16_384;
+
+/// sled's page cache in bytes (its own default is 1 GiB).
+const CACHE: u64 = 64 << 20;
+
+/// Opening jumps ahead by this many numbers, so that one which a crash made us forget is not given out again.
+const NUMBERS_PER_SESSION: u64 = 1 << 24;
+
+/// Why a store stops that was neither closed nor failed.
+const ENDED: &str = "its writer has ended unexpectedly";
+
+/// How long opening waits for sled to let go of a store that this process has just closed.
+const SLED_LINGERS: Duration = Duration::from_secs(5);
+
+/// Keeps everything in one folder, which one process at a time can use.
+///
+/// Writes are made by one thread and never by an async worker; many at once share one fsync. A write is handed over when
+/// it is called; while 16,384 others wait, its future waits for room and hands it over then. Reads are served on the
+/// caller's thread from sled's cache, and from disk if it does not hold the page.
+///
+/// Dropping the store closes it: everything acknowledged is synced, and the drop waits for that. [`Sled::close`] does the
+/// same without blocking.
+///
+/// ```
+/// use callboard::storage::{Append, Durability, Fence, Key, Sled, Storage};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let store = Sled::open(folder)?;
+/// let stream = Key::new(["run", "1"]);
+/// let payload = b"started".as_slice().into();
+/// store.append(Append { stream: stream.clone(), fence: Fence::FIRST, expected: 0, payload, durability: Durability::Sync }).await?;
+/// drop(store);
+///
+/// let store = Sled::open(folder)?;
+/// assert_eq!(store.read(&stream, 1, 10).await?.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Sled {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    payloads: Payloads,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the handle, its futures and the writer share.
+struct Shared {
+    requests: Sender<Request>,
+    room: Arc<Semaphore>,
+    /// Gone once the store is closed.
+    open: RwLock<Option<Open>>,
+    /// Why nothing is acknowledged any more.
+    stopped: OnceLock<String>,
+    watchers: Watchers,
+    syncs: AtomicU64,
+    batches: AtomicU64,
+    writes: AtomicU64,
+}
+
+/// What has to be let go of, in this order, before somebody else can open the folder.
+struct Open {
+    db: sled::Db,
+    _lock: Lock,
+}
+
+/// However the writer ends, by a panic as well, nobody is left waiting for it.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.stop(ENDED);
+    }
+}
+
+/// What a store has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SledStats {
+    /// Syncs of the log.
+    pub syncs: u64,
+    /// Batches of writes.
+    pub batches: u64,
+    /// Writes asked for, refused ones included.
+    pub writes: u64,
+}
+
+impl Shared {
+    fn stop(&self, reason: &str) {
+        let _ = self.stopped.set(reason.to_owned());
+        self.watchers.close();
+    }
+
+    fn let_go(&self) {
+        drop(self.open.write().take());
+    }
+
+    fn count_sync(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_batch(&self, writes: usize) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
+    }
+
+    fn why_stopped(&self) -> StorageError {
+        let detail = self.stopped.get().map_or(ENDED, String::as_str).to_owned();
+        StorageError::Stopped { detail }
+    }
+}
+
+impl Sled {
+    /// Opens the store in a folder, or makes one there. Blocks for as long as sled reads its log.
+    ///
+    /// # Errors
+    /// [`StorageError::Open`] if another process has it open, if a newer version of callboard wrote it, if it is damaged
+    /// or truncated, or if the disk fails.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
+        Self::open_with_clock(path, Arc::new(SystemClock::default()))
+    }
+
+    /// As [`Sled::open`], with entries and claims that expire by `clock`.
+    ///
+    /// # Errors
+    /// As [`Sled::open`].
+    pub fn open_with_clock(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StorageError> {
+        Self::open_on(path.as_ref(), clock, Box::new(SystemDisk))
+    }
+
+    fn open_on(path: &Path, clock: Arc<dyn Clock>, mut disk: Box<dyn Disk>) -> Result<Self, StorageError> {
+        let (folder, lock, synced) = Folder::open(path, &mut *disk)?;
+        let refuse = |detail: String| refused(path, detail);
+        let db = open_sled(path).map_err(refuse)?;
+        let stored = db.get(rows::PROGRESS).map_err(|error| refuse(format!("the log cannot be read: {error}")))?;
+        let progress = match stored {
+            Some(row) => codec::decode::<Progress>(&row).map_err(|error| refuse(error.to_string()))?,
+            None => Progress::default(),
+        };
+        if progress.commit < synced.commit {
+            return Err(refuse(format!(
+                "the file `db` is damaged: it ends with batch {} and batch {} was synced; restore the folder from a copy, \
+                 or import an export into a new one",
+                progress.commit, synced.commit
+            )));
+        }
+        let progress = next_session(progress);
+        let payloads = Payloads::open(path.join("payloads")).map_err(|error| refuse(format!("`payloads`: {error}")))?;
+        payloads
+            .tidy(|name| row_batch::is_used(&db, name))
+            .map_err(|error| refuse(format!("`payloads` cannot be tidied: {error}")))?;
+        let staging = Staging::new(RowBatch::new((*db).clone(), payloads.clone()), progress);
+        let (requests, waiting) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            requests,
+            room: Arc::new(Semaphore::new(QUEUE)),
+            open: RwLock::new(Some(Open { db, _lock: lock })),
+            stopped: OnceLock::new(),
+            watchers: Watchers::default(),
+            syncs: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        });
+        let mut writer = Writer::new(Arc::clone(&shared), staging, disk, folder)
+            .map_err(|error| refuse(format!("the file `db` cannot be opened: {error}")))?;
+        writer.commit_opening().map_err(refuse)?;
+        let thread = std::thread::Builder::new()
+            .name("callboard-store".to_owned())
+            .spawn(move || {
+                let _ended = Ended(Arc::clone(&writer.shared));
+                writer.run(&waiting);
+            })
+            .map_err(|error| refuse(format!("the writer cannot be started: {error}")))?;
+        Ok(Self { path: path.to_owned(), clock, shared, payloads, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What the store has done since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> SledStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Shared { syncs, batches, writes, .. } = &*self.shared;
+        SledStats { syncs: read(syncs), batches: read(batches), writes: read(writes) }
+    }
+
+    /// Syncs everything and gives the folder back. Later calls fail with [`StorageError::Stopped`].
+    pub async fn close(&self) {
+        let (closed, is_closed) = oneshot::channel();
+        if self.send(Write::Close(closed)) {
+            let _ = is_closed.await;
+        }
+        self.finish();
+    }
+
+    /// Waits for the writer, which has ended or is about to, and lets go of the tree if it could not.
+    fn finish(&self) {
+        let thread = self.thread.lock().take();
+        if let Some(Err(_)) = thread.map(JoinHandle::join) {
+            tracing::error!(folder = %self.path.display(), "the store's writer has panicked");
+        }
+        self.shared.let_go();
+    }
+
+    /// Hands a request over without asking for room; false if nobody takes it.
+    fn send(&self, write: Write) -> bool {
+        let now = self.clock.now().wall;
+        self.shared.requests.send(Request { write, now, room: None }).is_ok()
+    }
+}
+
+impl Drop for Sled {
+    fn drop(&mut self) {
+        let (closed, _) = oneshot::channel();
+        self.send(Write::Close(closed));
+        self.finish();
+    }
+}
+
+impl fmt::Debug for Sled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stopped = self.shared.stopped.get();
+        f.debug_struct("Sled")
+            .field("path", &self.path)
+            .field("stats", &self.stats())
+            .field("stopped", &stopped)
+            .finish()
+    }
+}
+
+/// Opens sled with settings under which it is safe.
+fn open_sled(path: &Path) -> Result<sled::Db, String> {
+    let config = sled::Config::new()
+        .path(path)
+        .mode(sled::Mode::HighThroughput)
+        .segment_size(SEGMENT)
+        .cache_capacity(CACHE)
+        .flush_every_ms(None);
+    let timer = SystemClock::default();
+    loop {
+        // sled answers some damage with a panic.
+        match std::panic::catch_unwind(AssertUnwindSafe(|| config.open())) {
+            Ok(Ok(db)) => return Ok(db),
+            Ok(Err(sled::Error::Io(error)))
+                if error.to_string().contains("could not acquire lock") && timer.now().monotonic < SLED_LINGERS =>
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(Err(error)) => return Err(format!("the log cannot be read: {error}")),
+            Err(_) => return Err("the log is damaged: sled gave up on it".to_owned()),
+        }
+    }
+}
+
+fn next_session(Progress { commit, last_number, session }: Progress) -> Progress {
+    let last_number = if session == 0 { 0 } else { (last_number / NUMBERS_PER_SESSION + 1) * NUMBERS_PER_SESSION };
+    Progress { commit, last_number, session: session + 1 }
+}

@@ -1,0 +1,125 @@
+//! Reading: on the caller's thread, straight from the tree, which holds every acknowledged write.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use sled::{IVec, Tree};
+
+use super::payloads::Payloads;
+use super::rows::{self, Content, Holding};
+use super::staging::corrupt;
+use crate::messages::Timestamp;
+use crate::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
+
+/// How often a read starts over because what it reads is being removed.
+const ATTEMPTS: usize = 8;
+
+/// The tree and the payload files, for one read.
+pub(super) struct Reading<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) payloads: &'a Payloads,
+}
+
+impl Reading<'_> {
+    pub(super) fn records(&self, stream: &Key, from: Sequence, limit: usize) -> Result<Vec<Record>, StorageError> {
+        let mut attempt = 1;
+        loop {
+            match self.try_records(stream, from, limit) {
+                // A purge in the middle of the read looks like damage; damage is still there the next time.
+                Err(StorageError::Corrupt { .. }) if attempt < ATTEMPTS => attempt += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn try_records(&self, stream: &Key, from: Sequence, limit: usize) -> Result<Vec<Record>, StorageError> {
+        let mut records: Vec<Record> = Vec::new();
+        for row in self.tree.range(rows::record(stream, from)..=rows::record(stream, u64::MAX)).take(limit) {
+            let (row, sealed) = row.map_err(|error| corrupt(stream, error.to_string()))?;
+            let sequence = rows::number_of(&row).ok_or_else(|| corrupt(stream, "a row has no number"))?;
+            if let Some(before) = records.last()
+                && before.sequence + 1 != sequence
+            {
+                let missing = before.sequence + 1;
+                return Err(corrupt(stream, format!("record {missing} is missing")));
+            }
+            let payload = self.payload(&row, &sealed).map(|(payload, _)| payload);
+            let payload = payload.map_err(|detail| corrupt(stream, format!("record {sequence}: {detail}")))?;
+            records.push(Record { sequence, payload });
+        }
+        Ok(records)
+    }
+
+    pub(super) fn streams(&self, prefix: &KeyPrefix) -> Result<Vec<Key>, StorageError> {
+        let prefix = rows::streams_under(prefix.as_bytes());
+        let mut names = Vec::new();
+        let mut from = prefix.clone();
+        while let Some(row) = self.tree.range(from..).next() {
+            let (row, _) = row.map_err(|error| corrupt(&Key::new([]), error.to_string()))?;
+            if !row.starts_with(&prefix) {
+                break;
+            }
+            let Some(stream) = rows::stream_of(&row) else {
+                return Err(corrupt(&Key::new([]), "a row has no stream"));
+            };
+            // On to the next stream without passing this one's records.
+            from = rows::record(&stream, u64::MAX);
+            from.push(0);
+            names.push(stream);
+        }
+        Ok(names)
+    }
+
+    pub(super) fn get(&self, key: &Key, now: Timestamp) -> Result<Option<Entry>, StorageError> {
+        let row = rows::value(key);
+        let mut attempt = 1;
+        loop {
+            let sealed = self.tree.get(&row).map_err(|error| corrupt(key, error.to_string()))?;
+            let Some(sealed) = sealed else { return Ok(None) };
+            match self.entry(&row, &sealed) {
+                Ok(entry) => return Ok(Some(entry).filter(|entry| !entry.has_expired(now))),
+                // Its payload file may have been replaced since.
+                Err(_) if attempt < ATTEMPTS => attempt += 1,
+                Err(detail) => return Err(corrupt(key, detail)),
+            }
+        }
+    }
+
+    pub(super) fn scan(
+        &self,
+        prefix: &KeyPrefix,
+        after: Option<&Key>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(Key, Entry)>, StorageError> {
+        let prefix = rows::values_under(prefix.as_bytes());
+        let start = match after.map(rows::value) {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            Some(_) | None => Bound::Included(prefix.clone()),
+        };
+        let mut found = Vec::new();
+        for row in self.tree.range::<Vec<u8>, _>((start, Bound::Unbounded)).keys() {
+            let row = row.map_err(|error| corrupt(&Key::new([]), error.to_string()))?;
+            if found.len() == limit || !row.starts_with(&prefix) {
+                break;
+            }
+            let key = rows::key_of(&row).ok_or_else(|| corrupt(&Key::new([]), "a row has no key"))?;
+            found.extend(self.get(&key, now)?.map(|entry| (key, entry)));
+        }
+        Ok(found)
+    }
+
+    fn entry(&self, row: &[u8], sealed: &IVec) -> Result<Entry, String> {
+        let (value, Holding { revision, expires_at, .. }) = self.payload(row, sealed)?;
+        Ok(Entry { value, revision, expires_at })
+    }
+
+    fn payload<'a>(&self, row: &[u8], sealed: &'a [u8]) -> Result<(Arc<[u8]>, Holding<'a>), String> {
+        let holding = Holding::unseal(row, sealed)?;
+        let payload = match &holding.content {
+            Content::Inline(bytes) => Arc::from(*bytes),
+            Content::File(name) => self.payloads.read(name)?,
+        };
+        Ok((payload, holding))
+    }
+}

@@ -1,0 +1,180 @@
+//! The rows of one batch in the making, and all that hangs on a row: its payload file and its expiry.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sled::{Batch, IVec, Tree};
+
+use super::disk::Disk;
+use super::payloads::{MAX_INLINE, PayloadName, Payloads};
+use super::rows::{self, Content, Holding};
+use crate::messages::Timestamp;
+
+/// Expired rows that one batch removes at most.
+const SWEEP: usize = 64;
+
+/// The tree as the batch will leave it.
+pub(super) struct RowBatch {
+    tree: Tree,
+    payloads: Payloads,
+    /// Rows that this batch changes; `None` removes.
+    rows: HashMap<IVec, Option<IVec>>,
+    bytes: usize,
+    /// Whether this batch wrote payload files.
+    new_payloads: bool,
+    /// Files that may have lost their last reference.
+    loose_payloads: Vec<PayloadName>,
+    /// No row expires before this.
+    next_expiry: Timestamp,
+}
+
+impl RowBatch {
+    pub(super) fn new(tree: Tree, payloads: Payloads) -> Self {
+        Self {
+            tree,
+            payloads,
+            rows: HashMap::new(),
+            bytes: 0,
+            new_payloads: false,
+            loose_payloads: Vec::new(),
+            next_expiry: Timestamp::default(),
+        }
+    }
+
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Bytes that the batch holds in memory so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Makes the names of payload files that the batch wrote durable.
+    pub(super) fn sync_payload_names(&mut self, disk: &mut dyn Disk) -> std::io::Result<()> {
+        if std::mem::take(&mut self.new_payloads) { self.payloads.sync_names(disk) } else { Ok(()) }
+    }
+
+    /// Empties it into a batch of sled's.
+    pub(super) fn take(&mut self) -> Batch {
+        self.bytes = 0;
+        let mut batch = Batch::default();
+        for (row, sealed) in self.rows.drain() {
+            match sealed {
+                Some(sealed) => batch.insert(row, sealed),
+                None => batch.remove(row),
+            }
+        }
+        batch
+    }
+
+    /// A row as the batch leaves it.
+    pub(super) fn row(&self, row: &[u8]) -> Result<Option<IVec>, String> {
+        match self.rows.get(row) {
+            Some(staged) => Ok(staged.clone()),
+            None => self.tree.get(row).map_err(|error| error.to_string()),
+        }
+    }
+
+    pub(super) fn write(&mut self, row: Vec<u8>, sealed: Option<IVec>) {
+        self.bytes += row.len() + sealed.as_ref().map_or(0, |sealed| sealed.len());
+        self.rows.insert(IVec::from(row), sealed);
+    }
+
+    /// Stores a caller's bytes under a row.
+    pub(super) fn hold(
+        &mut self,
+        row: Vec<u8>,
+        revision: u64,
+        expires_at: Option<Timestamp>,
+        bytes: &[u8],
+        disk: &mut dyn Disk,
+    ) -> Result<(), String> {
+        let content = if bytes.len() <= MAX_INLINE {
+            Content::Inline(bytes)
+        } else {
+            let written = self.payloads.write(disk, bytes);
+            let name = written.map_err(|error| format!("a payload file cannot be written: {error}"))?;
+            self.new_payloads = true;
+            self.write(rows::payload_use(&name, &row), Some(IVec::default()));
+            Content::File(name)
+        };
+        let sealed = Holding { revision, expires_at, content }.seal(&row);
+        self.write(row, Some(sealed));
+        Ok(())
+    }
+
+    /// Removes a row with a caller's bytes, and all that was noted because of it.
+    pub(super) fn let_go(&mut self, row: Vec<u8>) -> Result<(), String> {
+        let Some(sealed) = self.row(&row)? else { return Ok(()) };
+        // A damaged row cannot say what belongs to it; its payload file is removed when the store is opened.
+        if let Ok(holding) = Holding::unseal(&row, &sealed) {
+            if let Some(moment) = holding.expires_at {
+                self.write(rows::expiry(moment, &row), None);
+            }
+            if let Content::File(name) = holding.content {
+                self.write(rows::payload_use(&name, &row), None);
+                self.loose_payloads.push(name);
+            }
+        }
+        self.write(row, None);
+        Ok(())
+    }
+
+    pub(super) fn payload(&self, row: &[u8]) -> Result<Arc<[u8]>, String> {
+        let sealed = self.row(row)?.ok_or("its row is missing")?;
+        match Holding::unseal(row, &sealed)?.content {
+            Content::Inline(bytes) => Ok(bytes.into()),
+            Content::File(name) => self.payloads.read(&name),
+        }
+    }
+
+    pub(super) fn expire(&mut self, moment: Timestamp, row: &[u8]) {
+        self.next_expiry = self.next_expiry.min(moment);
+        self.write(rows::expiry(moment, row), Some(IVec::default()));
+    }
+
+    /// Removes some rows that have expired.
+    pub(super) fn sweep(&mut self, now: Timestamp) -> Result<(), String> {
+        if now < self.next_expiry {
+            return Ok(());
+        }
+        self.next_expiry = Timestamp::from_millis(u64::MAX);
+        let noted: Vec<_> = self.tree.scan_prefix([rows::EXPIRY]).keys().take(SWEEP).collect();
+        if noted.len() == SWEEP {
+            self.next_expiry = now;
+        }
+        for note in noted {
+            let note = note.map_err(|error| error.to_string())?;
+            let Some((moment, row)) = rows::parse_expiry(&note) else { continue };
+            if now < moment {
+                self.next_expiry = moment;
+                break;
+            }
+            // The batch may have replaced the value, and with it this note.
+            if self.row(&note)?.is_some() {
+                self.let_go(row.to_vec())?;
+                self.write(note.to_vec(), None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes payload files that nothing refers to any more. Only after a sync: until then a crash brings the rows back.
+    pub(super) fn remove_loose_payloads(&mut self) {
+        for name in std::mem::take(&mut self.loose_payloads) {
+            if !is_used(&self.tree, &name) {
+                self.payloads.remove(&name);
+            }
+        }
+    }
+}
+
+/// Whether a row refers to a payload file; in doubt it does.
+pub(super) fn is_used(tree: &Tree, name: &PayloadName) -> bool {
+    tree.scan_prefix(rows::payload_uses(name)).next().is_some()
+}

@@ -1,0 +1,326 @@
+//! Which rows the tree holds: their keys, their bytes, their checksums.
+//!
+//! One tree, one byte of key in front for the kind of row. A row is a CRC-32 over its key and its body, then the body; the
+//! key is part of the checksum, so a row that turns up under another key is as corrupt as one with a flipped bit.
+
+use serde::{Deserialize, Serialize};
+use sled::IVec;
+
+use super::payloads::PayloadName;
+use crate::messages::Timestamp;
+use crate::storage::codec::Stored;
+use crate::storage::queue_order::Item;
+use crate::storage::stream_head::{Claim, StreamHead};
+use crate::storage::{Fence, Key, Revision, Sequence};
+
+const HEAD: u8 = b'h';
+const RECORD: u8 = b's';
+pub(super) const VALUE: u8 = b'v';
+const ITEM: u8 = b'q';
+const ITEM_STATE: u8 = b'r';
+const DEDUPE: u8 = b'd';
+pub(super) const EXPIRY: u8 = b'x';
+const PAYLOAD: u8 = b'p';
+
+/// The store's own row: how far it has got.
+pub(super) const PROGRESS: &[u8] = b"m progress";
+
+/// Ends a key inside a row's key. It sorts before every further segment, so a stream's rows come before its children's.
+const KEY_END: [u8; 2] = [0, 0];
+
+fn join(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut row = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
+    row.push(kind);
+    parts.iter().for_each(|part| row.extend_from_slice(part));
+    row
+}
+
+pub(super) fn head(stream: &Key) -> Vec<u8> {
+    join(HEAD, &[stream.as_bytes()])
+}
+
+pub(super) fn value(key: &Key) -> Vec<u8> {
+    join(VALUE, &[key.as_bytes()])
+}
+
+/// All keys of a kind under a prefix of encoded bytes begin like this.
+pub(super) fn values_under(prefix: &[u8]) -> Vec<u8> {
+    join(VALUE, &[prefix])
+}
+
+pub(super) fn streams_under(prefix: &[u8]) -> Vec<u8> {
+    join(RECORD, &[prefix])
+}
+
+pub(super) fn record(stream: &Key, sequence: Sequence) -> Vec<u8> {
+    join(RECORD, &[stream.as_bytes(), &KEY_END, &sequence.to_be_bytes()])
+}
+
+pub(super) fn item(queue: &Key, position: Sequence) -> Vec<u8> {
+    join(ITEM, &[queue.as_bytes(), &KEY_END, &position.to_be_bytes()])
+}
+
+pub(super) fn items(queue: &Key) -> Vec<u8> {
+    join(ITEM, &[queue.as_bytes(), &KEY_END])
+}
+
+pub(super) fn item_state(queue: &Key, position: Sequence) -> Vec<u8> {
+    join(ITEM_STATE, &[queue.as_bytes(), &KEY_END, &position.to_be_bytes()])
+}
+
+pub(super) fn dedupe(queue: &Key, id: &str) -> Vec<u8> {
+    join(DEDUPE, &[queue.as_bytes(), &KEY_END, id.as_bytes()])
+}
+
+pub(super) fn dedupes(queue: &Key) -> Vec<u8> {
+    join(DEDUPE, &[queue.as_bytes(), &KEY_END])
+}
+
+/// Says that `row` expires at a moment; sorts by the moment.
+pub(super) fn expiry(moment: Timestamp, row: &[u8]) -> Vec<u8> {
+    join(EXPIRY, &[&moment.as_millis().to_be_bytes(), row])
+}
+
+/// The moment and the row of an expiry row.
+pub(super) fn parse_expiry(row: &[u8]) -> Option<(Timestamp, &[u8])> {
+    let (moment, row) = row.get(1..)?.split_first_chunk::<8>()?;
+    Some((Timestamp::from_millis(u64::from_be_bytes(*moment)), row))
+}
+
+/// Says that `row` refers to a payload file.
+pub(super) fn payload_use(name: &PayloadName, row: &[u8]) -> Vec<u8> {
+    join(PAYLOAD, &[name.as_bytes(), row])
+}
+
+pub(super) fn payload_uses(name: &PayloadName) -> Vec<u8> {
+    join(PAYLOAD, &[name.as_bytes()])
+}
+
+/// The sequence or position at the end of a row's key.
+pub(super) fn number_of(row: &[u8]) -> Option<u64> {
+    row.last_chunk::<8>().map(|number| u64::from_be_bytes(*number))
+}
+
+/// The stream of a record's row.
+pub(super) fn stream_of(row: &[u8]) -> Option<Key> {
+    Key::from_bytes(row.get(1..row.len().checked_sub(8 + KEY_END.len())?)?)
+}
+
+/// The key of a value's row.
+pub(super) fn key_of(row: &[u8]) -> Option<Key> {
+    Key::from_bytes(row.get(1..)?)
+}
+
+/// A row's bytes around a body.
+pub(super) fn seal(row: &[u8], body: &[&[u8]]) -> IVec {
+    let mut sealed = Vec::with_capacity(4 + body.iter().map(|part| part.len()).sum::<usize>());
+    sealed.extend_from_slice(&[0; 4]);
+    body.iter().for_each(|part| sealed.extend_from_slice(part));
+    let sum = checksum(row, &sealed[4..]);
+    sealed[..4].copy_from_slice(&sum.to_le_bytes());
+    IVec::from(sealed)
+}
+
+/// The body of a row, if its checksum is right.
+pub(super) fn unseal<'a>(row: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], String> {
+    match sealed.split_first_chunk::<4>() {
+        Some((sum, body)) if checksum(row, body) == u32::from_le_bytes(*sum) => Ok(body),
+        Some(_) | None => Err("the checksum does not match: it is damaged".to_owned()),
+    }
+}
+
+fn checksum(row: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(row);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+/// A caller's bytes, or where they are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    Inline(&'a [u8]),
+    File(PayloadName),
+}
+
+/// A row with a caller's bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Holding<'a> {
+    pub(super) revision: Revision,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) content: Content<'a>,
+}
+
+/// Flags in front of a holding row's body.
+const IN_FILE: u8 = 1;
+const HAS_REVISION: u8 = 2;
+const EXPIRES: u8 = 4;
+
+impl<'a> Holding<'a> {
+    pub(super) fn seal(&self, row: &[u8]) -> IVec {
+        let mut flags = 0;
+        let (revision, expires_at);
+        let mut body: Vec<&[u8]> = Vec::with_capacity(4);
+        body.push(&[]);
+        if self.revision != 0 {
+            flags |= HAS_REVISION;
+            revision = self.revision.to_le_bytes();
+            body.push(&revision);
+        }
+        if let Some(moment) = self.expires_at {
+            flags |= EXPIRES;
+            expires_at = moment.as_millis().to_le_bytes();
+            body.push(&expires_at);
+        }
+        match &self.content {
+            Content::Inline(bytes) => body.push(bytes),
+            Content::File(name) => {
+                flags |= IN_FILE;
+                body.push(name.as_bytes());
+            }
+        }
+        let flags = [flags];
+        body[0] = &flags;
+        seal(row, &body)
+    }
+
+    pub(super) fn unseal(row: &[u8], sealed: &'a [u8]) -> Result<Self, String> {
+        let short = || "it is too short".to_owned();
+        let (flags, mut rest) = unseal(row, sealed)?.split_first().ok_or_else(short)?;
+        let mut number = |wanted: u8| {
+            if flags & wanted == 0 {
+                return Ok(None);
+            }
+            let (number, after) = rest.split_first_chunk::<8>().ok_or_else(short)?;
+            rest = after;
+            Ok::<_, String>(Some(u64::from_le_bytes(*number)))
+        };
+        let revision = number(HAS_REVISION)?.unwrap_or(0);
+        let expires_at = number(EXPIRES)?.map(Timestamp::from_millis);
+        let content = if flags & IN_FILE == 0 {
+            Content::Inline(rest)
+        } else {
+            Content::File(PayloadName::from_bytes(rest).ok_or_else(short)?)
+        };
+        Ok(Self { revision, expires_at, content })
+    }
+}
+
+/// How far the store has got; written with every batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// Batches so far.
+    pub(super) commit: u64,
+    /// The last revision, fence or queue position that was given out.
+    pub(super) last_number: u64,
+    /// How often the store has been opened; claims and leases of earlier sessions are void.
+    pub(super) session: u64,
+}
+
+impl Stored for Progress {
+    const SCHEMA: u16 = 0xF001;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "sled-progress";
+}
+
+/// What a stream's records do not say about it. Streams that were never claimed have no such row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HeadRow {
+    last: Sequence,
+    fence: u64,
+    claim: Option<(String, Timestamp)>,
+    session: u64,
+}
+
+impl HeadRow {
+    pub(super) fn new(head: &StreamHead, session: u64) -> Self {
+        let claim = head.claim.as_ref().map(|claim| (claim.owner.clone(), claim.until));
+        Self { last: head.last, fence: head.fence.0, claim, session }
+    }
+
+    /// A head of this row and the first and last record that the stream has.
+    pub(super) fn head(row: Option<Self>, records: Option<(Sequence, Sequence)>, session: u64) -> StreamHead {
+        let Self { last, fence, claim, session: claimed_in } =
+            row.unwrap_or(Self { last: 0, fence: 0, claim: None, session });
+        let (purged, last) = records.map_or((last, last), |(first, newest)| (first - 1, newest));
+        let claim = claim.filter(|_| claimed_in == session).map(|(owner, until)| Claim { owner, until });
+        StreamHead { last, purged, fence: Fence(fence), claim }
+    }
+}
+
+impl Stored for HeadRow {
+    const SCHEMA: u16 = 0xF002;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "sled-head";
+}
+
+/// What has happened to a queued item. Items that were never delivered have no such row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ItemRow {
+    deliveries: u32,
+    not_before: Option<Timestamp>,
+    held: bool,
+    session: u64,
+}
+
+impl ItemRow {
+    pub(super) fn new(item: Item, session: u64) -> Self {
+        Self { deliveries: item.deliveries, not_before: item.not_before, held: item.held, session }
+    }
+
+    pub(super) fn item(self, session: u64) -> Item {
+        let held = self.held && self.session == session;
+        let not_before = self.not_before.filter(|_| held == self.held);
+        Item { deliveries: self.deliveries, not_before, held }
+    }
+}
+
+impl Stored for ItemRow {
+    const SCHEMA: u16 = 0xF003;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "sled-item";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::golden;
+
+    fn plain(bytes: &[u8]) -> Holding<'_> {
+        Holding { revision: 0, expires_at: None, content: Content::Inline(bytes) }
+    }
+
+    #[test]
+    fn rows_of_this_version_keep_their_bytes() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        golden::check(folder, &Progress { commit: 300, last_number: 1 << 40, session: 3 });
+        golden::check(folder, &HeadRow { last: 5, fence: 70_000, claim: Some(("worker".into(), at)), session: 3 });
+        golden::check(folder, &ItemRow { deliveries: 2, not_before: Some(at), held: true, session: 3 });
+    }
+
+    #[test]
+    fn a_holding_row_keeps_its_bytes() {
+        let row = value(&Key::new(["a"]));
+        let holding =
+            Holding { revision: 9, expires_at: Some(Timestamp::from_millis(4)), content: Content::Inline(b"hello") };
+        let sealed = holding.seal(&row);
+        assert_eq!(sealed[4..], *b"\x06\x09\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0hello");
+        assert_eq!(Holding::unseal(&row, &sealed), Ok(holding));
+        let plain = plain(b"");
+        assert_eq!(Holding::unseal(&row, &plain.seal(&row)), Ok(plain));
+    }
+
+    #[test]
+    fn a_row_under_another_key_or_with_a_flipped_bit_is_damaged() {
+        let row = record(&Key::new(["a"]), 1);
+        let sealed = plain(b"hello").seal(&row);
+        assert!(Holding::unseal(&record(&Key::new(["a"]), 2), &sealed).is_err());
+        for bit in 0..sealed.len() * 8 {
+            let mut damaged = sealed.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Holding::unseal(&row, &damaged).is_err(), "bit {bit}");
+        }
+        assert!((0..sealed.len()).all(|length| Holding::unseal(&row, &sealed[..length]).is_err()));
+    }
+}

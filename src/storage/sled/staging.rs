@@ -1,0 +1,256 @@
+//! One batch in the making: every request is decided here, against what is stored and what the batch already holds.
+
+use std::time::Duration;
+
+use sled::{Batch, IVec};
+
+use super::disk::Disk;
+use super::loading::{load_head, load_queue};
+use super::recent::Recent;
+use super::row_batch::RowBatch;
+use super::rows::{self, HeadRow, Holding, ItemRow, Progress};
+use super::writes::Change;
+use crate::messages::Timestamp;
+use crate::storage::codec;
+use crate::storage::queue_order::{Item, QueueOrder};
+use crate::storage::stream_head::StreamHead;
+use crate::storage::{
+    self as storage, Append, Delivery, DeliveryId, Entry, Expected, Fence, Key, Put, Sequence, StorageError,
+};
+
+/// Streams and queues whose state the writer remembers.
+const HEADS: usize = 65_536;
+const QUEUES: usize = 4_096;
+
+/// Why a request does not go ahead.
+pub(super) enum Trouble {
+    /// The caller is told and the store goes on.
+    Refused(StorageError),
+    /// The store cannot go on.
+    Broken(String),
+}
+
+impl From<StorageError> for Trouble {
+    fn from(error: StorageError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The writer's knowledge of what is stored, and the batch in the making.
+pub(super) struct Staging {
+    pub(super) rows: RowBatch,
+    progress: Progress,
+    heads: Recent<Key, StreamHead>,
+    queues: Recent<Key, QueueOrder>,
+    changes: Vec<(Key, storage::Change)>,
+}
+
+impl Staging {
+    pub(super) fn new(rows: RowBatch, progress: Progress) -> Self {
+        let (heads, queues) = (Recent::new(HEADS), Recent::new(QUEUES));
+        Self { rows, progress, heads, queues, changes: Vec::new() }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Decides about a change and stages it.
+    pub(super) fn stage(&mut self, change: Change, now: Timestamp, disk: &mut dyn Disk) -> Result<u64, Trouble> {
+        match change {
+            Change::Append(append) => self.append(append, disk),
+            Change::Purge { stream, up_to } => self.purge(&stream, up_to, now),
+            Change::Put(put) => self.put(put, now, disk),
+            Change::Delete { key, revision, durability: _ } => self.delete(key, revision, now),
+            Change::Claim { stream, owner, ttl_secs } => {
+                let fence = Fence(self.next_number());
+                self.decide(&stream, |head| head.claim(&stream, &owner, ttl_secs, fence, now).map(|fence| fence.0))
+            }
+            Change::Renew { stream, fence, ttl_secs } => {
+                self.decide(&stream, |head| head.renew(&stream, fence, ttl_secs, now).map(|()| 0))
+            }
+            Change::Release { stream, fence } => {
+                self.decide(&stream, |head| head.release(&stream, fence, now).map(|()| 0))
+            }
+            Change::Enqueue { queue, dedupe_id, payload, durability: _ } => {
+                self.enqueue(&queue, &dedupe_id, &payload, now, disk)
+            }
+            Change::Extend { delivery, lease_secs } => {
+                let item = self.queue(&delivery.queue)?.extend(&delivery, lease_secs, now)?;
+                self.write_item_state(&delivery.queue, delivery.position, item);
+                Ok(0)
+            }
+            Change::Ack { delivery } => self.ack(&delivery),
+            Change::Nack { delivery, delay_secs } => {
+                let item = self.queue(&delivery.queue)?.nack(&delivery, delay_secs, now)?;
+                self.write_item_state(&delivery.queue, delivery.position, item);
+                Ok(0)
+            }
+        }
+    }
+
+    fn append(&mut self, append: Append, disk: &mut dyn Disk) -> Result<u64, Trouble> {
+        let Append { stream, fence, expected, payload, durability: _ } = append;
+        let sequence = self.head(&stream)?.append(&stream, fence, expected)?;
+        let row = rows::record(&stream, sequence);
+        self.rows.hold(row, 0, None, &payload, disk).map_err(Trouble::Broken)?;
+        Ok(sequence)
+    }
+
+    fn purge(&mut self, stream: &Key, up_to: Sequence, now: Timestamp) -> Result<u64, Trouble> {
+        let removed = self.head(stream)?.purge(up_to, now);
+        for sequence in removed {
+            self.rows.let_go(rows::record(stream, sequence)).map_err(Trouble::Broken)?;
+        }
+        self.write_head(stream)?;
+        Ok(0)
+    }
+
+    fn put(&mut self, put: Put, now: Timestamp, disk: &mut dyn Disk) -> Result<u64, Trouble> {
+        let Put { key, value, expected, ttl_secs, durability: _ } = put;
+        let row = rows::value(&key);
+        self.check_value(&key, &row, expected, now)?;
+        self.rows.let_go(row.clone()).map_err(Trouble::Broken)?;
+        let expires_at = ttl_secs.map(|secs| now + Duration::from_secs(secs));
+        let revision = self.next_number();
+        if let Some(moment) = expires_at {
+            self.rows.expire(moment, &row);
+        }
+        self.rows.hold(row, revision, expires_at, &value, disk).map_err(Trouble::Broken)?;
+        let entry = Entry { value, revision, expires_at };
+        self.changes.push((key.clone(), storage::Change::Put(key, entry)));
+        Ok(revision)
+    }
+
+    fn delete(&mut self, key: Key, revision: u64, now: Timestamp) -> Result<u64, Trouble> {
+        let row = rows::value(&key);
+        self.check_value(&key, &row, Expected::Revision(revision), now)?;
+        self.rows.let_go(row).map_err(Trouble::Broken)?;
+        self.changes.push((key.clone(), storage::Change::Deleted(key)));
+        Ok(0)
+    }
+
+    fn check_value(&self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<(), StorageError> {
+        let sealed = self.rows.row(row).map_err(|detail| corrupt(key, detail))?;
+        let holding = sealed.as_deref().map(|sealed| Holding::unseal(row, sealed)).transpose();
+        let holding = holding.map_err(|detail| corrupt(key, detail))?;
+        let live = holding.filter(|value| value.expires_at.is_none_or(|moment| now < moment));
+        expected.check(key, live.map(|value| value.revision))
+    }
+
+    fn enqueue(
+        &mut self,
+        queue: &Key,
+        dedupe_id: &str,
+        payload: &[u8],
+        now: Timestamp,
+        disk: &mut dyn Disk,
+    ) -> Result<u64, Trouble> {
+        let position = self.next_number();
+        let order = self.queue(queue)?;
+        order.forget_ids(now);
+        if let Some(until) = order.first_sight(dedupe_id, now) {
+            order.insert(position, Item::default());
+            let dedupe = rows::dedupe(queue, dedupe_id);
+            self.rows.expire(until, &dedupe);
+            let sealed = rows::seal(&dedupe, &[&until.as_millis().to_le_bytes()]);
+            self.rows.write(dedupe, Some(sealed));
+            self.rows.hold(rows::item(queue, position), 0, None, payload, disk).map_err(Trouble::Broken)?;
+        }
+        Ok(0)
+    }
+
+    /// Delivers the next item of a queue.
+    pub(super) fn next(
+        &mut self,
+        queue: &Key,
+        lease_secs: u64,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StorageError> {
+        let order = self.queue(queue)?;
+        order.forget_ids(now);
+        let Some((position, item)) = order.next(lease_secs, now) else { return Ok(None) };
+        self.write_item_state(queue, position, item);
+        let payload = self.rows.payload(&rows::item(queue, position)).map_err(|detail| corrupt(queue, detail))?;
+        let id = DeliveryId { queue: queue.clone(), position, delivery: item.deliveries };
+        Ok(Some(Delivery { id, payload, deliveries: item.deliveries }))
+    }
+
+    fn ack(&mut self, delivery: &DeliveryId) -> Result<u64, Trouble> {
+        if self.queue(&delivery.queue)?.ack(delivery)? {
+            self.rows.let_go(rows::item(&delivery.queue, delivery.position)).map_err(Trouble::Broken)?;
+            self.rows.write(rows::item_state(&delivery.queue, delivery.position), None);
+        }
+        Ok(0)
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.progress.last_number += 1;
+        self.progress.last_number
+    }
+
+    // Heads and queues.
+
+    fn head(&mut self, stream: &Key) -> Result<&mut StreamHead, StorageError> {
+        let Self { rows, heads, progress, .. } = self;
+        heads.get_or_load(stream, || {
+            load_head(rows.tree(), stream, progress.session).map_err(|detail| corrupt(stream, detail))
+        })
+    }
+
+    fn decide(
+        &mut self,
+        stream: &Key,
+        decision: impl FnOnce(&mut StreamHead) -> Result<u64, StorageError>,
+    ) -> Result<u64, Trouble> {
+        let decided = decision(self.head(stream)?)?;
+        self.write_head(stream)?;
+        Ok(decided)
+    }
+
+    /// Stores of a head what the stream's records do not say.
+    fn write_head(&mut self, stream: &Key) -> Result<(), Trouble> {
+        let session = self.progress.session;
+        let head = self.head(stream)?;
+        let claimed = head.fence != Fence::FIRST;
+        let stored = claimed.then(|| IVec::from(codec::encode(&HeadRow::new(head, session))));
+        let row = rows::head(stream);
+        // Most streams are never claimed and have no such row to remove.
+        if claimed || self.rows.row(&row).map_err(|detail| corrupt(stream, detail))?.is_some() {
+            self.rows.write(row, stored);
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, queue: &Key) -> Result<&mut QueueOrder, StorageError> {
+        let Self { rows, queues, progress, .. } = self;
+        queues.get_or_load(queue, || {
+            load_queue(rows.tree(), queue, progress.session).map_err(|detail| corrupt(queue, detail))
+        })
+    }
+
+    fn write_item_state(&mut self, queue: &Key, position: Sequence, item: Item) {
+        let state = codec::encode(&ItemRow::new(item, self.progress.session));
+        self.rows.write(rows::item_state(queue, position), Some(IVec::from(state)));
+    }
+
+    // The end of a batch.
+
+    /// The batch, if anything has changed, and the changes to publish.
+    pub(super) fn finish(&mut self, even_if_empty: bool) -> (Option<Batch>, Vec<(Key, storage::Change)>) {
+        self.heads.turn();
+        self.queues.turn();
+        let changes = std::mem::take(&mut self.changes);
+        if self.rows.is_empty() && !even_if_empty {
+            return (None, changes);
+        }
+        self.progress.commit += 1;
+        let mut batch = self.rows.take();
+        batch.insert(rows::PROGRESS, codec::encode(&self.progress));
+        (Some(batch), changes)
+    }
+}
+
+pub(super) fn corrupt(key: &Key, detail: impl Into<String>) -> StorageError {
+    StorageError::Corrupt { key: key.clone(), detail: detail.into() }
+}

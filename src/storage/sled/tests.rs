@@ -1,0 +1,280 @@
+//! What only the seam to the disk can show: the order of syncs, how many there are, and what happens when one fails.
+
+use std::fs::File;
+use std::io;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use tempfile::TempDir;
+
+use super::*;
+use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage};
+
+/// Notes every sync, and refuses those of a file once told to.
+#[derive(Clone, Default)]
+struct Recorder {
+    events: Arc<Mutex<Vec<String>>>,
+    failing: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Recorder {
+    fn note(&self, event: &str) {
+        self.events.lock().push(event.to_owned());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.events.lock())
+    }
+
+    fn fail(&self, file: &'static str) {
+        *self.failing.lock() = Some(file);
+    }
+
+    fn open(&self, folder: &TempDir) -> Sled {
+        let disk = Box::new(self.clone());
+        let store = Sled::open_on(folder.path(), Arc::new(SystemClock::default()), disk).unwrap();
+        self.take();
+        store
+    }
+}
+
+impl Disk for Recorder {
+    fn sync(&mut self, _: &File, path: &Path) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = if name.len() == 64 { "payload".to_owned() } else { name.into_owned() };
+        if self.failing.lock().is_some_and(|failing| failing == name) {
+            self.note(&format!("{name} failed"));
+            return Err(io::Error::other("the disk is on fire"));
+        }
+        assert!(self.failing.lock().is_none_or(|failing| failing != "panic"), "a bug in the writer");
+        self.note(&name);
+        Ok(())
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn append(stream: &str, expected: Sequence, payload: &[u8], durability: Durability) -> Append {
+    Append { stream: Key::new([stream]), fence: Fence::FIRST, expected, payload: payload.into(), durability }
+}
+
+#[tokio::test]
+async fn a_sync_append_is_acknowledged_after_the_log_is_synced() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    recorder.note("acknowledged");
+    assert_eq!(recorder.take(), ["db", "acknowledged"]);
+}
+
+#[tokio::test]
+async fn a_long_payload_is_synced_with_its_name_before_the_record_and_the_acknowledgement() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let payload = vec![7; 64 << 10];
+    store.append(append("a", 0, &payload, Durability::Sync)).await.unwrap();
+    recorder.note("acknowledged");
+    assert_eq!(recorder.take(), ["payload", "payloads", "db", "acknowledged"]);
+    assert_eq!(store.read(&Key::new(["a"]), 1, 1).await.unwrap()[0].payload[..], payload[..]);
+}
+
+#[tokio::test]
+async fn a_new_folder_is_synced_before_it_is_used() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let disk = Box::new(recorder.clone());
+    let path = folder.path().join("store");
+    let store = Sled::open_on(&path, Arc::new(SystemClock::default()), disk).unwrap();
+    let parent = folder.path().file_name().unwrap().to_string_lossy().into_owned();
+    assert_eq!(recorder.take(), [&*parent, "format", "store", "store", "db"]);
+    drop(store);
+}
+
+#[tokio::test]
+async fn memory_and_buffered_writes_do_not_wait_for_a_sync_and_get_one_when_the_store_closes() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    store.append(append("a", 0, b"x", Durability::Memory)).await.unwrap();
+    store.append(append("a", 1, b"x", Durability::Buffered)).await.unwrap();
+    assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 2);
+    store.close().await;
+    assert_eq!(recorder.take(), ["db"]);
+}
+
+/// Waits for the sync, not for a time: nothing else happens after the write.
+#[tokio::test]
+async fn a_buffered_write_is_synced_without_any_further_write() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let before = store.stats().syncs;
+    store.append(append("a", 0, b"x", Durability::Buffered)).await.unwrap();
+    while store.stats().syncs == before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(recorder.take(), ["db"]);
+}
+
+#[tokio::test]
+async fn concurrent_writes_share_a_sync() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let before = store.stats();
+    let streams: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    let appended = join_all(streams.iter().map(|stream| store.append(append(stream, 0, b"x", Durability::Sync)))).await;
+    assert!(appended.iter().all(|result| *result == Ok(1)));
+    let after = store.stats();
+    assert_eq!(after.writes - before.writes, 1000);
+    let syncs = after.syncs - before.syncs;
+    assert!(syncs <= 100, "1000 appends took {syncs} syncs");
+    assert_eq!(recorder.take().len() as u64, syncs);
+}
+
+#[tokio::test]
+async fn more_writers_than_there_is_room_for_are_all_served() {
+    let folder = folder();
+    let store = Recorder::default().open(&folder);
+    let streams: Vec<String> = (0..QUEUE + 100).map(|number| number.to_string()).collect();
+    let appended =
+        join_all(streams.iter().map(|stream| store.append(append(stream, 0, b"x", Durability::Memory)))).await;
+    assert!(appended.iter().all(|result| *result == Ok(1)));
+}
+
+#[tokio::test]
+async fn a_failed_sync_stops_the_store_and_is_not_tried_again() {
+    for file in ["db", "payload", "payloads"] {
+        let (recorder, folder) = (Recorder::default(), folder());
+        let store = recorder.open(&folder);
+        let mut watch = store.watch(&Key::new([]).children());
+        store.append(append("a", 0, b"kept", Durability::Sync)).await.unwrap();
+        recorder.take();
+        recorder.fail(file);
+        let big = vec![1; 70_000];
+        let lost = join_all((0..3).map(|_| store.append(append("b", 0, &big, Durability::Sync)))).await;
+        assert!(lost.iter().all(|result| matches!(result, Err(StorageError::Stopped { .. }))), "{lost:?}");
+        let Err(StorageError::Stopped { detail }) = &lost[0] else { unreachable!() };
+        assert!(detail.contains("on fire"), "{detail}");
+        for durability in [Durability::Sync, Durability::Buffered, Durability::Memory] {
+            let late = store.append(append("c", 0, b"x", durability)).await;
+            assert!(matches!(late, Err(StorageError::Stopped { .. })));
+        }
+        assert!(matches!(store.next(&Key::new(["q"]), 1).await, Err(StorageError::Stopped { .. })));
+        assert_eq!(watch.next().await, None, "watches end");
+        assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 1, "reading goes on");
+        let failed = recorder.take().iter().filter(|event| event.ends_with("failed")).count();
+        assert_eq!(failed, 1, "{file}");
+        store.close().await;
+        assert!(recorder.take().is_empty(), "no sync after a failed one");
+        *recorder.failing.lock() = None;
+        let reopened = recorder.open(&folder);
+        assert_eq!(reopened.read(&Key::new(["a"]), 1, 9).await.unwrap()[0].payload[..], *b"kept");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_writer_leaves_nobody_waiting() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let mut watch = store.watch(&Key::new([]).children());
+    recorder.fail("panic");
+    let stopped = StorageError::Stopped { detail: ENDED.into() };
+    let lost = join_all((0..3).map(|_| store.append(append("a", 0, b"x", Durability::Sync)))).await;
+    assert!(lost.iter().all(|result| *result == Err(stopped.clone())), "{lost:?}");
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test]
+async fn a_payload_file_lives_as_long_as_something_refers_to_it() {
+    let folder = folder();
+    let store = Recorder::default().open(&folder);
+    let files = || std::fs::read_dir(folder.path().join("payloads")).unwrap().count();
+    let big: Arc<[u8]> = vec![1; 70_000].into();
+    let put = |key: &str, value: &Arc<[u8]>| {
+        let (key, value, expected) = (Key::new([key]), Arc::clone(value), Expected::Any);
+        store.put_if_revision(Put { key, value, expected, ttl_secs: None, durability: Durability::Sync })
+    };
+    store.append(append("a", 0, &big, Durability::Sync)).await.unwrap();
+    put("k", &big).await.unwrap();
+    assert_eq!(files(), 1, "the same content is kept once");
+    put("k", &vec![2; 70_000].into()).await.unwrap();
+    assert_eq!(files(), 2);
+    store.purge(&Key::new(["a"]), 1).await.unwrap();
+    put("k", &b"short".as_slice().into()).await.unwrap();
+    assert_eq!(files(), 0);
+    std::fs::write(folder.path().join("payloads").join("0".repeat(64)), b"nobody's").unwrap();
+    std::fs::write(folder.path().join("payloads").join("1.unfinished"), b"half").unwrap();
+    put("k", &big).await.unwrap();
+    drop(store);
+    let store = Recorder::default().open(&folder);
+    assert_eq!(files(), 1, "opening removes what a crash left behind");
+    assert!(store.get(&Key::new(["k"])).await.unwrap().is_some_and(|entry| entry.value == big));
+}
+
+#[tokio::test]
+async fn expired_rows_are_removed_and_nothing_is_left_of_them() {
+    let clock = Arc::new(crate::testing::conformance::ManualClock::new());
+    let folder = folder();
+    let store = Sled::open_on(
+        folder.path(),
+        Arc::<crate::testing::conformance::ManualClock>::clone(&clock),
+        Box::new(SystemDisk),
+    );
+    let store = store.unwrap();
+    let rows = || store.shared.open.read().as_ref().unwrap().db.len();
+    store
+        .put_if_revision(Put {
+            key: Key::new(["other"]),
+            value: b"x".as_slice().into(),
+            expected: Expected::Any,
+            ttl_secs: None,
+            durability: Durability::Memory,
+        })
+        .await
+        .unwrap();
+    let before = rows();
+    for number in 0..100 {
+        let (key, value) = (Key::new([&*number.to_string()]), vec![number; 70_000].into());
+        let put = Put { key, value, expected: Expected::Any, ttl_secs: Some(10), durability: Durability::Memory };
+        store.put_if_revision(put).await.unwrap();
+    }
+    store.enqueue(&Key::new(["q"]), "id", b"x".as_slice().into(), Durability::Memory).await.unwrap();
+    let delivery = store.next(&Key::new(["q"]), 10).await.unwrap().unwrap();
+    store.ack(&delivery.id).await.unwrap();
+    clock.advance(Duration::from_secs(120));
+    for _ in 0..3 {
+        store.purge(&Key::new(["nothing"]), 1).await.unwrap();
+    }
+    assert_eq!(rows(), before);
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("payloads")).unwrap().count(), 0);
+}
+
+/// Full pages of the longest records that are kept in rows, removed in an order that makes sled merge pages.
+#[tokio::test]
+async fn sled_writes_no_page_to_a_file_that_it_does_not_sync() {
+    let folder = folder();
+    let store = Recorder::default().open(&folder);
+    let payload = vec![7; payloads::MAX_INLINE];
+    for round in 0..20 {
+        let appends =
+            (0..30).map(|stream: u64| store.append(append(&stream.to_string(), round, &payload, Durability::Sync)));
+        assert!(join_all(appends).await.iter().all(Result::is_ok));
+    }
+    for stream in (0..30).rev() {
+        store.purge(&Key::new([&*stream.to_string()]), 17).await.unwrap();
+    }
+    store.close().await;
+    assert_eq!(std::fs::read_dir(folder.path().join("blobs")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_served_after_closing() {
+    let folder = folder();
+    let store = Recorder::default().open(&folder);
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    store.close().await;
+    store.close().await;
+    let stopped = StorageError::Stopped { detail: "it was closed".into() };
+    assert_eq!(store.append(append("a", 1, b"x", Durability::Sync)).await, Err(stopped.clone()));
+    assert_eq!(store.read(&Key::new(["a"]), 1, 1).await, Err(stopped));
+}

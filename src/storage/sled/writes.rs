@@ -1,0 +1,78 @@
+//! What callers ask of the writer, and how they hear of it.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::messages::Timestamp;
+use crate::storage::{Append, Delivery, DeliveryId, Durability, Fence, Key, Put, Revision, Sequence, StorageError};
+
+/// Where the answer goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StorageError>>;
+
+/// One request to the writer.
+pub(super) struct Request {
+    pub(super) write: Write,
+    /// The caller's clock when it asked.
+    pub(super) now: Timestamp,
+    /// Room in the queue; given back when the writer takes the request out.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// What a request asks.
+pub(super) enum Write {
+    /// A change that is answered with a number: a sequence, a revision, a fence, or 0.
+    Change(Change, Reply<u64>),
+    /// The next item of a queue.
+    Next { queue: Key, lease_secs: u64, reply: Reply<Option<Delivery>> },
+    /// Sync, give the folder back and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A change of the store.
+pub(super) enum Change {
+    Append(Append),
+    Purge { stream: Key, up_to: Sequence },
+    Put(Put),
+    Delete { key: Key, revision: Revision, durability: Durability },
+    Claim { stream: Key, owner: String, ttl_secs: u64 },
+    Renew { stream: Key, fence: Fence, ttl_secs: u64 },
+    Release { stream: Key, fence: Fence },
+    Enqueue { queue: Key, dedupe_id: String, payload: Arc<[u8]>, durability: Durability },
+    Extend { delivery: DeliveryId, lease_secs: u64 },
+    Ack { delivery: DeliveryId },
+    Nack { delivery: DeliveryId, delay_secs: u64 },
+}
+
+impl Change {
+    pub(super) fn durability(&self) -> Durability {
+        match self {
+            Self::Append(append) => append.durability,
+            Self::Put(put) => put.durability,
+            Self::Delete { durability, .. } | Self::Enqueue { durability, .. } => *durability,
+            Self::Purge { .. }
+            | Self::Claim { .. }
+            | Self::Renew { .. }
+            | Self::Release { .. }
+            | Self::Extend { .. }
+            | Self::Ack { .. }
+            | Self::Nack { .. } => Durability::Buffered,
+        }
+    }
+}
+
+/// An answer that waits until it is true.
+pub(super) enum Answer {
+    Number(Reply<u64>, Result<u64, StorageError>),
+    Item(Reply<Option<Delivery>>, Result<Option<Delivery>, StorageError>),
+}
+
+impl Answer {
+    /// Tells the caller; one that has gone away does not mind.
+    pub(super) fn tell(self) {
+        match self {
+            Self::Number(reply, answer) => drop(reply.send(answer)),
+            Self::Item(reply, answer) => drop(reply.send(answer)),
+        }
+    }
+}

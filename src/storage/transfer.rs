@@ -1,0 +1,349 @@
+//! Moving everything from one store to another, directly or through a text file.
+//!
+//! What moves: the records of all streams with their sequences, and all values with their expiry dates. What does not:
+//! revisions, fences and claims, which belong to a store and its processes; and queues, which are derived from the
+//! journals and rebuilt from them.
+//!
+//! The text is JSON, one object per line, bytes in hexadecimal:
+//!
+//! ```text
+//! {"callboard":"export","version":1}
+//! {"stream":["run","1"],"sequence":1,"payload":"7b7d"}
+//! {"key":["context","a"],"value":"7b7d","expires_at":1767225600000}
+//! {"end":{"records":1,"values":1}}
+//! ```
+
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
+use crate::messages::Timestamp;
+
+/// The version of the text that is written, and the newest that is read.
+const VERSION: u32 = 1;
+
+/// Records that may be missing at the beginning of a stream: each costs a write to count past it.
+const MAX_PURGED: Sequence = 10_000_000;
+
+/// Records and values that are held in memory at once.
+const PAGE: usize = 256;
+
+/// How much was moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transferred {
+    /// Records of streams.
+    pub records: u64,
+    /// Values of keys.
+    pub values: u64,
+}
+
+/// Why a transfer ended early. What was written by then stays in the target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// One of the stores refused or failed.
+    #[error(transparent)]
+    Store(#[from] StorageError),
+    /// The text could not be read or written.
+    #[error("the export cannot be read or written: {0}")]
+    Text(#[from] io::Error),
+    /// A line is not one of an export.
+    #[error("line {line} of the export is wrong: {detail}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The end of the text is missing, or it counts other than what was read.
+    #[error("the export is incomplete: read {read:?}, it ends with {stated:?}")]
+    Incomplete {
+        /// What was read.
+        read: Transferred,
+        /// What the last line says; `None` if there is none.
+        stated: Option<Transferred>,
+    },
+    /// The target already holds something.
+    #[error("the target is not empty; import into a new store")]
+    NotEmpty,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum Line {
+    Begin { callboard: String, version: u32 },
+    Record { stream: Vec<String>, sequence: Sequence, payload: String },
+    Value { key: Vec<String>, value: String, expires_at: Option<Timestamp> },
+    End { end: Transferred },
+}
+
+/// One thing on its way.
+enum Parcel {
+    Record { stream: Key, sequence: Sequence, payload: Arc<[u8]> },
+    Value { key: Key, value: Arc<[u8]>, expires_at: Option<Timestamp> },
+}
+
+/// Copies everything into an empty store.
+///
+/// Values that have a date of expiry keep it to the second as seen from `now`; those that have passed are left out.
+///
+/// ```
+/// use callboard::storage::{Expected, Durability, Key, Memory, Put, Storage, transfer};
+/// use callboard::messages::Timestamp;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (from, to) = (Memory::default(), Memory::default());
+/// let (key, value) = (Key::new(["a"]), b"1".as_slice().into());
+/// from.put_if_revision(Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Sync }).await?;
+/// let moved = transfer::copy_all(&from, &to, Timestamp::default()).await?;
+/// assert_eq!(moved.values, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`TransferError::NotEmpty`], or what one of the stores says.
+pub async fn copy_all(from: &dyn Storage, to: &dyn Storage, now: Timestamp) -> Result<Transferred, TransferError> {
+    let mut target = Target::open(to, now).await?;
+    let mut source = Source::open(from).await?;
+    while let Some(parcels) = source.next_page().await? {
+        for parcel in parcels {
+            target.put(parcel).await?;
+        }
+    }
+    target.finish().await
+}
+
+/// Writes everything as text.
+///
+/// # Errors
+/// What the store or the writer says.
+pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<Transferred, TransferError> {
+    write_line(to, &Line::Begin { callboard: "export".to_owned(), version: VERSION })?;
+    let mut moved = Transferred::default();
+    let mut source = Source::open(from).await?;
+    while let Some(parcels) = source.next_page().await? {
+        for parcel in parcels {
+            let line = match parcel {
+                Parcel::Record { stream, sequence, payload } => {
+                    moved.records += 1;
+                    Line::Record { stream: stream.segments(), sequence, payload: to_hex(&payload) }
+                }
+                Parcel::Value { key, value, expires_at } => {
+                    moved.values += 1;
+                    Line::Value { key: key.segments(), value: to_hex(&value), expires_at }
+                }
+            };
+            write_line(to, &line)?;
+        }
+    }
+    write_line(to, &Line::End { end: moved })?;
+    to.flush()?;
+    Ok(moved)
+}
+
+/// Reads an export into an empty store; see [`copy_all`] for expiry.
+///
+/// # Errors
+/// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line, or
+/// [`TransferError::Incomplete`] if the text was cut.
+pub async fn import(
+    from: &mut (dyn BufRead + Send),
+    to: &dyn Storage,
+    now: Timestamp,
+) -> Result<Transferred, TransferError> {
+    let mut target = Target::open(to, now).await?;
+    let mut number = 0;
+    let mut text = String::new();
+    loop {
+        text.clear();
+        if from.read_line(&mut text)? == 0 {
+            return Err(TransferError::Incomplete { read: target.moved, stated: None });
+        }
+        number += 1;
+        let wrong = |detail: String| TransferError::Line { line: number, detail };
+        let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let parcel = match line {
+            Line::Begin { callboard, version } if number == 1 && callboard == "export" && version == VERSION => {
+                continue;
+            }
+            Line::Begin { version, .. } if number == 1 && version > VERSION => {
+                return Err(wrong(format!("written by a newer version of callboard (format {version})")));
+            }
+            Line::Record { stream, sequence, payload } if number > 1 => Parcel::Record {
+                stream: Key::new(stream.iter().map(String::as_str)),
+                sequence,
+                payload: from_hex(&payload).ok_or_else(|| wrong("the payload is not hexadecimal".to_owned()))?,
+            },
+            Line::Value { key, value, expires_at } if number > 1 => Parcel::Value {
+                key: Key::new(key.iter().map(String::as_str)),
+                value: from_hex(&value).ok_or_else(|| wrong("the value is not hexadecimal".to_owned()))?,
+                expires_at,
+            },
+            Line::End { end } if number > 1 => {
+                return if end == target.counted {
+                    target.finish().await
+                } else {
+                    Err(TransferError::Incomplete { read: target.counted, stated: Some(end) })
+                };
+            }
+            Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
+                return Err(wrong("it is not the first line of an export, or not in its place".to_owned()));
+            }
+        };
+        target.put(parcel).await?;
+    }
+}
+
+/// Reads a store page by page: streams, then values.
+struct Source<'a> {
+    store: &'a dyn Storage,
+    streams: std::vec::IntoIter<Key>,
+    /// The stream being read, and from where on.
+    stream: Option<(Key, Sequence)>,
+    /// The last key read.
+    after: Option<Key>,
+    ended: bool,
+}
+
+impl<'a> Source<'a> {
+    async fn open(store: &'a dyn Storage) -> Result<Self, StorageError> {
+        let streams = store.streams(&Key::new([]).children()).await?.into_iter();
+        Ok(Self { store, streams, stream: None, after: None, ended: false })
+    }
+
+    async fn next_page(&mut self) -> Result<Option<Vec<Parcel>>, StorageError> {
+        while let Some((stream, from)) = self.stream.take().or_else(|| self.streams.next().map(|stream| (stream, 1))) {
+            let records = self.store.read(&stream, from, PAGE).await?;
+            let Some(last) = records.last() else { continue };
+            let parcel = |record: super::Record| Parcel::Record {
+                stream: stream.clone(),
+                sequence: record.sequence,
+                payload: record.payload,
+            };
+            let next = last.sequence + 1;
+            let page = records.into_iter().map(parcel).collect();
+            self.stream = Some((stream, next));
+            return Ok(Some(page));
+        }
+        if self.ended {
+            return Ok(None);
+        }
+        let page = self.store.scan(&Key::new([]).children(), self.after.as_ref(), PAGE).await?;
+        self.ended = page.len() < PAGE;
+        self.after = page.last().map(|(key, _)| key.clone());
+        let parcel =
+            |(key, entry): (Key, super::Entry)| Parcel::Value { key, value: entry.value, expires_at: entry.expires_at };
+        Ok(Some(page.into_iter().map(parcel).collect()))
+    }
+}
+
+/// Fills an empty store.
+struct Target<'a> {
+    store: &'a dyn Storage,
+    now: Timestamp,
+    /// The stream that is being filled, and its last sequence.
+    stream: Option<(Key, Sequence)>,
+    /// What came in.
+    counted: Transferred,
+    /// What was written.
+    moved: Transferred,
+}
+
+impl<'a> Target<'a> {
+    async fn open(store: &'a dyn Storage, now: Timestamp) -> Result<Self, TransferError> {
+        let all = Key::new([]).children();
+        if !store.streams(&all).await?.is_empty() || !store.scan(&all, None, 1).await?.is_empty() {
+            return Err(TransferError::NotEmpty);
+        }
+        Ok(Self { store, now, stream: None, counted: Transferred::default(), moved: Transferred::default() })
+    }
+
+    async fn put(&mut self, parcel: Parcel) -> Result<(), StorageError> {
+        match parcel {
+            Parcel::Record { stream, sequence, payload } => {
+                self.counted.records += 1;
+                let last = match self.stream.take() {
+                    Some((name, last)) if name == stream => last,
+                    Some(_) | None => 0,
+                };
+                // Only the beginning of a stream may be missing; a gap further on is damage.
+                let purged = if last == 0 { sequence.saturating_sub(1) } else { last };
+                if purged + 1 != sequence {
+                    return Err(StorageError::WrongSequence {
+                        stream,
+                        expected: sequence.saturating_sub(1),
+                        actual: last,
+                    });
+                }
+                if last == 0 {
+                    self.stand_in(&stream, purged).await?;
+                }
+                self.append(&stream, purged, payload).await?;
+                if last == 0 && purged > 0 {
+                    self.store.purge(&stream, purged).await?;
+                }
+                self.stream = Some((stream, sequence));
+                self.moved.records += 1;
+            }
+            Parcel::Value { key, value, expires_at } => {
+                self.counted.values += 1;
+                let ttl_secs = expires_at.map(|moment| moment.since(self.now).as_millis().div_ceil(1000) as u64);
+                if ttl_secs != Some(0) {
+                    let (expected, durability) = (Expected::Absent, Durability::Buffered);
+                    self.store.put_if_revision(Put { key, value, expected, ttl_secs, durability }).await?;
+                    self.moved.values += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts empty records in the place of purged ones. They are purged once a real one follows, which keeps the count.
+    async fn stand_in(&self, stream: &Key, purged: Sequence) -> Result<(), StorageError> {
+        if purged > MAX_PURGED {
+            let (what, size) =
+                (format!("the purged beginning of {stream}"), usize::try_from(purged).unwrap_or(usize::MAX));
+            return Err(StorageError::TooLarge { what, size, max: MAX_PURGED as usize });
+        }
+        for last in 0..purged {
+            self.append(stream, last, Arc::from([])).await?;
+        }
+        Ok(())
+    }
+
+    async fn append(&self, stream: &Key, expected: Sequence, payload: Arc<[u8]>) -> Result<Sequence, StorageError> {
+        let (stream, fence, durability) = (stream.clone(), Fence::FIRST, Durability::Buffered);
+        self.store.append(Append { stream, fence, expected, payload, durability }).await
+    }
+
+    /// Makes everything durable: a synced write takes all earlier ones with it.
+    async fn finish(self) -> Result<Transferred, TransferError> {
+        let (key, value, durability) = (Key::new(["callboard", "transferred"]), Arc::from([]), Durability::Sync);
+        let put = Put { key: key.clone(), value, expected: Expected::Absent, ttl_secs: None, durability };
+        let revision = self.store.put_if_revision(put).await?;
+        self.store.delete_if_revision(&key, revision, durability).await?;
+        Ok(self.moved)
+    }
+}
+
+fn write_line(to: &mut dyn Write, line: &Line) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn from_hex(text: &str) -> Option<Arc<[u8]>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+}
