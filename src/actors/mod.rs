@@ -6,6 +6,7 @@ pub mod approvals;
 pub mod context;
 pub mod events;
 mod floor;
+mod keeper;
 mod router;
 mod shards;
 mod turn;
@@ -17,5 +18,6 @@ pub use turn::{Delegation, DelegationError, Reservation, Terminal, Turn, TurnErr
 
 pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments};
 pub(crate) use floor::{AgentGlance, AgentStatus, Floor};
+pub(crate) use keeper::{Arguments as KeeperArguments, Keeper, KeeperMsg};
 pub(crate) use router::{Listed, Router};
 pub(crate) use shards::Shards;

@@ -158,6 +158,10 @@ pub enum RunEvent {
     TurnFailed {
         /// The turn.
         turn: u32,
+        /// Whose it was.
+        agent: AgentName,
+        /// What it worked on.
+        input: Json,
         /// The last attempt.
         attempt: u32,
         /// What went wrong.

@@ -3,12 +3,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
@@ -57,7 +56,6 @@ pub(super) struct Board {
     pub(super) agents: SupervisorRef,
     pub(super) settings: Settings,
     pub(super) places: Arc<Semaphore>,
-    pub(super) is_closed: AtomicBool,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
 }
@@ -537,7 +535,6 @@ impl Callboard {
     /// stops the tree in reverse order.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
-        board.is_closed.store(true, Ordering::Release);
         board.places.close();
         let finished = async {
             while board.floor.turns_at_work() > 0 {
@@ -548,27 +545,11 @@ impl Callboard {
         board.floor.stop_all();
         board.tree.stop().await
     }
-
-    /// A store that has stopped takes the board down: nothing more can be acknowledged.
-    pub(super) fn watch_storage(&self, failed: Arc<Notify>) {
-        let board = self.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = failed.notified() => {
-                    board.board.is_closed.store(true, Ordering::Release);
-                    board.board.places.close();
-                    board.board.floor.stop_all();
-                    board.board.tree.stop().await;
-                }
-                _ = board.board.tree.join() => {}
-            }
-        });
-    }
 }
 
 impl Board {
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.places.is_closed()
     }
 
     fn nearest(&self, name: &str) -> Option<String> {

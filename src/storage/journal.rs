@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Durability, RunEvent, RunId};
+use crate::messages::{Durability, RunEvent, RunId, Timestamp};
 
 use super::codec::{self, Stored};
 use super::{Append, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
@@ -36,6 +37,10 @@ pub struct Journal {
 pub struct History {
     /// The events in order.
     pub events: Vec<RunEvent>,
+    /// The sequence of the first record that was read.
+    pub first: Option<Sequence>,
+    /// How many of the events are the first record's.
+    pub in_first: usize,
     /// The sequence of the last record.
     pub last: Sequence,
 }
@@ -50,7 +55,7 @@ impl Journal {
     /// The stream of a run.
     #[must_use]
     pub fn stream(run: RunId) -> Key {
-        Key::new(["run", &*run.0.as_simple().to_string()])
+        Self::key_of("run", run)
     }
 
     /// Adds events as one record; the events stay with the caller.
@@ -73,8 +78,16 @@ impl Journal {
     /// # Errors
     /// A record that does not decode makes the whole journal unreadable; other journals are not affected.
     pub async fn read(&self, run: RunId) -> Result<History, StorageError> {
+        self.read_from(run, 1).await
+    }
+
+    /// The events of a run from a record on.
+    ///
+    /// # Errors
+    /// As [`Journal::read`].
+    pub async fn read_from(&self, run: RunId, from: Sequence) -> Result<History, StorageError> {
         let stream = Self::stream(run);
-        let mut history = History { events: Vec::new(), last: 0 };
+        let mut history = History { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) };
         loop {
             let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
             let is_last = page.len() < PAGE;
@@ -83,6 +96,9 @@ impl Journal {
                     key: stream.clone(),
                     detail: format!("record {}: {error}", record.sequence),
                 })?;
+                if history.first.is_none() {
+                    (history.first, history.in_first) = (Some(record.sequence), decoded.events.len());
+                }
                 history.events.extend(decoded.events);
                 history.last = record.sequence;
             }
@@ -92,30 +108,96 @@ impl Journal {
         }
     }
 
-    /// Notes that a run is unfinished. Written before its first record and removed after its last, so that a start finds
-    /// every unfinished run without reading the finished ones; a note too many does no harm.
-    pub fn mark_open(&self, run: RunId) -> StorageFuture<()> {
-        let put = Put {
-            key: open_key(run),
-            value: Arc::from([].as_slice()),
-            expected: Expected::Any,
-            ttl_secs: None,
-            durability: Durability::Memory,
-        };
+    /// Keeps a snapshot of a run, in place of an earlier one.
+    pub fn keep_snapshot(&self, run: RunId, snapshot: Arc<[u8]>) -> StorageFuture<()> {
+        self.note(Self::key_of(SNAPSHOT, run), snapshot)
+    }
+
+    /// The snapshot of a run.
+    pub fn snapshot(&self, run: RunId) -> BoxFuture<'static, Result<Option<Arc<[u8]>>, StorageError>> {
+        let entry = self.storage.get(&Self::key_of(SNAPSHOT, run));
+        entry.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).boxed()
+    }
+
+    /// Forgets the records of a run up to one; a snapshot must cover them.
+    pub fn trim(&self, run: RunId, up_to: Sequence) -> StorageFuture<()> {
+        self.storage.purge(&Self::stream(run), up_to)
+    }
+
+    /// Forgets a run that has ended, with everything about it.
+    pub fn forget(&self, run: RunId) -> StorageFuture<()> {
+        let journal = self.clone();
+        async move {
+            journal.delete(Self::key_of(SNAPSHOT, run)).await?;
+            journal.storage.purge(&Self::stream(run), Sequence::MAX).await
+        }
+        .boxed()
+    }
+
+    /// Notes that a run has ended, for [`Journal::forget_ended_before`].
+    pub fn note_ended(&self, run: RunId, at: Timestamp) -> StorageFuture<()> {
+        let at = format!("{:020}", at.as_millis());
+        let key = Key::new([ENDED, &*at, &*run.0.as_simple().to_string()]);
+        self.note(key, Arc::from([].as_slice()))
+    }
+
+    /// Forgets the runs that ended before a time; returns how many.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn forget_ended_before(&self, time: Timestamp) -> Result<usize, StorageError> {
+        let prefix = Key::new([ENDED]).children();
+        let mut forgotten = 0;
+        loop {
+            let page = self.storage.scan(&prefix, None, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            for (key, _) in page {
+                let segments = key.segments();
+                let at = segments.get(1).and_then(|at| at.parse().ok()).map(Timestamp::from_millis);
+                let run = segments.get(2).and_then(|run| run.parse().ok());
+                let (Some(at), Some(run)) = (at, run) else { continue };
+                if at >= time {
+                    return Ok(forgotten);
+                }
+                self.forget(run).await?;
+                self.delete(key).await?;
+                forgotten += 1;
+            }
+            if is_last {
+                return Ok(forgotten);
+            }
+        }
+    }
+
+    fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
+        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
         self.storage.put_if_revision(put).map(|written| written.map(|_| ())).boxed()
     }
 
-    /// Removes the note of [`Journal::mark_open`].
-    pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+    fn delete(&self, key: Key) -> StorageFuture<()> {
         let storage = Arc::clone(&self.storage);
         async move {
-            let key = open_key(run);
             match storage.get(&key).await? {
                 Some(entry) => storage.delete_if_revision(&key, entry.revision, Durability::Memory).await,
                 None => Ok(()),
             }
         }
         .boxed()
+    }
+
+    fn key_of(kind: &str, run: RunId) -> Key {
+        Key::new([kind, &*run.0.as_simple().to_string()])
+    }
+
+    /// Notes that a run is unfinished. Written before its first record and removed after its last, so that a start finds
+    /// every unfinished run without reading the finished ones; a note too many does no harm.
+    pub fn mark_open(&self, run: RunId) -> StorageFuture<()> {
+        self.note(Self::key_of(OPEN, run), Arc::from([].as_slice()))
+    }
+
+    /// Removes the note of [`Journal::mark_open`].
+    pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+        self.delete(Self::key_of(OPEN, run))
     }
 
     /// The runs that have a note.
@@ -147,10 +229,8 @@ impl Journal {
 }
 
 const OPEN: &str = "open";
-
-fn open_key(run: RunId) -> Key {
-    Key::new([OPEN, &*run.0.as_simple().to_string()])
-}
+const ENDED: &str = "ended";
+const SNAPSHOT: &str = "snapshot";
 
 fn run_of(key: &Key) -> Option<RunId> {
     key.segments().get(1)?.parse().ok()

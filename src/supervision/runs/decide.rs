@@ -53,15 +53,19 @@ pub fn on_outcome(
         },
         TurnOutcome::Failed(failure) => failure,
     };
-    Some(on_failure(run, number, attempt, failure, around))
+    Some(on_failure(run, number, turn, failure, around))
 }
 
-fn on_failure(run: &Run, turn: u32, attempt: u32, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
+fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
+    let attempt = open.attempt;
     let at = around.now.wall;
     let attempts = run.submission.task.limits.attempts;
     match retry::decide(failure.kind, attempt, attempts, around.backoff, around.random) {
         AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
-        AfterFailure::GiveUp => RunEvent::TurnFailed { turn, attempt, failure, at },
+        AfterFailure::GiveUp => {
+            let (agent, input) = (open.agent.clone(), open.input.clone());
+            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at }
+        }
         AfterFailure::NeedAttention => RunEvent::NeedsAttention { turn, why: failure.text.into(), at },
     }
 }

@@ -11,6 +11,7 @@ use crate::storage::{Fence, Journal, Key, Sequence};
 use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
 use super::run::{Record, Run};
+use super::snapshot::Cadence;
 use super::step::Effect;
 
 /// A run, its journal's position, and who waits for what.
@@ -33,7 +34,13 @@ pub(super) struct LiveRun {
     /// Its place among the runs in flight, given back when it ends.
     pub(super) _place: Option<OwnedSemaphorePermit>,
     pub(super) is_noted_open: bool,
+    pub(super) cadence: Cadence,
+    /// The records in which the last turns ended, if old ones are to be forgotten.
+    turn_records: VecDeque<Sequence>,
 }
+
+/// How many of its last turns a run keeps that lives in memory only.
+const MEMORY_TURNS: usize = 1_000;
 
 /// What a commit releases.
 pub(super) enum Held {
@@ -75,6 +82,8 @@ impl LiveRun {
             results: Vec::new(),
             _place: place,
             is_noted_open: false,
+            cadence: Cadence::default(),
+            turn_records: VecDeque::new(),
         }
     }
 
@@ -100,6 +109,22 @@ impl LiveRun {
         }));
         self.events_durability = self.events_durability.max(durability_of(&event, self.durability));
         self.events.push(event);
+    }
+
+    /// Remembers which records are the last turns', in runs that forget older ones.
+    pub(super) fn note_turns(&mut self, events: usize) {
+        if self.durability == Durability::Memory && events > 0 && self.turn_records.back() != Some(&self.last) {
+            self.turn_records.push_back(self.last);
+            if self.turn_records.len() > MEMORY_TURNS {
+                self.turn_records.pop_front();
+            }
+        }
+    }
+
+    /// Up to where the journal may be forgotten, now that a snapshot covers it.
+    pub(super) fn trim_to(&self) -> Option<Sequence> {
+        let oldest_kept = *self.turn_records.front().filter(|_| self.turn_records.len() == MEMORY_TURNS)?;
+        oldest_kept.checked_sub(1).filter(|up_to| *up_to > 0)
     }
 
     /// The answer that a record holds, if it holds one yet.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::state::{Delta, StateError, StateRules, join};
 use crate::messages::{
     AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RunId, RunMetrics, RunResult,
@@ -16,9 +18,11 @@ use super::guard::Handoff;
 pub const HANDOFF_ORDINAL: u32 = u32::MAX;
 
 /// One task being worked on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     pub(super) submission: Arc<Submission>,
+    /// Not stored: whoever reads a run brings them.
+    #[serde(skip)]
     pub(super) rules: StateRules,
     pub(super) sequence: u64,
     pub(super) handoffs: u32,
@@ -36,7 +40,7 @@ pub struct Run {
 }
 
 /// A line of control: one turn after another, until it forks or ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Branch {
     pub(super) origin: Origin,
     pub(super) view: State,
@@ -49,14 +53,14 @@ pub struct Branch {
 }
 
 /// Where a branch comes from, and so where its end goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Origin {
     Root,
     Fork { parent: u32, index: usize },
     Delegation { turn: u32, ordinal: u32 },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Now {
     Turn(u32),
     /// Its last turn has ended; where it goes waits for a decision.
@@ -69,7 +73,7 @@ pub(super) enum Now {
 }
 
 /// A turn that returned its command and is no longer leased.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedTurn {
     pub(super) number: u32,
     pub(super) agent: AgentName,
@@ -78,13 +82,13 @@ pub(super) struct EndedTurn {
     pub(super) children: Vec<ChildDeltas>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ParkedHandoff {
     pub(super) ended: EndedTurn,
     pub(super) envelope: Envelope,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BranchEnd {
     pub(super) outcome: Outcome,
     pub(super) output: Json,
@@ -92,7 +96,7 @@ pub(super) struct BranchEnd {
 }
 
 /// A turn that was admitted and has not ended: a lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenTurn {
     pub(super) branch: u32,
     pub(super) agent: AgentName,
@@ -103,7 +107,7 @@ pub struct OpenTurn {
     pub(super) recoveries: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Phase {
     Leased,
     Backoff { until: Timestamp },
@@ -111,7 +115,7 @@ pub(super) enum Phase {
 }
 
 /// What a turn asked for, and the answer if there is one yet. A repeated attempt is answered from here.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
     /// A step that has begun.
     StepStarted {
@@ -155,7 +159,7 @@ pub enum Record {
 }
 
 /// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChildDeltas {
     pub(super) asked: u64,
     pub(super) answered: Option<u64>,
@@ -169,6 +173,16 @@ impl AsRef<[Delta]> for ChildDeltas {
 }
 
 impl Run {
+    /// The run with the schema and reducers that its updates go through; a task's own schema comes first.
+    #[must_use]
+    pub fn with_rules(mut self, rules: StateRules) -> Self {
+        self.rules = match &self.submission.task.schema {
+            Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
+            None => rules,
+        };
+        self
+    }
+
     /// The run's id.
     #[must_use]
     pub fn id(&self) -> RunId {

@@ -70,13 +70,9 @@ impl Run {
     /// The run that a submission begins, with its first turn admitted.
     #[must_use]
     pub fn begin(submission: Submission, rules: StateRules) -> (Self, Vec<Effect>) {
-        let rules = match &submission.task.schema {
-            Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
-            None => rules,
-        };
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
-        let mut run = Self {
-            rules,
+        let run = Self {
+            rules: StateRules::default(),
             sequence: 1,
             handoffs: 0,
             agents: BTreeSet::new(),
@@ -92,6 +88,7 @@ impl Run {
             result: None,
             submission: Arc::new(submission),
         };
+        let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
         let mut effects = Vec::with_capacity(1);
         let root = run.add_branch(Origin::Root, State::default(), chain, Vec::new(), None);

@@ -2,7 +2,7 @@
 //! journal has acknowledged. Its handler awaits nothing: what takes time comes back as an input.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,16 @@ use crate::messages::{
     Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, Submission,
     TurnId, Verdict,
 };
-use crate::storage::{Fence, History, Journal, Sequence, Storage, StorageError};
+use crate::storage::{Fence, Journal, Sequence, Storage, StorageError};
+use crate::supervision::panic_text;
 
 use super::decide::{self, Surroundings};
 use super::dispatch::{Dispatch, ReadyTurn, TurnOutcome};
 use super::facts::SharedFacts;
-use super::inbox::{AnswerError, Inbox, Input, SubmitError, TurnReply, TurnRequest};
+use super::inbox::{AnswerError, Inbox, Input, LoadError, SubmitError, TurnReply, TurnRequest};
 use super::live::{Held, LiveRun};
 use super::run::{HANDOFF_ORDINAL, Phase, Record, Run};
+use super::snapshot::{self, Loaded};
 use super::step::Effect;
 use super::timers::{Timer, Timers};
 
@@ -59,8 +61,32 @@ pub struct Office {
     pub roster: Mutex<BTreeMap<RunId, Fence>>,
     /// Runs that could not be read, with the reason.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
+    /// Ended runs that live in memory only.
+    pub memory_runs: MemoryRuns,
     /// Told the first storage error; the board stops.
     pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
+}
+
+/// Ended runs whose journals live in memory only: the newest are kept.
+#[derive(Debug)]
+pub struct MemoryRuns {
+    ended: Mutex<VecDeque<RunId>>,
+    max: usize,
+}
+
+impl MemoryRuns {
+    /// Keeps this many.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { ended: Mutex::default(), max }
+    }
+
+    /// Adds one, and returns the one to forget in its place.
+    fn add(&self, run: RunId) -> Option<RunId> {
+        let mut ended = self.ended.lock();
+        ended.push_back(run);
+        if ended.len() > self.max { ended.pop_front() } else { None }
+    }
 }
 
 /// How long a claim on a run lasts without being renewed.
@@ -155,7 +181,7 @@ impl Desk {
                 self.load(run, new_process);
                 None
             }
-            Input::Loaded { run, new_process, history } => self.loaded(run, new_process, history, now),
+            Input::Loaded { run, new_process, loaded } => self.loaded(run, new_process, loaded, now),
             Input::Committed { run, result } => {
                 self.committed(run, result, now);
                 Some(run)
@@ -219,14 +245,15 @@ impl Desk {
         let office = Arc::clone(&self.office);
         let fence = office.roster.lock().get(&run).copied().unwrap_or_default();
         tokio::spawn(async move {
-            let history = async {
+            let read = async {
                 let stream = Journal::stream(run);
                 let fence =
                     if new_process { office.storage.claim(&stream, &office.owner, CLAIM_SECS).await? } else { fence };
-                Ok((office.journal.read(run).await?, fence))
+                Ok((snapshot::load(&office.journal, run, &office.rules).await?, fence))
             };
-            let history = history.await;
-            office.inbox.push(Input::Loaded { run, new_process, history });
+            let loaded = AssertUnwindSafe(read).catch_unwind().await;
+            let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
+            office.inbox.push(Input::Loaded { run, new_process, loaded });
         });
     }
 
@@ -234,24 +261,17 @@ impl Desk {
         &mut self,
         run: RunId,
         new_process: bool,
-        history: Result<(History, Fence), StorageError>,
+        loaded: Result<(Loaded, Fence), LoadError>,
         now: Now,
     ) -> Option<RunId> {
-        let (history, fence) = match history {
+        let (Loaded { run: fold, last }, fence) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
-        let last = history.last;
-        let folded = catch_unwind(AssertUnwindSafe(|| fold(history.events, &self.office.rules)));
-        let fold = match folded {
-            Ok(Some(fold)) => fold,
+        let Some(fold) = fold else {
             // Noted as open, but never journaled: its submission was not acknowledged.
-            Ok(None) if last == 0 => {
-                self.forget(run);
-                return None;
-            }
-            Ok(None) => return self.quarantine(run, "the journal does not begin with a submission"),
-            Err(_) => return self.quarantine(run, "the journal cannot be replayed: a reducer panicked"),
+            self.forget(run);
+            return None;
         };
         if fold.result().is_some() {
             self.forget(run);
@@ -354,7 +374,8 @@ impl Desk {
             Ok(last) => live.last = last,
             Err(error) => return self.not_committed(live, &error),
         }
-        let mut sequence = live.run.sequence() - live.events.len() as u64;
+        let committed = live.events.len();
+        let mut sequence = live.run.sequence() - committed as u64;
         for event in live.events.drain(..) {
             sequence += 1;
             self.office.dispatch.journaled(&live.run, sequence, &event);
@@ -366,6 +387,10 @@ impl Desk {
             self.ended(live);
             return;
         }
+        live.note_turns(committed);
+        if live.cadence.count(committed) {
+            self.keep_snapshot(&mut live);
+        }
         let around = surroundings(&self.office, now);
         while !live.is_committing
             && let Some(input) = live.waiting.pop_front()
@@ -373,6 +398,25 @@ impl Desk {
             apply(&mut live, input, &around);
         }
         self.runs.insert(run, live);
+    }
+
+    /// Shortens what a start has to read, and what a run in memory holds.
+    fn keep_snapshot(&self, live: &mut LiveRun) {
+        let run = live.run.id();
+        let kept = self.office.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
+        let trim = live.trim_to().map(|up_to| self.office.journal.trim(run, up_to));
+        let work = async move {
+            kept.await?;
+            match trim {
+                Some(trim) => trim.await,
+                None => Ok(()),
+            }
+        };
+        spawn_unless_ready(work.boxed(), move |done: Result<(), StorageError>| {
+            if let Err(error) = done {
+                tracing::warn!(%run, %error, "no snapshot was kept; the journal has everything");
+            }
+        });
     }
 
     fn ended(&mut self, mut live: LiveRun) {
@@ -391,7 +435,12 @@ impl Desk {
         self.office.dispatch.ended(run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {
-            spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+            let (ended, open) =
+                (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
+            // A note that is lost costs a look at the next start, or disk space; nothing else.
+            spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
+        } else if let Some(oldest) = self.office.memory_runs.add(run) {
+            spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
         }
     }
 
@@ -526,18 +575,6 @@ fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
     }
 }
 
-/// The fold over a journal; `None` if it does not begin with a submission.
-#[must_use]
-pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
-    let mut events = events.into_iter();
-    let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
-    let (mut run, _) = Run::begin(*submission, rules.clone());
-    for event in events {
-        run.step(&event);
-    }
-    Some(run)
-}
-
 /// Applies an input to its run: decides, and keeps the event for the next commit.
 fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
     match input {
@@ -597,7 +634,7 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
         }
         Ok(None) => {}
         Err(panic) => {
-            let error = format!("a reducer panicked: {}", crate::supervision::panic_text(&*panic));
+            let error = format!("a reducer panicked: {}", panic_text(&*panic));
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
         }
     }
