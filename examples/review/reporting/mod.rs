@@ -7,6 +7,7 @@ use crate::comparing::Changes;
 use crate::findings::{Finding, Kind, Severity};
 use crate::listing::Listing;
 use crate::measuring::Measurement;
+use crate::reviewing::CloserLook;
 use crate::scoring::{Score, coverage};
 
 pub(crate) use markdown::markdown;
@@ -20,6 +21,8 @@ pub(crate) struct Review<'a> {
     pub(crate) listing: &'a Listing,
     pub(crate) measurements: &'a [Measurement],
     pub(crate) repeated: &'a [Finding],
+    /// What reviewers said about single files, worst first.
+    pub(crate) closer: &'a [CloserLook],
     /// `None` for the first review of a tree.
     pub(crate) changes: Option<&'a Changes>,
 }
