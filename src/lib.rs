@@ -1,4 +1,30 @@
-//! A supervised actor runtime for systems of agents.
+//! A supervised actor runtime for systems of agents, on ractor and tokio.
+//!
+//! A **board** ([`Callboard`]) runs **agents** ([`Agent`]): closures or types that take a [`Turn`] and return a
+//! [`Command`](messages::Command). A **run** is one task worked on by as many agents as it takes: control passes by
+//! **handoff** (the command's `goto`) and by **delegation** (`turn.delegate`, which waits for an answer). Everything that
+//! happens in a run is journaled before it counts.
+//!
+//! ```
+//! use callboard::prelude::*;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let board = Callboard::builder()
+//!     .agent("greeter", |turn: Turn| async move { Ok(Command::output(format!("hello, {}", turn.input::<String>()?))) })
+//!     .start()
+//!     .await?;
+//! let run = board.submit(Task::new("world")).await?;
+//! assert_eq!(run.result().await?.output, serde_json::json!("hello, world"));
+//! board.shutdown().await;
+//! # Ok::<(), callboard::Error>(()) }).unwrap();
+//! ```
+//!
+//! The rooms of the crate:
+//! - [`messages`]: the vocabulary, plain data: tasks, commands, state, limits, refusals, events.
+//! - [`actors`]: agents and what they are given, approvals, the shared context, events to watch.
+//! - [`runtime`]: the builder, and the handles of a board and its runs.
+//! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
+//! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
+//! - [`env`]: clock, random numbers and ids, to be replaced in tests.
 
 pub mod actors;
 pub mod env;
@@ -13,11 +39,17 @@ pub mod testing;
 
 pub use actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
 pub use error::Error;
-pub use runtime::Callboard;
+pub use runtime::{Builder, Callboard, RunHandle};
 
 /// What a first program needs.
 pub mod prelude {
     pub use crate::actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
     pub use crate::messages::{Command, Complexity, Json, Limits, Outcome, Send, Task};
     pub use crate::runtime::Callboard;
+    #[cfg(feature = "sled")]
+    pub use crate::storage::Sled;
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

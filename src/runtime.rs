@@ -5,5 +5,5 @@ mod handle;
 mod run_handle;
 
 pub use builder::{BuildError, Builder};
-pub use handle::{AgentError, AskError, Callboard};
+pub use handle::{AgentError, AskError, Callboard, Load};
 pub use run_handle::{RunError, RunHandle};

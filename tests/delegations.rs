@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use callboard::env::Env;
 use callboard::messages::Status;
 use callboard::prelude::*;
 use serde_json::json;
@@ -28,7 +29,9 @@ async fn a_chain_of_any_depth_finishes_with_a_pool_of_one() {
 
 #[tokio::test(start_paused = true)]
 async fn delegations_made_together_run_side_by_side() {
+    let env = Env::repeatable(1);
     let board = Callboard::builder()
+        .env(env.clone())
         .agent("lead", |turn: Turn| async move {
             let asked = ["x", "y", "z"].map(|part| turn.delegate("worker", part));
             let answers = futures::future::join_all(asked.into_iter().map(IntoFuture::into_future)).await;
@@ -43,12 +46,12 @@ async fn delegations_made_together_run_side_by_side() {
         .start()
         .await
         .unwrap();
-    let started = tokio::time::Instant::now();
+    let started = env.now().monotonic;
     let run = board.submit(Task::new("abc").to("lead")).await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!(result.output, json!([3, 3, 3]));
     assert_eq!(result.state, json!({ "messages": ["x", "y", "z"] }));
-    assert_eq!(started.elapsed().as_secs(), 10);
+    assert_eq!((env.now().monotonic - started).as_secs(), 10);
     let statuses: Vec<Status> = board
         .inbox("lead")
         .into_iter()
@@ -94,8 +97,8 @@ async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() 
         }
     };
     let board = Callboard::builder()
-        .add(AgentSpec::new("a", give("b", barrier.clone())).non_reentrant())
-        .add(AgentSpec::new("b", give("a", barrier)).non_reentrant())
+        .with(AgentSpec::new("a", give("b", barrier.clone())).non_reentrant())
+        .with(AgentSpec::new("b", give("a", barrier)).non_reentrant())
         .start()
         .await
         .unwrap();

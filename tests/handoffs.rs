@@ -1,5 +1,7 @@
 //! Handoffs: control passes through commands, and the rules of SEMANTICS 1, 2, 4 and 5 hold.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use callboard::messages::{Refusal, RunResult, Send};
 use callboard::prelude::*;
 use serde_json::json;

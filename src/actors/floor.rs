@@ -72,12 +72,15 @@ struct Place {
     is_runnable: bool,
     returning: VecDeque<Returning>,
     ready: VecDeque<ReadyTurn>,
-    asks: VecDeque<oneshot::Sender<Option<(Arc<dyn AgentValue>, u64)>>>,
+    asks: VecDeque<oneshot::Sender<Current>>,
     turns: HashMap<TurnId, Live>,
     stuck: u64,
     restarts: u64,
     last_error: Option<String>,
 }
+
+/// An agent's value, and which one it is.
+type Current = (Arc<dyn AgentValue>, u64);
 
 /// A turn that is ready or under way.
 struct Live {
@@ -388,7 +391,8 @@ impl Floor {
             place.asks.push_back(turn);
             (index, granted)
         };
-        let granted = turn.await.ok().flatten();
+        // A sender that is dropped means that the agent takes no more work.
+        let granted = turn.await.ok();
         Ok(granted.map(|(value, generation)| AskPlace { floor: Arc::clone(self), index, value, generation }))
     }
 
@@ -592,7 +596,7 @@ impl Floor {
             let (Some(value), true) = (place.value.clone(), place.busy < place.slots) else { continue };
             if let Some(asker) = place.asks.pop_front() {
                 place.busy += 1;
-                if asker.send(Some((value, place.generation))).is_err() {
+                if asker.send((value, place.generation)).is_err() {
                     place.busy -= 1;
                 }
                 state.mark_runnable(index);

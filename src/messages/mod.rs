@@ -6,6 +6,7 @@ pub mod command;
 mod context;
 mod delegation;
 mod event;
+mod flow;
 mod ids;
 mod json;
 mod limits;
@@ -26,6 +27,7 @@ pub use event::{
     DeadLetter, DelegationReply, Failure, FailureKind, Order, Published, Question, QuestionId, RunEvent, Verdict,
     handoff_action,
 };
+pub use flow::Flow;
 pub use ids::{RequestId, RunId, TraceId, TurnId};
 pub use json::{Json, MAX_JSON_DEPTH};
 pub use limits::{Backoff, Complexity, Limits};

@@ -122,11 +122,11 @@ impl Builder {
 
     /// Adds an agent: a closure over turns, or a factory of a type that implements [`crate::Agent`].
     pub fn agent<Kind>(self, name: &str, agent: impl IntoAgent<Kind>) -> Self {
-        self.add(AgentSpec::new(name, agent))
+        self.with(AgentSpec::new(name, agent))
     }
 
     /// Adds an agent with everything that can be said about it.
-    pub fn add(mut self, spec: AgentSpec) -> Self {
+    pub fn with(mut self, spec: AgentSpec) -> Self {
         self.agents.push(spec);
         self
     }

@@ -144,6 +144,25 @@ pub enum AskError {
     },
 }
 
+/// What a board is doing, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Runs that this process took in and that have not ended; those found at the start are not among them.
+    pub runs: usize,
+    /// Turns that may be taken and are not yet.
+    pub ready_turns: usize,
+    /// Turns and typed requests that hold a slot.
+    pub turns_at_work: usize,
+    /// Turns that wait for the runtime, without slot and permit.
+    pub waiting_turns: usize,
+    /// Permits of the pool that nobody holds.
+    pub free_permits: usize,
+    /// Approvals that nobody has decided.
+    pub open_approvals: usize,
+    /// Edges of the wait-for graph.
+    pub waits: usize,
+}
+
 impl Callboard {
     /// Describes a new board.
     pub fn builder() -> Builder {
@@ -233,7 +252,7 @@ impl Callboard {
     /// use callboard::prelude::*;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let doubler = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
-    /// let board = Callboard::builder().add(doubler).start().await?;
+    /// let board = Callboard::builder().with(doubler).start().await?;
     /// assert_eq!(board.ask::<u64, u64>("doubler", 21).await?, 42);
     /// board.shutdown().await;
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
@@ -440,7 +459,6 @@ impl Callboard {
     }
 
     /// Events of all runs from now on, in any of the modes. A slow watcher is told how many it missed.
-    #[must_use]
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
         self.board.router.hub.watch(None, modes, self.board.settings.watch_buffer)
     }
@@ -471,6 +489,22 @@ impl Callboard {
             }
         }
         Ok(tree)
+    }
+
+    /// What is under way and what is held at this moment. All zero, with every permit free, when nothing is left.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let board = &self.board;
+        let glance = board.floor.glance();
+        Load {
+            runs: board.settings.runs_in_flight.saturating_sub(board.places.available_permits()),
+            ready_turns: glance.iter().map(|agent| agent.ready).sum(),
+            turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
+            waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),
+            free_permits: board.floor.permits(),
+            open_approvals: board.decider.open().len(),
+            waits: board.facts.lock().waits.len(),
+        }
     }
 
     /// What happens in the supervision tree from now on.

@@ -5,7 +5,7 @@ use futures::{Stream, StreamExt};
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::messages::{DeadLetter, Question, RunEvent, RunId, RunResult};
+use crate::messages::{DeadLetter, Flow, Question, RunEvent, RunId, RunResult};
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::run::Run;
@@ -128,6 +128,14 @@ impl RunHandle {
             std::future::ready(is_new)
         });
         Ok(futures::stream::iter(past).chain(live))
+    }
+
+    /// Who handed what to whom so far.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn flow(&self) -> Result<Flow, RunError> {
+        Ok(Flow::of(&self.history().await?))
     }
 
     /// The run as its journal tells it.

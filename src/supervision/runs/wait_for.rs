@@ -80,6 +80,12 @@ impl WaitGraph {
         None
     }
 
+    /// How many waits there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.edges.values().map(Vec::len).sum()
+    }
+
     /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

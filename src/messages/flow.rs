@@ -1,0 +1,221 @@
+//! The handoff flow of a run, drawn from its events: as Mermaid, and as plain text.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::Value;
+
+use super::{AgentName, Command, RunEvent, Verdict};
+
+/// Who handed what to whom in a run.
+///
+/// ```
+/// use callboard::prelude::*;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let board = Callboard::builder()
+///     .agent("scout", |_: Turn| async { Ok(Command::update("artifacts", serde_json::json!({ "notes": "n.md" })).goto("writer")) })
+///     .agent("writer", |_: Turn| async { Ok(Command::output("done")) })
+///     .start()
+///     .await?;
+/// let run = board.submit(Task::new("write").to("scout")).await?;
+/// run.result().await?;
+/// assert_eq!(run.flow().await?.to_string(), "[scout] --notes--> [writer]\n[writer] ends: finished\n");
+/// # board.shutdown().await;
+/// # Ok::<(), callboard::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    agent: AgentName,
+    retries: u32,
+    /// How the turn ended, if control did not pass on from it.
+    end: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Edge {
+    /// Positions among the nodes.
+    from: usize,
+    to: Option<usize>,
+    is_delegation: bool,
+    label: String,
+}
+
+/// The longest label, in characters.
+const MAX_LABEL: usize = 60;
+
+impl Flow {
+    /// The flow of a run whose events these are, from the first on.
+    #[must_use]
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>) -> Self {
+        let mut flow = Self::default();
+        // Where the turns that ended with a question about their handoff want to go.
+        let mut parked: Vec<(u32, Command)> = Vec::new();
+        for event in events {
+            match event {
+                RunEvent::Submitted(submission) => flow.add_node(&submission.agent),
+                RunEvent::Delegated { turn, order, verdict, .. } => match verdict {
+                    Verdict::Admitted(agents) => flow.pass(*turn, agents, true, &cut(&order.body)),
+                    Verdict::Refused(refusal) => flow.refuse(*turn, true, &cut(&order.body), refusal.name()),
+                    Verdict::Nothing | Verdict::Parked(_) => {}
+                },
+                RunEvent::AttemptFailed { turn, .. } => {
+                    if let Some(node) = flow.node(*turn) {
+                        node.retries += 1;
+                    }
+                }
+                RunEvent::TurnEnded { turn, command, verdict, .. } => {
+                    if let Verdict::Parked(_) = verdict {
+                        parked.push((*turn, (**command).clone()));
+                    }
+                    flow.go(*turn, command, verdict);
+                }
+                RunEvent::Decided { turn, verdict, .. } => {
+                    if let Some((_, command)) = parked.iter().find(|(number, _)| number == turn) {
+                        flow.go(*turn, command, verdict);
+                    }
+                }
+                RunEvent::TurnFailed { turn, failure, .. } => flow.end(*turn, &format!("failed: {failure}")),
+                RunEvent::NeedsAttention { turn, why, .. } => flow.end(*turn, &format!("needs attention: {why}")),
+                RunEvent::Stopped { outcome, .. } => {
+                    for node in flow.nodes.iter_mut().filter(|node| node.end.is_none()) {
+                        node.end = Some(outcome.to_string());
+                    }
+                }
+                RunEvent::StepStarted { .. }
+                | RunEvent::StepFinished { .. }
+                | RunEvent::Reserved { .. }
+                | RunEvent::Settled { .. }
+                | RunEvent::Asked { .. }
+                | RunEvent::Answered { .. }
+                | RunEvent::ApprovalAsked { .. }
+                | RunEvent::Noticed { .. }
+                | RunEvent::Recovered { .. } => {}
+            }
+        }
+        flow
+    }
+
+    /// As a Mermaid flowchart: turns are boxes, handoffs arrows, delegations dotted arrows.
+    #[must_use]
+    pub fn to_mermaid(&self) -> String {
+        let mut chart = "flowchart TD\n".to_owned();
+        for (position, node) in self.nodes.iter().enumerate() {
+            let _ = writeln!(chart, "    t{}[\"{}\"]", position + 1, mermaid_text(&node.title()));
+        }
+        for edge in &self.edges {
+            let (line, from) = (if edge.is_delegation { "-.->" } else { "-->" }, edge.from + 1);
+            let label = mermaid_text(&edge.label);
+            let label = if label.is_empty() { String::new() } else { format!("|\"{label}\"|") };
+            match edge.to {
+                Some(to) => drop(writeln!(chart, "    t{from} {line}{label} t{}", to + 1)),
+                None => drop(writeln!(chart, "    t{from} {line}{label} refused{from}{{{{\"refused\"}}}}")),
+            }
+        }
+        chart
+    }
+
+    fn add_node(&mut self, agent: &AgentName) {
+        self.nodes.push(Node { agent: agent.clone(), retries: 0, end: None });
+    }
+
+    fn node(&mut self, turn: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(turn as usize - 1)
+    }
+
+    /// Turns are numbered in the order of their admission, so the new nodes are theirs.
+    fn pass(&mut self, turn: u32, agents: &[AgentName], is_delegation: bool, label: &str) {
+        for agent in agents {
+            let to = Some(self.nodes.len());
+            self.edges.push(Edge { from: turn as usize - 1, to, is_delegation, label: label.to_owned() });
+            self.add_node(agent);
+        }
+    }
+
+    fn refuse(&mut self, turn: u32, is_delegation: bool, label: &str, refusal: &str) {
+        let label = if label.is_empty() { refusal.to_owned() } else { format!("{label}: {refusal}") };
+        self.edges.push(Edge { from: turn as usize - 1, to: None, is_delegation, label });
+    }
+
+    fn go(&mut self, turn: u32, command: &Command, verdict: &Verdict) {
+        match verdict {
+            Verdict::Admitted(agents) => self.pass(turn, agents, false, &label(command)),
+            Verdict::Refused(refusal) => {
+                self.refuse(turn, false, &label(command), refusal.name());
+                self.end(turn, &format!("refused ({})", refusal.name()));
+            }
+            Verdict::Nothing => self.end(turn, "finished"),
+            Verdict::Parked(_) => {}
+        }
+    }
+
+    fn end(&mut self, turn: u32, how: &str) {
+        if let Some(node) = self.node(turn) {
+            node.end = Some(cut(how));
+        }
+    }
+}
+
+impl Node {
+    fn title(&self) -> String {
+        match self.retries {
+            0 => self.agent.to_string(),
+            1 => format!("{} (1 retry)", self.agent),
+            retries => format!("{} ({retries} retries)", self.agent),
+        }
+    }
+}
+
+/// What an edge shows: the reason that the command gives, and the artifacts that it hands over.
+fn label(command: &Command) -> String {
+    let mut parts = Vec::new();
+    for write in command.update.writes() {
+        match (&*write.channel, write.value.value()) {
+            ("reason", Value::String(reason)) => parts.insert(0, reason.clone()),
+            ("artifacts", Value::Object(artifacts)) => {
+                parts
+                    .extend(artifacts.iter().filter(|(_, artifact)| !artifact.is_null()).map(|(name, _)| name.clone()));
+            }
+            _ => {}
+        }
+    }
+    cut(&parts.join(", "))
+}
+
+fn cut(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= MAX_LABEL {
+        return line.to_owned();
+    }
+    line.chars().take(MAX_LABEL - 1).chain(['…']).collect()
+}
+
+fn mermaid_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;").replace('|', "&#124;")
+}
+
+/// One line for each edge and each end: `[scout] --notes--> [writer]`; delegations have a dotted arrow.
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, node) in self.nodes.iter().enumerate() {
+            for edge in self.edges.iter().filter(|edge| edge.from == position) {
+                let (start, end) = if edge.is_delegation { ("··", "··>") } else { ("--", "-->") };
+                let to = edge.to.and_then(|to| self.nodes.get(to)).map_or("refused", |node| node.agent.as_str());
+                let label = &edge.label;
+                if label.is_empty() {
+                    writeln!(f, "[{}] {start}{end} [{to}]", node.title())?;
+                } else {
+                    writeln!(f, "[{}] {start}{label}{end} [{to}]", node.title())?;
+                }
+            }
+            if let Some(end) = &node.end {
+                writeln!(f, "[{}] ends: {end}", node.title())?;
+            }
+        }
+        Ok(())
+    }
+}

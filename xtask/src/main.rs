@@ -1,0 +1,66 @@
+//! Chores of the workspace: `cargo xtask test` is the whole test run.
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("test") => test(),
+        name => {
+            if let Some(name) = name {
+                eprintln!("there is no chore {name:?}");
+            }
+            eprintln!("usage: cargo xtask test    format, lints, tests, doc tests, docs, minimal build, licences");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Everything that must hold before a change lands, cheapest first; stops at the first failure.
+fn test() -> ExitCode {
+    let has_nextest = succeeds(&["nextest", "--version"]);
+    let tests: &[&str] = if has_nextest {
+        &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--examples"]
+    } else {
+        &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]
+    };
+    let steps: [(&str, &[&str]); 6] = [
+        ("format", &["fmt", "--all", "--", "--check"]),
+        ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        ("tests", tests),
+        ("doc tests", &["test", "--workspace", "--doc"]),
+        ("docs", &["doc", "--workspace", "--no-deps"]),
+        ("minimal build", &["check", "--package", "callboard", "--no-default-features"]),
+    ];
+    for (name, arguments) in steps {
+        if !run(name, arguments) {
+            return ExitCode::FAILURE;
+        }
+    }
+    // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
+    if succeeds(&["deny", "--version"]) {
+        if !run("licences", &["deny", "check", "bans", "licenses", "sources"]) {
+            return ExitCode::FAILURE;
+        }
+    } else {
+        eprintln!("── licences: skipped, cargo-deny is not installed");
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(name: &str, arguments: &[&str]) -> bool {
+    eprintln!("── {name}: cargo {}", arguments.join(" "));
+    #[allow(clippy::disallowed_methods, reason = "a chore, not the library")]
+    let started = Instant::now();
+    let passed = Command::new(env!("CARGO"))
+        .args(arguments)
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .status()
+        .is_ok_and(|s| s.success());
+    eprintln!("── {name}: {} in {:.0?}", if passed { "passed" } else { "FAILED" }, started.elapsed());
+    passed
+}
+
+fn succeeds(arguments: &[&str]) -> bool {
+    Command::new(env!("CARGO")).args(arguments).output().is_ok_and(|output| output.status.success())
+}
