@@ -1,0 +1,192 @@
+//! The shared context on disk, beside raw sled with the same codec.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use callboard::actors::context::ContextStore;
+use callboard::env::Env;
+use callboard::messages::{AgentName, Durability, Origin, Timestamp};
+use callboard::storage::codec::{self, Stored};
+use callboard::storage::{Sled, Storage};
+use serde::{Deserialize, Serialize};
+
+use crate::Effort;
+use crate::disks::RawSled;
+use crate::measure::{cpu, each, interleaved, run, two_workers, wall};
+use crate::report::{Line, Report, Target};
+
+const NAMESPACE: &str = "findings";
+const ENTRIES: usize = 10_000;
+const AT_ONCE: usize = 256;
+
+/// What an entry of the context holds.
+#[derive(Serialize, Deserialize)]
+struct RawEntry {
+    value: String,
+    agent: AgentName,
+    expires_at: Option<Timestamp>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    origin: Option<Origin>,
+}
+
+impl Stored for RawEntry {
+    const SCHEMA: u16 = 901;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "raw entry";
+}
+
+fn key(number: usize) -> String {
+    format!("src/module-{:02}/file-{number:05}.rs", number % 100)
+}
+
+fn value(number: usize) -> String {
+    format!("{{\"line\":{number},\"text\":\"{}\"}}", "a long function; ".repeat(10))
+}
+
+fn entry(number: usize, agent: &AgentName) -> RawEntry {
+    let at = Timestamp::from_millis(1_767_225_600_000);
+    let (agent, value) = (agent.clone(), value(number));
+    RawEntry { value, agent, expires_at: None, created_at: at, updated_at: at, origin: None }
+}
+
+/// Walks over all keys in an order that is not theirs.
+fn scattered(step: usize) -> usize {
+    (step * 7_919) % ENTRIES
+}
+
+pub(crate) fn context(report: &mut Report, effort: Effort) {
+    let (folder, raw_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let runtime = two_workers();
+    let agent = AgentName::new("analyzer").unwrap();
+    let storage: Arc<dyn Storage> = Arc::new(Sled::open(folder.path()).unwrap());
+    let context = ContextStore::new(storage, Env::system(), Durability::Buffered, BTreeMap::new());
+    let raw = RawSled::open(raw_folder.path());
+    let raw_write = |number: usize| {
+        let record = codec::encode(&entry(number, &agent));
+        raw.tree.insert(key(number).as_bytes(), record).unwrap();
+    };
+    let writes = |context: &ContextStore, count: usize, at_once: usize| {
+        let (context, agent) = (context.clone(), agent.clone());
+        async move {
+            let writers = (0..at_once).map(|writer| {
+                let (context, agent) = (context.clone(), agent.clone());
+                tokio::spawn(async move {
+                    for step in (writer..count).step_by(at_once) {
+                        let number = scattered(step);
+                        context.set(NAMESPACE, &key(number), &value(number), &agent, None).await.unwrap();
+                    }
+                })
+            });
+            for writer in writers.collect::<Vec<_>>() {
+                writer.await.unwrap();
+            }
+        }
+    };
+    run(&runtime, writes(&context, ENTRIES, AT_ONCE));
+    (0..ENTRIES).for_each(raw_write);
+
+    let (rounds, count) = (effort.of(9), effort.of(20_000));
+    let [one, many, raw_one] = interleaved(
+        rounds,
+        [
+            &mut || each(wall, count, || run(&runtime, writes(&context, count, 1))) * 1e6,
+            &mut || each(wall, count, || run(&runtime, writes(&context, count, AT_ONCE))) * 1e6,
+            &mut || each(wall, count, || (0..count).for_each(|step| raw_write(scattered(step)))) * 1e6,
+        ],
+    );
+    let raw_and_codec = "raw sled and codec";
+    report.add(Line {
+        name: "context write, Buffered, one at a time",
+        value: one,
+        unit: "µs",
+        reference: Some((raw_and_codec, raw_one)),
+        target: Target::RatioAtMost(1.5, None),
+    });
+    report.add(Line {
+        name: "  256 at once",
+        value: many,
+        unit: "µs",
+        reference: Some((raw_and_codec, raw_one)),
+        target: Target::RatioAtMost(1.5, None),
+    });
+
+    let synced = context.clone().with_durability(Durability::Sync);
+    let count = effort.of(1_000);
+    let [one, raw_one] = interleaved(
+        rounds,
+        [
+            &mut || each(wall, count, || run(&runtime, writes(&synced, count, 1))) * 1e6,
+            &mut || {
+                let write = |step| {
+                    raw_write(scattered(step));
+                    raw.sync();
+                };
+                each(wall, count, || (0..count).for_each(write)) * 1e6
+            },
+        ],
+    );
+    report.add(Line {
+        name: "context write, Sync, one at a time",
+        value: one,
+        unit: "µs",
+        reference: Some(("raw sled and fdatasync", raw_one)),
+        target: Target::RatioAtMost(1.3, None),
+    });
+
+    let count = effort.of(100_000);
+    let reads = |context: ContextStore| async move {
+        for step in 0..count {
+            let number = scattered(step);
+            assert_eq!(context.get(NAMESPACE, &key(number)).await.unwrap().unwrap().value, value(number));
+        }
+    };
+    let raw_read = |step| {
+        let number = scattered(step);
+        let record = raw.tree.get(key(number).as_bytes()).unwrap().unwrap();
+        assert_eq!(codec::decode::<RawEntry>(&record).unwrap().value, value(number));
+    };
+    let [one, raw_one] = interleaved(
+        rounds,
+        [
+            &mut || each(cpu, count, || run(&runtime, reads(context.clone()))) * 1e6,
+            &mut || each(cpu, count, || (0..count).for_each(raw_read)) * 1e6,
+        ],
+    );
+    report.add(Line {
+        name: "context point read",
+        value: one,
+        unit: "µs CPU",
+        reference: Some((raw_and_codec, raw_one)),
+        target: Target::RatioAtMost(1.5, None),
+    });
+
+    let count = effort.of(10_000);
+    let scans = |context: ContextStore| async move {
+        for step in 0..count {
+            let prefix = format!("src/module-{:02}/", step % 100);
+            assert_eq!(context.query_by_prefix(NAMESPACE, &prefix, 20).await.unwrap().len(), 20);
+        }
+    };
+    let raw_scan = |step: usize| {
+        let found = raw.tree.scan_prefix(format!("src/module-{:02}/", step % 100)).take(20).map(|row| {
+            let (key, record) = row.unwrap();
+            (String::from_utf8(key.to_vec()).unwrap(), codec::decode::<RawEntry>(&record).unwrap())
+        });
+        assert_eq!(found.collect::<Vec<_>>().len(), 20);
+    };
+    let [one, raw_one] = interleaved(
+        rounds,
+        [
+            &mut || each(cpu, count, || run(&runtime, scans(context.clone()))) * 1e6,
+            &mut || each(cpu, count, || (0..count).for_each(raw_scan)) * 1e6,
+        ],
+    );
+    report.add(Line {
+        name: "context scan of 20",
+        value: one,
+        unit: "µs CPU",
+        reference: Some((raw_and_codec, raw_one)),
+        target: Target::RatioAtMost(1.5, None),
+    });
+}

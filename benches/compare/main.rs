@@ -1,0 +1,81 @@
+//! What callboard costs beside what it is made of: raw ractor, raw tokio and raw sled, in the same process and in
+//! interleaved rounds. One line a case; the table with the machine it was measured on is in `docs/performance.md`.
+//!
+//! ```text
+//! cargo bench --bench compare                 every case; minutes, and a few gigabytes of memory and disk
+//! cargo bench --bench compare -- --quick      fewer rounds, and without the largest cases
+//! cargo bench --bench compare -- chain        the cases whose names contain "chain"
+//! cargo bench --bench compare -- --json       the same lines as JSON
+//! cargo bench --bench compare -- --loop chain 20    one case over and over for 20 s, for a profiler
+//! ```
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
+
+mod contexts;
+mod disks;
+mod measure;
+mod raw;
+mod report;
+mod runs;
+mod sizes;
+
+use std::process::ExitCode;
+
+use report::Report;
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    Quick,
+    Full,
+}
+
+impl Effort {
+    /// A count for a full run, or a fraction of it.
+    fn of(self, full: usize) -> usize {
+        match self {
+            Self::Quick => full.div_ceil(4),
+            Self::Full => full,
+        }
+    }
+}
+
+/// A case or several that share their setup; the name is what a filter is compared with.
+const CASES: [(&str, fn(&mut Report, Effort)); 11] = [
+    ("chain", runs::chain),
+    ("delegation", runs::delegation),
+    ("ask", runs::ask),
+    ("crowd chain 1,000", runs::crowd),
+    ("waiting runs memory", sizes::waiting_runs),
+    ("fan-out", runs::fan_out),
+    ("idle agents memory", sizes::idle_agents),
+    ("durable chain", disks::chain),
+    ("context", contexts::context),
+    ("long run", runs::long_run),
+    ("start", disks::start),
+];
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == sizes::CHILD) {
+        sizes::child(&arguments[at + 1..]);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(at) = arguments.iter().position(|argument| argument == "--loop") {
+        runs::repeat(&arguments[at + 1], arguments[at + 2].parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    let mut take = |flag: &str| {
+        let before = arguments.len();
+        arguments.retain(|argument| argument != flag);
+        arguments.len() < before
+    };
+    let effort = if take("--quick") { Effort::Quick } else { Effort::Full };
+    let mut report = Report::new(take("--json"));
+    for (name, case) in CASES {
+        if arguments.is_empty() || arguments.iter().any(|wanted| name.contains(wanted.as_str())) {
+            case(&mut report, effort);
+        }
+    }
+    report.finish();
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,72 @@
+//! Clocks, memory and medians.
+
+use std::future::Future;
+use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use tokio::runtime::{Builder, Runtime};
+
+fn seconds(time: Timespec) -> f64 {
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Processor time of the whole process in seconds. For threads on other cores it may lag by some milliseconds, so
+/// windows have to be long.
+pub(crate) fn cpu() -> f64 {
+    seconds(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// Wall time in seconds.
+pub(crate) fn wall() -> f64 {
+    seconds(clock_gettime(ClockId::Monotonic))
+}
+
+/// Resident memory of the process in bytes.
+pub(crate) fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as f64
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
+}
+
+/// Measures several things in turn, round after round, and gives the median of each. The first round is thrown away.
+pub(crate) fn interleaved<const N: usize>(rounds: usize, mut sides: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
+    let mut measured = [const { Vec::new() }; N];
+    for round in 0..=rounds {
+        for (side, values) in sides.iter_mut().zip(&mut measured) {
+            let value = side();
+            if round > 0 {
+                values.push(value);
+            }
+        }
+    }
+    measured.map(median)
+}
+
+/// What `work` takes by `clock`, in seconds for each of its `count` parts.
+pub(crate) fn each(clock: fn() -> f64, count: usize, work: impl FnOnce()) -> f64 {
+    let before = clock();
+    work();
+    (clock() - before) / count as f64
+}
+
+/// A runtime with two workers, as on the machine that the targets were set for.
+pub(crate) fn two_workers() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+pub(crate) fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Runs a future as a task, so that it does not wake a thread outside the runtime for each step.
+pub(crate) fn run<T: Send + 'static>(runtime: &Runtime, task: impl Future<Output = T> + Send + 'static) -> T {
+    runtime.block_on(runtime.spawn(task)).unwrap()
+}
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
