@@ -37,7 +37,7 @@ pub(crate) async fn review(options: Options) -> Result<ExitCode, Box<dyn Error>>
     let faults = Arc::new(Faults::new(options.crash.clone(), options.kill_at.clone()));
     let mut builder = Callboard::builder().shared_storage(store).env(env.clone());
     for member in team::members(&faults, &env) {
-        builder = builder.add(member);
+        builder = builder.with(member);
     }
     let builder = if options.yes { builder.channel(Yes) } else { builder.channel(Terminal::new().deny_at_end()) };
     let board = builder.start().await?;
