@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::messages::names::nearest;
 use crate::messages::{
     Action, AgentName, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunEvent, RunId, Status, StatusUpdate, TurnId, Verdict,
+    RunEvent, Status, StatusUpdate, TurnId, Verdict,
 };
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
 use crate::supervision::runs::run::{Record, Run};
@@ -19,6 +19,7 @@ use super::agent_actor::AgentMsg;
 use super::approvals::Decider;
 use super::events::Hub;
 use super::floor::Floor;
+use super::meters::Meters;
 use super::turn::StopReason;
 
 /// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
@@ -59,6 +60,7 @@ pub(crate) struct Router {
     agents: RwLock<BTreeMap<AgentName, Listed>>,
     pub(crate) floor: Arc<Floor>,
     pub(crate) hub: Hub,
+    meters: Meters,
     decider: Decider,
     policy: ApprovalPolicy,
     delegations: Mutex<Delegations>,
@@ -82,7 +84,7 @@ struct Delegations {
 impl Router {
     pub(crate) fn new(floor: Arc<Floor>, decider: Decider, policy: ApprovalPolicy) -> Self {
         let (agents, delegations) = (RwLock::default(), Mutex::default());
-        Self { agents, floor, hub: Hub::default(), decider, policy, delegations }
+        Self { agents, floor, hub: Hub::default(), meters: Meters::default(), decider, policy, delegations }
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
@@ -234,6 +236,7 @@ impl Dispatch for Router {
     }
 
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
+        self.meters.count(run, event);
         self.hub.publish(run.id(), sequence, event);
         if let RunEvent::Delegated { turn, ordinal, order, verdict, .. } = event {
             self.requested(run, RequestId { turn: run.turn_id(*turn), ordinal: *ordinal }, order, verdict);
@@ -261,7 +264,8 @@ impl Dispatch for Router {
         });
     }
 
-    fn ended(&self, run: RunId) {
-        self.hub.ended(run);
+    fn ended(&self, run: &Run) {
+        Meters::ended(run);
+        self.hub.ended(run.id());
     }
 }

@@ -145,6 +145,8 @@ pub enum RunEvent {
     TurnEnded {
         /// The turn.
         turn: u32,
+        /// Whose it was.
+        agent: AgentName,
         /// The attempt that ended it.
         attempt: u32,
         /// What it returned.

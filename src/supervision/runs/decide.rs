@@ -88,7 +88,8 @@ fn on_command(
     }
     let verdict = route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
     let at = around.now.wall;
-    let event = RunEvent::TurnEnded { turn: number, attempt: turn.attempt, command: Box::new(command), verdict, at };
+    let (agent, attempt) = (turn.agent.clone(), turn.attempt);
+    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };
     Ok(event)
 }
 

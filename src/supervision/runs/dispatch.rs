@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::messages::{
     Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RequestId,
-    RunEvent, RunId, RunMetrics, State, Submission, TurnId,
+    RunEvent, RunMetrics, State, Submission, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -47,7 +48,7 @@ pub trait Dispatch: Send + Sync + 'static {
     fn replied(&self, run: &Run, request: RequestId);
 
     /// A run has ended; all of its events were handed over.
-    fn ended(&self, run: RunId);
+    fn ended(&self, run: &Run);
 }
 
 /// A turn that may be taken, with everything that whoever takes it needs.
@@ -75,6 +76,8 @@ pub struct ReadyTurn {
     pub records: BTreeMap<u32, Record>,
     /// How far the run's writes must have got.
     pub durability: Durability,
+    /// The clock's monotonic reading when it became ready.
+    pub ready_at: Duration,
     /// Where its outcome goes.
     pub inbox: Arc<Inbox>,
 }

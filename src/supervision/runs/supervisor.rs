@@ -432,7 +432,7 @@ impl Desk {
                 }
             }
         }
-        self.office.dispatch.ended(run);
+        self.office.dispatch.ended(&live.run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {
             let (ended, open) =
@@ -491,7 +491,7 @@ impl Desk {
                 }
             }
             Held::Effect(effect) => match effect {
-                Effect::Start(turn) => self.start(live, turn),
+                Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
                 }
@@ -512,7 +512,7 @@ impl Desk {
         }
     }
 
-    fn start(&self, live: &mut LiveRun, number: u32) {
+    fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
         let Some(turn) = live.run.turn(number) else { return };
         let branch = live.run.branch_of(turn);
         self.office.dispatch.start(ReadyTurn {
@@ -527,6 +527,7 @@ impl Desk {
             submission: Arc::clone(live.run.submission()),
             records: turn.records.clone(),
             durability: live.durability,
+            ready_at: now.monotonic,
             inbox: Arc::clone(&self.office.inbox),
         });
     }
@@ -553,7 +554,7 @@ impl Desk {
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
                             turn.phase = Phase::Leased;
-                            self.start(&mut live, number);
+                            self.start(&mut live, number, now);
                         }
                     }
                 }
