@@ -194,10 +194,7 @@ pub(crate) fn ask(report: &mut Report, effort: Effort) {
     };
     let [ask, call] = interleaved(
         effort.of(9),
-        [
-            &mut || each(cpu, count, || run(&stage.runtime, asking(board.clone()))) * 1e6,
-            &mut || stage.raw_call(count),
-        ],
+        [&mut || each(cpu, count, || run(&stage.runtime, asking(board.clone()))) * 1e6, &mut || stage.raw_call(count)],
     );
     report.add(Line {
         name: "typed ask outside any run",
@@ -219,11 +216,9 @@ pub(crate) fn crowd(report: &mut Report, effort: Effort) {
     };
     let [two_at_once, one_at_once, one_in_turn] = interleaved(
         effort.of(9),
-        [
-            &mut || two.cost(chain_of_three, count, crowd),
-            &mut || one.cost(chain_of_three, count, crowd),
-            &mut || one.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count)),
-        ],
+        [&mut || two.cost(chain_of_three, count, crowd), &mut || one.cost(chain_of_three, count, crowd), &mut || {
+            one.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count))
+        }],
     );
     report.add(Line {
         name: "handoff chain, 1,000 at once",
@@ -271,10 +266,9 @@ pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
     };
     let [fan_out, spawn] = interleaved(
         effort.of(9),
-        [
-            &mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3,
-            &mut || each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3,
-        ],
+        [&mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3, &mut || {
+            each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3
+        }],
     );
     report.add(Line {
         name: "fan-out to 1,000 and join",
@@ -343,9 +337,7 @@ pub(crate) fn repeat(what: &str, for_seconds: f64) {
                     at_once(board.clone(), chain_task, WIDTH).await;
                 }
             }),
-            "delegation" => {
-                stage.cost(delegating, 20_000, |board| in_turn(board, || delegations(10), 2_000))
-            }
+            "delegation" => stage.cost(delegating, 20_000, |board| in_turn(board, || delegations(10), 2_000)),
             "fan-out" => stage.cost(fanning, 20, |board| in_turn(board, fan, 20)),
             other => panic!("there is no loop named {other}"),
         };
