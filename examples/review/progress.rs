@@ -52,7 +52,10 @@ pub(crate) fn news(event: &RunEvent) -> Option<(u32, Timestamp, String)> {
             };
             (turn, at, format!("attempt {attempt} failed ({failure}); {again}"))
         }
-        RunEvent::TurnFailed { turn, failure, at, .. } => (turn, at, format!("failed: {failure}")),
+        RunEvent::TurnFailed { turn, failure, at, .. } => match failure.kind {
+            FailureKind::Denied => (turn, at, "ends without it".to_owned()),
+            _ => (turn, at, format!("failed: {failure}")),
+        },
         RunEvent::ApprovalAsked { turn, envelope, at, .. } => {
             (turn, at, format!("asks for consent: {}", visible(&envelope.action.to_string())))
         }

@@ -153,9 +153,8 @@ async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Res
             (true, format!("{summary}\nReport: {}\n", visible(&path.to_string_lossy())))
         }
         (Outcome::Finished, Some(Conclusion::NoSources { skipped })) => {
-            eprintln!(
-                "review: there are no Rust, Python or JavaScript sources in it ({skipped} skipped); name another folder"
-            );
+            let skipped = counted(skipped, "file was skipped", "files were skipped");
+            eprintln!("review: no Rust, Python or JavaScript sources are there ({skipped}); name another folder");
             return Ok(ExitCode::from(2));
         }
         (Outcome::Denied { reason }, _) => (false, format!("No report was written: {reason}\n")),
