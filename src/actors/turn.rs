@@ -246,7 +246,7 @@ impl Turn {
     /// comes back: it is the one that was approved.
     ///
     /// # Errors
-    /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn if passed on with `?`.
+    /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn's branch as denied if passed on with `?`.
     pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
@@ -484,6 +484,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for TurnError {
     fn from(error: E) -> Self {
         let any: &dyn Any = &error;
         let kind = match (any.downcast_ref::<Refusal>(), any.downcast_ref::<DelegationError>()) {
+            (Some(Refusal::Denied { .. } | Refusal::ApprovalExpired { .. }), _) => FailureKind::Denied,
             (Some(_), _) | (_, Some(DelegationError::Refused(_))) => FailureKind::Refused,
             (_, Some(DelegationError::Turn(error))) => return error.clone(),
             (_, Some(DelegationError::NotFinished { .. })) => FailureKind::Terminal,

@@ -274,6 +274,8 @@ pub enum FailureKind {
     ChangedTurn,
     /// The guard refused something that the turn could not do without: the turn ends.
     Refused,
+    /// People, or a policy, did not consent to something that the turn could not do without: its branch ends denied.
+    Denied,
 }
 
 impl std::fmt::Display for FailureKind {
@@ -286,6 +288,7 @@ impl std::fmt::Display for FailureKind {
             Self::InvalidCommand => "invalid command",
             Self::ChangedTurn => "changed turn",
             Self::Refused => "refused",
+            Self::Denied => "denied",
         })
     }
 }

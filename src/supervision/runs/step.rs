@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::messages::state::{StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission, Timestamp,
-    Verdict,
+    AgentName, Answer, Chain, Command, FailureKind, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission,
+    Timestamp, Verdict,
 };
 
 use super::budget::Budget;
@@ -165,8 +165,17 @@ impl Run {
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
-                let error = failure.to_string();
-                self.turn_failed(*turn, Outcome::Failed { error }, &mut effects);
+                let outcome = match failure.kind {
+                    FailureKind::Denied => Outcome::Denied { reason: failure.text.clone() },
+                    FailureKind::Transient
+                    | FailureKind::Terminal
+                    | FailureKind::Panic
+                    | FailureKind::Timeout
+                    | FailureKind::InvalidCommand
+                    | FailureKind::ChangedTurn
+                    | FailureKind::Refused => Outcome::Failed { error: failure.to_string() },
+                };
+                self.turn_failed(*turn, outcome, &mut effects);
             }
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
