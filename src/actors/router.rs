@@ -11,7 +11,8 @@ use crate::messages::{
     RunEvent, Status, StatusUpdate, TurnId, Verdict,
 };
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
-use crate::supervision::runs::run::{Record, Run};
+use crate::supervision::runs::run::Run;
+use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
 
 use super::agent::{AgentSpec, Mode};
@@ -243,17 +244,13 @@ impl Dispatch for Router {
         }
     }
 
-    fn replied(&self, run: &Run, request: RequestId) {
-        let Some(turn) = run.turn(request.turn.number) else { return };
-        let Some(Record::Delegation { order, reply: Some(Ok(answer)), .. }) = turn.record(request.ordinal) else {
-            return;
-        };
+    fn answered(&self, run: &Run, answered: &Answered) {
+        let Answered { turn, ordinal, asker, to, answer } = answered;
         let is_complete = answer.outcome.is_finished();
-        let from_agent = AgentName::new(&order.to).unwrap_or_else(|_| turn.agent().clone());
         self.post(StatusUpdate {
-            request_id: request,
-            from_agent,
-            to_agent: turn.agent().clone(),
+            request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
+            from_agent: AgentName::new(to).unwrap_or_else(|_| asker.clone()),
+            to_agent: asker.clone(),
             status: if is_complete { Status::Complete } else { Status::Fail },
             detail: match &answer.outcome {
                 Outcome::Finished => "".into(),
