@@ -31,8 +31,8 @@ pub struct Run {
     pub(super) handoffs: u32,
     pub(super) agents: BTreeSet<AgentName>,
     pub(super) budget: Budget,
-    pub(super) branches: BTreeMap<u32, Branch>,
-    pub(super) turns: BTreeMap<u32, OpenTurn>,
+    pub(super) branches: BTreeMap<u32, Box<Branch>>,
+    pub(super) turns: BTreeMap<u32, Box<OpenTurn>>,
     pub(super) next_turn: u32,
     pub(super) next_branch: u32,
     pub(super) next_reservation: u32,
@@ -248,7 +248,7 @@ impl Run {
     /// An open turn.
     #[must_use]
     pub fn turn(&self, number: u32) -> Option<&OpenTurn> {
-        self.turns.get(&number)
+        self.turns.get(&number).map(|turn| &**turn)
     }
 
     /// The id of one of its turns.

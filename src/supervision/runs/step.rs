@@ -245,10 +245,9 @@ impl Run {
         let id = self.next_branch;
         self.next_branch += 1;
         let now = Now::Turn(0);
-        self.branches.insert(
-            id,
-            Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now, outbound: Vec::new() },
-        );
+        let branch =
+            Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now, outbound: Vec::new() };
+        self.branches.insert(id, Box::new(branch));
         id
     }
 
@@ -260,7 +259,8 @@ impl Run {
             branch.now = Now::Turn(number);
         }
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        self.turns.insert(number, OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 });
+        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 };
+        self.turns.insert(number, Box::new(turn));
         effects.push(Effect::Start(number));
     }
 
@@ -291,7 +291,7 @@ impl Run {
     }
 
     fn turn_ended(&mut self, number: u32, command: &Command, verdict: &Verdict, effects: &mut Vec<Effect>) {
-        let Some(children) = self.turns.get(&number).map(OpenTurn::children) else { return };
+        let Some(children) = self.turns.get(&number).map(|turn| turn.children()) else { return };
         self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
@@ -461,10 +461,8 @@ impl Run {
     fn end_scope(&mut self, id: u32, output: Json, effects: &mut Vec<Effect>) {
         let (mut child, mut open) = (id, Vec::new());
         while let Some(Origin::Fork { parent, .. }) = self.branches.get(&child).map(|branch| branch.origin) {
-            let Some(Branch { now: Now::Forked { children, ends, open: left }, .. }) = self.branches.get_mut(&parent)
-            else {
-                break;
-            };
+            let Some(branch) = self.branches.get_mut(&parent) else { break };
+            let Now::Forked { children, ends, open: left } = &mut branch.now else { break };
             for (sibling, end) in children.iter().zip(ends.iter_mut()) {
                 if *sibling != child && end.is_none() {
                     let outcome = Outcome::Cancelled { reason: "another branch ended the run".into() };
@@ -495,10 +493,8 @@ impl Run {
                     return self.answered(turn, ordinal, answer, end.deltas, effects);
                 }
                 Origin::Fork { parent, index } => {
-                    let Some(Branch { now: Now::Forked { ends, open, .. }, .. }) = self.branches.get_mut(&parent)
-                    else {
-                        return;
-                    };
+                    let Some(branch) = self.branches.get_mut(&parent) else { return };
+                    let Now::Forked { ends, open, .. } = &mut branch.now else { return };
                     ends[index] = Some(end);
                     *open -= 1;
                     if *open > 0 {
@@ -595,7 +591,7 @@ impl Run {
     }
 
     /// Takes a turn out, with everything that only it waits for.
-    fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<OpenTurn> {
+    fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<Box<OpenTurn>> {
         let waiter = self.waiter_of(self.turns.get(&number)?.branch).map(|(waiter, agent)| (waiter, agent.clone()));
         let open = self.turns.remove(&number)?;
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });

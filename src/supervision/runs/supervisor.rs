@@ -102,7 +102,7 @@ pub struct Wake;
 /// The actor's state.
 pub struct Desk {
     office: Arc<Office>,
-    runs: HashMap<RunId, LiveRun>,
+    runs: HashMap<RunId, Box<LiveRun>>,
     timers: Timers,
 }
 
@@ -235,7 +235,7 @@ impl Desk {
         let deadline = submission.task.deadline;
         let event = RunEvent::Submitted(Box::new(submission.clone()));
         let (fold, effects) = Run::begin(submission, self.office.rules.clone());
-        let live = vacant.insert(LiveRun::new(fold, Fence::FIRST, 0, durability, place));
+        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.keep(event, effects);
         live.held.push(Held::Accepted(ack));
         self.office.roster.lock().insert(run, Fence::FIRST);
@@ -283,7 +283,7 @@ impl Desk {
         }
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
-        let mut live = LiveRun::new(fold, fence, last, durability, None);
+        let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
         live.is_noted_open = true;
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
@@ -423,7 +423,7 @@ impl Desk {
         });
     }
 
-    fn ended(&mut self, mut live: LiveRun) {
+    fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
@@ -449,7 +449,7 @@ impl Desk {
     }
 
     /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
-    fn not_committed(&mut self, live: LiveRun, error: &StorageError) {
+    fn not_committed(&mut self, live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
         for held in live.held {
