@@ -30,7 +30,7 @@ pub(super) struct StoredEntry {
 impl Stored for StoredEntry {
     const SCHEMA: u16 = 2;
     const VERSION: u16 = 1;
-    const NAME: &'static str = "context entry";
+    const NAME: &'static str = "context-entry";
 }
 
 impl StoredEntry {
@@ -88,6 +88,16 @@ mod tests {
     }
 
     const TEN: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn the_bytes_of_an_entry_are_golden() {
+        use crate::messages::{Chain, RunId};
+        let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
+        let chain = Chain::default().add_step(&lead, &coder, "fix");
+        let origin = Some(Origin { run: RunId(uuid::Uuid::from_u128(7)), chain });
+        let entry = StoredEntry { origin, ..set(None, writing("a", 1), Some(TEN)) };
+        crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), &entry);
+    }
 
     #[test]
     fn set_replaces_value_and_expiry_and_keeps_the_birthday_of_a_live_entry() {
