@@ -111,7 +111,7 @@ async fn a_review_that_dies_anywhere_goes_on_with_resume() {
     let place = Place::new();
     let whole = place.review(&["--yes"]).await;
     let expected = fs::read_to_string(place.report()).unwrap();
-    let summary = |review: &Ended| review.stdout().lines().skip_while(|line| line.is_empty()).next().map(str::to_owned);
+    let summary = |review: &Ended| review.stdout().lines().find(|line| !line.is_empty()).map(str::to_owned);
     for agent in ["scout", "analyzer", "planner", "reviewer", "writer"] {
         let place = Place::new();
         let killed = place.review(&["--yes", "--kill-at", agent]).await;

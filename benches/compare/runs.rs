@@ -185,7 +185,7 @@ pub(crate) fn ask(report: &mut Report, effort: Effort) {
     let count = effort.of(400_000);
     let board = run(&stage.runtime, async {
         let doubler = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
-        Callboard::builder().add(doubler).start().await.unwrap()
+        Callboard::builder().with(doubler).start().await.unwrap()
     });
     let asking = |board: Callboard| async move {
         for number in 0..count as u64 {

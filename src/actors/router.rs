@@ -8,10 +8,11 @@ use parking_lot::{Mutex, RwLock};
 use crate::messages::names::nearest;
 use crate::messages::{
     Action, AgentName, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunEvent, RunId, Status, StatusUpdate, TurnId, Verdict,
+    RunEvent, Status, StatusUpdate, TurnId, Verdict,
 };
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
-use crate::supervision::runs::run::{Record, Run};
+use crate::supervision::runs::run::Run;
+use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
 
 use super::agent::{AgentSpec, Mode};
@@ -19,6 +20,7 @@ use super::agent_actor::AgentMsg;
 use super::approvals::Decider;
 use super::events::Hub;
 use super::floor::Floor;
+use super::meters::Meters;
 use super::turn::StopReason;
 
 /// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
@@ -59,6 +61,7 @@ pub(crate) struct Router {
     agents: RwLock<BTreeMap<AgentName, Listed>>,
     pub(crate) floor: Arc<Floor>,
     pub(crate) hub: Hub,
+    meters: Meters,
     decider: Decider,
     policy: ApprovalPolicy,
     delegations: Mutex<Delegations>,
@@ -82,7 +85,7 @@ struct Delegations {
 impl Router {
     pub(crate) fn new(floor: Arc<Floor>, decider: Decider, policy: ApprovalPolicy) -> Self {
         let (agents, delegations) = (RwLock::default(), Mutex::default());
-        Self { agents, floor, hub: Hub::default(), decider, policy, delegations }
+        Self { agents, floor, hub: Hub::default(), meters: Meters::default(), decider, policy, delegations }
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
@@ -234,23 +237,20 @@ impl Dispatch for Router {
     }
 
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
+        self.meters.count(run, event);
         self.hub.publish(run.id(), sequence, event);
         if let RunEvent::Delegated { turn, ordinal, order, verdict, .. } = event {
             self.requested(run, RequestId { turn: run.turn_id(*turn), ordinal: *ordinal }, order, verdict);
         }
     }
 
-    fn replied(&self, run: &Run, request: RequestId) {
-        let Some(turn) = run.turn(request.turn.number) else { return };
-        let Some(Record::Delegation { order, reply: Some(Ok(answer)), .. }) = turn.record(request.ordinal) else {
-            return;
-        };
+    fn answered(&self, run: &Run, answered: &Answered) {
+        let Answered { turn, ordinal, asker, to, answer } = answered;
         let is_complete = answer.outcome.is_finished();
-        let from_agent = AgentName::new(&order.to).unwrap_or_else(|_| turn.agent().clone());
         self.post(StatusUpdate {
-            request_id: request,
-            from_agent,
-            to_agent: turn.agent().clone(),
+            request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
+            from_agent: AgentName::new(to).unwrap_or_else(|_| asker.clone()),
+            to_agent: asker.clone(),
             status: if is_complete { Status::Complete } else { Status::Fail },
             detail: match &answer.outcome {
                 Outcome::Finished => "".into(),
@@ -261,7 +261,8 @@ impl Dispatch for Router {
         });
     }
 
-    fn ended(&self, run: RunId) {
-        self.hub.ended(run);
+    fn ended(&self, run: &Run) {
+        Meters::ended(run);
+        self.hub.ended(run.id());
     }
 }

@@ -39,6 +39,18 @@ impl Outcome {
         }
     }
 
+    /// The variant's name, for metrics and for programs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed { .. } => "failed",
+            Self::Refused(_) => "refused",
+            Self::Denied { .. } => "denied",
+            Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
     /// Whether it is [`Outcome::Finished`].
     #[must_use]
     pub fn is_finished(&self) -> bool {

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
+use crate::actors::meters::{GaugeSources, Gauges};
 use crate::actors::{
     AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router, Shards,
     default_policy,
@@ -319,6 +320,11 @@ impl Builder {
             move || (Sweeper, (context.clone(), every))
         });
         let approvals = approvals_spec(&channels, &decider);
+        let (gauges_spec, _) = ChildSpec::actor("gauges", {
+            let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
+            let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
+            move || (Gauges, sources.clone())
+        });
         let (agents_spec, agents_tree) = ChildSpec::supervisor(SupervisorSpec::one_for_one("agents"));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, office) in offices.iter().enumerate() {
@@ -337,6 +343,7 @@ impl Builder {
             .child(context_spec)
             .child(approvals)
             .child(agents_spec)
+            .child(gauges_spec)
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start(root, env.clone()).await?;
         let board = Arc::new(Board {

@@ -452,8 +452,7 @@ impl Callboard {
     /// The state of an agent's circuit breaker.
     #[must_use]
     pub fn breaker(&self, agent: &str) -> BreakerState {
-        let facts = self.board.facts.lock();
-        facts.breakers.get(agent).map_or(BreakerState::Closed, |breaker| breaker.state())
+        self.board.facts.lock().breaker_state(agent)
     }
 
     /// Events of all runs from now on, in any of the modes. A slow watcher is told how many it missed.

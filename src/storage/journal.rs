@@ -258,7 +258,14 @@ mod tests {
         let verdict = Verdict::Admitted(vec![AgentName::new("writer").unwrap()]);
         vec![
             RunEvent::Submitted(Box::new(submission)),
-            RunEvent::TurnEnded { turn: 1, attempt: 1, command: Box::new(command), verdict, at },
+            RunEvent::TurnEnded {
+                turn: 1,
+                agent: AgentName::new("researcher").unwrap(),
+                attempt: 1,
+                command: Box::new(command),
+                verdict,
+                at,
+            },
         ]
     }
 

@@ -133,6 +133,13 @@ pub enum Input {
         /// Told whether there was something to stop, once it has stopped.
         ack: oneshot::Sender<bool>,
     },
+    /// A person has the turns begin again that need attention.
+    RestartTurns {
+        /// The run.
+        run: RunId,
+        /// Told how many there were.
+        ack: oneshot::Sender<usize>,
+    },
     /// Somebody waits for a run's result.
     Result {
         /// The run.

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messages::state::{StateRules, join};
+use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, FailureKind, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission,
-    Timestamp, Verdict,
+    AgentName, Answer, Chain, Command, FailureKind, Goto, Json, LateAnswer, Order, Outcome, RequestId, RunEvent,
+    RunResult, State, Submission, Timestamp, Verdict,
 };
 
 use super::budget::Budget;
 use super::guard::{Handoff, Mark};
 use super::run::{
-    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, Now, OpenTurn, Origin, ParkedHandoff, Phase, Record,
-    Run,
+    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
+    ParkedHandoff, Phase, Record, Run,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -39,6 +39,8 @@ pub enum Effect {
         /// The request.
         ordinal: u32,
     },
+    /// A delegation was answered.
+    Answered(Box<Answered>),
     /// A decision is needed.
     RequestApproval {
         /// The turn.
@@ -50,6 +52,21 @@ pub enum Effect {
     WithdrawApproval(crate::messages::ApprovalId),
     /// The run has its result.
     Ended,
+}
+
+/// A delegation and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The asking turn.
+    pub turn: u32,
+    /// Which of its requests.
+    pub ordinal: u32,
+    /// Who asked.
+    pub asker: AgentName,
+    /// Whom, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// The answer.
+    pub answer: Answer,
 }
 
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
@@ -189,6 +206,16 @@ impl Run {
                     open.phase = Phase::NeedsAttention { why: Arc::clone(why) };
                 }
             }
+            RunEvent::TurnRestarted { turn, at } => {
+                self.last_at = *at;
+                if let Some(open) = self.turns.get_mut(turn) {
+                    open.attempt += 1;
+                    (open.phase, open.recoveries) = (Phase::Leased, 0);
+                    // The answer that a late turn is about is not something that it asked for.
+                    open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
+                    effects.push(Effect::Start(*turn));
+                }
+            }
             RunEvent::Stopped { outcome, at } => {
                 self.last_at = *at;
                 self.stop(outcome.clone(), &mut effects);
@@ -218,7 +245,10 @@ impl Run {
         let id = self.next_branch;
         self.next_branch += 1;
         let now = Now::Turn(0);
-        self.branches.insert(id, Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now });
+        self.branches.insert(
+            id,
+            Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now, outbound: Vec::new() },
+        );
         id
     }
 
@@ -262,6 +292,7 @@ impl Run {
 
     fn turn_ended(&mut self, number: u32, command: &Command, verdict: &Verdict, effects: &mut Vec<Effect>) {
         let Some(children) = self.turns.get(&number).map(OpenTurn::children) else { return };
+        self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: command.clone(), children };
@@ -273,6 +304,47 @@ impl Run {
         } else {
             self.go_on(open.branch, ended, verdict, effects);
         }
+    }
+
+    /// What an ended turn gave away without waiting stays open with its branch.
+    fn keep_outbound(&mut self, number: u32) {
+        let Some(open) = self.turns.get_mut(&number) else { return };
+        let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
+        let is_detached = |record: &Record| matches!(record, Record::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))));
+        let ordinals: Vec<u32> =
+            open.records.iter().filter(|(_, record)| is_detached(record)).map(|(ordinal, _)| *ordinal).collect();
+        for ordinal in ordinals {
+            let Some(Record::Delegation { order, reply, deltas }) = open.records.remove(&ordinal) else { continue };
+            let reply = reply.and_then(Result::ok);
+            let (agent, input) = (agent.clone(), input.clone());
+            if let Some(branch) = self.branches.get_mut(&id) {
+                branch.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
+            }
+        }
+    }
+
+    /// The asking agent gets a turn with the first answer that has come, if the branch has nothing else to do.
+    fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let request = |outbound: &Outbound| RequestId { turn: self.turn_id(outbound.turn), ordinal: outbound.ordinal };
+        let Some(branch) = self.branches.get(&id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
+        let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
+        let request = request(&branch.outbound[position]);
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        let Outbound { agent, input, mut order, reply, deltas, .. } = branch.outbound.remove(position);
+        let Some(answer) = reply else { return };
+        let late = LateAnswer {
+            request: request.to_string(),
+            to: Arc::clone(&order.to),
+            body: Arc::clone(&order.body),
+            answer: answer.clone(),
+            original_input: input,
+        };
+        // Every part of it is JSON already.
+        let input = Json::of(late).unwrap_or_default();
+        let number = self.next_turn;
+        self.start_turn(id, agent, input, effects);
+        order.is_detached = false;
+        self.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
     }
 
     /// A decision about the handoff that `turn` ended with: a refused one ends the branch without its update.
@@ -310,6 +382,12 @@ impl Run {
         match verdict {
             Verdict::Nothing | Verdict::Parked(_) => match command.goto {
                 Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
+                Goto::Next if self.branches.get(&id).is_some_and(|branch| !branch.outbound.is_empty()) => {
+                    if let Some(branch) = self.branches.get_mut(&id) {
+                        branch.now = Now::Awaiting;
+                    }
+                    self.take_answer(id, effects);
+                }
                 Goto::Next | Goto::Agent(_) | Goto::Many(_) => {
                     self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
                 }
@@ -407,18 +485,14 @@ impl Run {
     fn cascade(&mut self, id: u32, outcome: Outcome, output: Json, forced: Option<&Json>, effects: &mut Vec<Effect>) {
         let (mut id, mut outcome, mut output) = (id, outcome, output);
         loop {
+            self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.remove(&id) else { return };
             let end = BranchEnd { outcome, output, deltas: branch.deltas };
             match branch.origin {
                 Origin::Root => return self.finish(end.outcome, end.output, &branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
-                    let answered = Some(self.sequence);
-                    if let Some(Record::Delegation { reply, deltas, .. }) = self.record_mut(turn, ordinal) {
-                        *reply = Some(Ok(Answer { outcome: end.outcome, output: end.output }));
-                        *deltas = ChildDeltas { answered, deltas: end.deltas, ..*deltas };
-                        effects.push(Effect::Reply { turn, ordinal });
-                    }
-                    return;
+                    let answer = Answer { outcome: end.outcome, output: end.output };
+                    return self.answered(turn, ordinal, answer, end.deltas, effects);
                 }
                 Origin::Fork { parent, index } => {
                     let Some(Branch { now: Now::Forked { ends, open, .. }, .. }) = self.branches.get_mut(&parent)
@@ -438,6 +512,51 @@ impl Run {
                     id = parent;
                 }
             }
+        }
+    }
+
+    /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
+    fn answered(&mut self, turn: u32, ordinal: u32, answer: Answer, written: Vec<Delta>, effects: &mut Vec<Effect>) {
+        let answered = Some(self.sequence);
+        let told = |asker: &AgentName, to: &Arc<str>| {
+            let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
+            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer }))
+        };
+        if let Some(open) = self.turns.get_mut(&turn) {
+            if let Some(Record::Delegation { order, reply, deltas }) = open.records.get_mut(&ordinal) {
+                effects.push(told(&open.agent, &order.to));
+                *deltas = ChildDeltas { answered, deltas: written, ..*deltas };
+                *reply = Some(Ok(answer));
+                effects.push(Effect::Reply { turn, ordinal });
+            }
+            return;
+        }
+        let is_asked = |outbound: &Outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal);
+        let found = self
+            .branches
+            .iter_mut()
+            .find_map(|(id, branch)| Some((*id, branch.outbound.iter_mut().find(|outbound| is_asked(outbound))?)));
+        if let Some((id, outbound)) = found {
+            effects.push(told(&outbound.agent, &outbound.order.to));
+            outbound.deltas = ChildDeltas { answered, deltas: written, ..outbound.deltas };
+            outbound.reply = Some(answer);
+            self.take_answer(id, effects);
+        }
+    }
+
+    /// Nobody will take the answers to what the branch gave away.
+    fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let Some(branch) = self.branches.get(&id).filter(|branch| !branch.outbound.is_empty()) else { return };
+        let open: Vec<Origin> = branch
+            .outbound
+            .iter()
+            .filter(|outbound| outbound.reply.is_none())
+            .map(|outbound| Origin::Delegation { turn: outbound.turn, ordinal: outbound.ordinal })
+            .collect();
+        let children: Vec<u32> =
+            self.branches.iter().filter(|(_, branch)| open.contains(&branch.origin)).map(|(id, _)| *id).collect();
+        for child in children {
+            self.cancel_branch(child, effects);
         }
     }
 
@@ -500,6 +619,7 @@ impl Run {
     fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
+            self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.get(&id) else { continue };
             match &branch.now {
                 Now::Turn(turn) => {
@@ -508,6 +628,7 @@ impl Run {
                 }
                 Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
                 Now::Forked { children, .. } => ids.extend(children),
+                Now::Awaiting => {}
             }
             self.branches.remove(&id);
         }

@@ -158,7 +158,10 @@ impl Desk {
             Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
-            Input::Cancel { run, .. } | Input::Result { run, .. } | Input::Questions { run, .. } => Some(*run),
+            Input::Cancel { run, .. }
+            | Input::RestartTurns { run, .. }
+            | Input::Result { run, .. }
+            | Input::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
         let Some(live) = self.runs.get_mut(&run) else {
@@ -199,6 +202,7 @@ impl Desk {
             | Input::Answer { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
+            | Input::RestartTurns { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
         }
@@ -431,7 +435,7 @@ impl Desk {
                 }
             }
         }
-        self.office.dispatch.ended(run);
+        self.office.dispatch.ended(&live.run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {
             let (ended, open) =
@@ -455,7 +459,7 @@ impl Desk {
                     let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Reply(..) => {}
+                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
             }
         }
         self.office.facts.lock().forget_run(run);
@@ -479,6 +483,7 @@ impl Desk {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
             Held::Cancelled(ack) => drop(ack.send(true)),
+            Held::Restarted(ack, turns) => drop(ack.send(turns)),
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),
             Held::Close { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
@@ -490,14 +495,12 @@ impl Desk {
                 }
             }
             Held::Effect(effect) => match effect {
-                Effect::Start(turn) => self.start(live, turn),
+                Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
                 }
-                Effect::Reply { turn, ordinal } => {
-                    office.dispatch.replied(&live.run, RequestId { turn: live.run.turn_id(turn), ordinal });
-                    live.reply(turn, ordinal);
-                }
+                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
                 Effect::RequestApproval { turn, ordinal } => {
                     let request = RequestId { turn: live.run.turn_id(turn), ordinal };
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
@@ -511,7 +514,7 @@ impl Desk {
         }
     }
 
-    fn start(&self, live: &mut LiveRun, number: u32) {
+    fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
         let Some(turn) = live.run.turn(number) else { return };
         let branch = live.run.branch_of(turn);
         self.office.dispatch.start(ReadyTurn {
@@ -526,6 +529,7 @@ impl Desk {
             submission: Arc::clone(live.run.submission()),
             records: turn.records.clone(),
             durability: live.durability,
+            ready_at: now.monotonic,
             inbox: Arc::clone(&self.office.inbox),
         });
     }
@@ -552,7 +556,7 @@ impl Desk {
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
                             turn.phase = Phase::Leased;
-                            self.start(&mut live, number);
+                            self.start(&mut live, number, now);
                         }
                     }
                 }
@@ -612,6 +616,13 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
             }
             live.held.push(Held::Cancelled(ack));
+        }
+        Input::RestartTurns { ack, .. } => {
+            let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
+            for turn in &stuck {
+                live.absorb(RunEvent::TurnRestarted { turn: *turn, at: around.now.wall });
+            }
+            live.held.push(Held::Restarted(ack, stuck.len()));
         }
         Input::Result { reply, .. } => live.results.push(reply),
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
@@ -767,6 +778,7 @@ fn refuse(input: Input) {
         Input::Request { reply, .. } => drop(reply.map(|reply| reply.send(TurnReply::Gone))),
         Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
         Input::Cancel { ack, .. } => drop(ack.send(false)),
+        Input::RestartTurns { ack, .. } => drop(ack.send(0)),
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }
