@@ -339,20 +339,19 @@ impl Desk {
             } else {
                 live.is_committing = true;
                 let durability = std::mem::take(&mut live.events_durability).min(live.durability);
-                let mut append = {
-                    let append =
-                        self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
-                    if live.is_noted_open || durability == Durability::Memory {
-                        append
-                    } else {
-                        live.is_noted_open = true;
-                        let noted = self.office.journal.mark_open(run);
-                        async move {
-                            noted.await?;
-                            append.await
-                        }
-                        .boxed()
+                // Handed over first: a record that is on disk has its note there too.
+                let needs_note = !live.is_noted_open && durability != Durability::Memory;
+                live.is_noted_open |= needs_note;
+                let noted = needs_note.then(|| self.office.journal.mark_open(run));
+                let append =
+                    self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
+                let mut append = match noted {
+                    None => append,
+                    Some(noted) => async move {
+                        noted.await?;
+                        append.await
                     }
+                    .boxed(),
                 };
                 match (&mut append).now_or_never() {
                     Some(result) => result,
