@@ -41,6 +41,7 @@ async fn delegations_made_together_run_side_by_side() {
             Ok(Command::output(json!(answers?)))
         })
         .agent("worker", |turn: Turn| async move {
+            turn.notice("on it");
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok(Command::output(turn.task().body.len()).with("messages", turn.input::<String>()?))
         })
@@ -62,7 +63,8 @@ async fn delegations_made_together_run_side_by_side() {
             callboard::actors::InboxMessage::Request(_) => None,
         })
         .collect();
-    assert_eq!(statuses, [Status::Ack, Status::Ack, Status::Ack, Status::Complete, Status::Complete, Status::Complete]);
+    let of_each = [Status::Ack, Status::Notice, Status::Complete];
+    assert_eq!(statuses, of_each.iter().flat_map(|status| [*status; 3]).collect::<Vec<_>>());
     board.shutdown().await;
 }
 

@@ -9,8 +9,8 @@ use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
 use crate::actors::meters::{GaugeSources, Gauges};
 use crate::actors::{
-    AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router, Shards,
-    default_policy,
+    AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router,
+    RouterActor, Shards, default_policy,
 };
 use crate::env::Env;
 use crate::messages::names::check_name;
@@ -269,6 +269,7 @@ impl Builder {
             Floor::new(env.clone(), Arc::clone(&facts), context.clone(), settings.pool, settings.ready_per_agent);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
         let router = Arc::new(Router::new(
+            env.clone(),
             Arc::clone(&floor),
             decider.clone(),
             policy.unwrap_or_else(|| Arc::new(default_policy)),
@@ -320,6 +321,11 @@ impl Builder {
             move || (Sweeper, (context.clone(), every))
         });
         let approvals = approvals_spec(&channels, &decider);
+        let (router_spec, router_actor) = ChildSpec::actor("delegation-router", {
+            let router = Arc::clone(&router);
+            move || (RouterActor, Arc::clone(&router))
+        });
+        router.set_actor(router_actor);
         let (gauges_spec, _) = ChildSpec::actor("gauges", {
             let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
             let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
@@ -342,6 +348,7 @@ impl Builder {
             .child(keeper_spec.restart(Restart::Transient).significant())
             .child(context_spec)
             .child(approvals)
+            .child(router_spec)
             .child(agents_spec)
             .child(gauges_spec)
             .child(ChildSpec::supervisor(runs).0);

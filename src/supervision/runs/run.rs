@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RunId, RunMetrics, RunResult,
-    State, Submission, Timestamp, TurnId, Update,
+    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RequestId, RunId, RunMetrics,
+    RunResult, State, Submission, Timestamp, TurnId, Update,
 };
 
 use super::budget::Budget;
@@ -274,6 +274,28 @@ impl Run {
                     let open = self.turns.get(&turn)?;
                     let is_detached = matches!(open.records.get(&ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
                     return (!is_detached).then_some((turn, &open.agent));
+                }
+            }
+        }
+    }
+
+    /// The delegation that an open turn works on, and who asked for it.
+    #[must_use]
+    pub fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
+        let mut branch = self.branches.get(&turn.branch)?;
+        loop {
+            match branch.origin {
+                Origin::Root => return None,
+                Origin::Fork { parent, .. } => branch = self.branches.get(&parent)?,
+                Origin::Delegation { turn, ordinal } => {
+                    let asker = match self.turns.get(&turn) {
+                        Some(open) => &open.agent,
+                        None => {
+                            let mut left = self.branches.values().flat_map(|branch| &branch.outbound);
+                            &left.find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))?.agent
+                        }
+                    };
+                    return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
                 }
             }
         }
