@@ -81,6 +81,10 @@ fn on_command(
     if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
         return Err(invalid("the output is nested too deeply".into()));
     }
+    let size = command.size();
+    if size > MAX_COMMAND {
+        return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
+    }
     match run.settle(number, turn.branch, &turn.children(), &command.update) {
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
         Ok(_) | Err(StateError::ConcurrentWrite { .. }) => {}
