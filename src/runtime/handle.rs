@@ -361,8 +361,8 @@ impl Callboard {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.name()?;
         let listed = self.listed(name.as_str())?;
-        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
         self.control(name.as_str(), |reply| AgentMsg::Replace(spec.factory().clone(), spec.window(), reply)).await?;
+        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
         self.board.router.list(&name, &spec, listed.actor);
         Ok(())
     }

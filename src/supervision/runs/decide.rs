@@ -88,6 +88,10 @@ fn on_command(
                 .into(),
         ));
     }
+    let size = command.size();
+    if size > MAX_COMMAND {
+        return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
+    }
     match run.settle(number, turn.branch, &turn.children(), &command.update) {
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
         Ok(_) | Err(StateError::ConcurrentWrite { .. }) => {}
