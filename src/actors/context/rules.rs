@@ -48,11 +48,16 @@ pub(super) struct Writing {
     pub(super) now: Timestamp,
 }
 
+/// When an entry stops existing that lives for `ttl`: rounded up, so that no entry is born dead.
+fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
+    now + ttl.saturating_add(Duration::from_nanos(999_999))
+}
+
 /// Replaces value, agent and expiry together; a live entry keeps its birthday.
 pub(super) fn set(there: Option<&StoredEntry>, writing: Writing, ttl: Option<Duration>) -> StoredEntry {
     let Writing { value, agent, origin, now } = writing;
     let created_at = there.filter(|entry| entry.is_live(now)).map_or(now, |entry| entry.created_at);
-    StoredEntry { value, agent, expires_at: ttl.map(|ttl| now + ttl), created_at, updated_at: now, origin }
+    StoredEntry { value, agent, expires_at: ttl.map(|ttl| expiry(now, ttl)), created_at, updated_at: now, origin }
 }
 
 /// Replaces value and agent; the expiry moves later, never earlier, and an entry without one stays without.
@@ -71,7 +76,7 @@ pub(super) fn set_with_extension(there: Option<&StoredEntry>, writing: Writing, 
 /// Moves the expiry later and leaves everything else, `updated_at` included. `None` when there is nothing to change.
 pub(super) fn touch(there: &StoredEntry, ttl: Duration, now: Timestamp) -> Option<StoredEntry> {
     let before = there.expires_at?;
-    let later = now + ttl;
+    let later = expiry(now, ttl);
     (later > before).then(|| StoredEntry { expires_at: Some(later), ..there.clone() })
 }
 

@@ -347,25 +347,21 @@ impl Run {
         self.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
     }
 
-    /// A decision about the handoff that `turn` ended with: a refused one ends the branch without its update.
+    /// A decision about the handoff that `turn` ended with.
     fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
         let parked_here = |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == turn);
         let Some((&id, branch)) = self.branches.iter_mut().find(|(_, branch)| parked_here(branch)) else { return };
         let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
-        let mut ended = parked.ended;
-        match verdict {
-            Verdict::Refused(refusal) if matches!(Outcome::refused(refusal.clone()), Outcome::Denied { .. }) => {
-                ended.command.update = crate::messages::Update::default();
-                ended.children.clear();
-            }
-            Verdict::Refused(_) | Verdict::Nothing | Verdict::Admitted(_) | Verdict::Parked(_) => {}
-        }
-        self.go_on(id, ended, verdict, effects);
+        self.go_on(id, parked.ended, verdict, effects);
     }
 
-    /// Applies what an ended turn wrote and follows where it goes.
+    /// Applies what an ended turn wrote, unless where it goes was denied, and follows where it goes.
     fn go_on(&mut self, id: u32, ended: EndedTurn, verdict: &Verdict, effects: &mut Vec<Effect>) {
-        let EndedTurn { number, agent, input, command, children } = ended;
+        let EndedTurn { number, agent, input, mut command, mut children } = ended;
+        if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+            command.update = crate::messages::Update::default();
+            children.clear();
+        }
         let output = command.output.clone();
         match self.settle(number, id, &children, &command.update) {
             Err(error) => {
