@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callboard::messages::Send;
 use callboard::prelude::*;
 use callboard::storage::{Memory, Storage};
 use parking_lot::Mutex;
