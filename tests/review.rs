@@ -1,5 +1,6 @@
 //! The review example as its users meet it: as a process that is crashed, killed, resumed and denied.
 
+#![cfg(feature = "sled")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(dead_code, reason = "the tests that run processes share what they need")]
 
