@@ -1,5 +1,6 @@
 //! Turns (SEMANTICS 8): attempts, panics, timeouts, steps, slots, and what a cancelled run leaves behind.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
