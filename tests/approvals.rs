@@ -12,7 +12,7 @@ use callboard::actors::approvals::DecideError;
 use callboard::env::Env;
 use callboard::messages::{
     Action, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent, RunId,
-    RunResult,
+    RunResult, Send,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
