@@ -535,12 +535,7 @@ impl Callboard {
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
         board.places.close();
-        let finished = async {
-            while board.floor.turns_at_work() > 0 {
-                board.floor.quiet().await;
-            }
-        };
-        let _ = tokio::time::timeout(board.settings.grace, finished).await;
+        let _ = tokio::time::timeout(board.settings.grace, board.floor.quiet()).await;
         board.floor.stop_all();
         board.tree.stop().await
     }
