@@ -39,8 +39,12 @@ impl World {
         builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
     }
 
-    fn effect(&self, name: impl Into<String>) {
-        *self.effects.lock().entry(name.into()).or_default() += 1;
+    /// Counts an effect, and says how often it happened.
+    fn effect(&self, name: impl Into<String>) -> u32 {
+        let mut effects = self.effects.lock();
+        let count = effects.entry(name.into()).or_default();
+        *count += 1;
+        *count
     }
 
     fn effects(&self) -> Vec<(String, u32)> {
@@ -257,7 +261,11 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
     first.shutdown().await;
 
     let second = start().await.unwrap();
-    assert_eq!(second.run(run).questions().await, [place.clone()], "at once, without waiting for the journal's reader");
+    assert_eq!(
+        second.run(run).questions().await,
+        std::slice::from_ref(&place),
+        "at once, without waiting for the journal's reader"
+    );
     second.answer(place.id, "here", "tester").await.unwrap();
     let result = second.run(run).result().await.unwrap();
     assert_eq!(result.output, json!(["ann", "here"]));
