@@ -89,6 +89,9 @@ impl MemoryRuns {
     }
 }
 
+/// The fault point between applying what has arrived and handing it to the journal.
+pub const APPLIED: &str = "runs.applied";
+
 /// How long a claim on a run lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
 
@@ -105,6 +108,8 @@ pub struct Desk {
     runs: HashMap<RunId, Box<LiveRun>>,
     /// Runs that are being read back, with what arrived for them meanwhile.
     loading: HashMap<RunId, Vec<Input>>,
+    /// Tells this life of the actor from those before.
+    life: u64,
     timers: Timers,
 }
 
@@ -117,17 +122,16 @@ impl Actor for RunSupervisor {
         let runs: Vec<RunId> = office.roster.lock().keys().copied().collect();
         office.inbox.put_first(runs.into_iter().map(|run| Input::Adopt { run, new_process: false }));
         let timers = Timers::new(Arc::clone(&office.inbox));
-        Ok(Desk { timers, runs: HashMap::new(), loading: HashMap::new(), office })
+        let life = office.env.random();
+        Ok(Desk { timers, life, runs: HashMap::new(), loading: HashMap::new(), office })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work();
-        Ok(())
+        desk.work()
     }
 
     async fn handle(&self, _: ActorRef<Wake>, _: Wake, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work();
-        Ok(())
+        desk.work()
     }
 
     async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -138,17 +142,21 @@ impl Actor for RunSupervisor {
 }
 
 impl Desk {
-    fn work(&mut self) {
+    /// # Errors
+    /// At a fault point only.
+    fn work(&mut self) -> Result<(), ActorProcessingErr> {
         let now = self.office.env.now();
         let mut touched = Vec::new();
         let office = Arc::clone(&self.office);
         for input in office.inbox.take() {
             touched.extend(self.take(input, now));
         }
+        self.office.env.fault_point(APPLIED)?;
         for run in touched {
             self.flush(run, now);
         }
         self.timers.arm(now.monotonic);
+        Ok(())
     }
 
     /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
@@ -163,6 +171,7 @@ impl Desk {
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
             Input::Cancel { run, .. }
+            | Input::Fail { run, .. }
             | Input::RestartTurns { run, .. }
             | Input::Result { run, .. }
             | Input::Questions { run, .. } => Some(*run),
@@ -211,7 +220,9 @@ impl Desk {
                 }
                 Some(run)
             }
-            Input::Committed { run, result } => {
+            // An append that an earlier life of this actor began; this one has read the journal for itself.
+            Input::Committed { life, .. } if life != self.life => None,
+            Input::Committed { run, result, .. } => {
                 self.committed(run, result, now);
                 Some(run)
             }
@@ -228,6 +239,7 @@ impl Desk {
             | Input::Answer { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
+            | Input::Fail { .. }
             | Input::RestartTurns { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
@@ -407,10 +419,10 @@ impl Desk {
                 match (&mut append).now_or_never() {
                     Some(result) => result,
                     None => {
-                        let inbox = Arc::clone(&self.office.inbox);
+                        let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
                         tokio::spawn(async move {
                             let result = append.await;
-                            inbox.push(Input::Committed { run, result });
+                            inbox.push(Input::Committed { run, life, result });
                         });
                         return;
                     }
@@ -526,7 +538,12 @@ impl Desk {
         } else {
             tracing::error!(%run, %error, "a commit failed; the run is read back");
             self.load(run, false);
-            self.loading.entry(run).or_default().extend(live.waiting);
+            let later = self.loading.entry(run).or_default();
+            if matches!(error, StorageError::TooLarge { .. }) {
+                // The same record would be refused again, and again.
+                later.push(Input::Fail { run, error: error.to_string() });
+            }
+            later.extend(live.waiting);
         }
     }
 
@@ -673,6 +690,9 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
             }
             live.held.push(Held::Cancelled(ack));
+        }
+        Input::Fail { error, .. } => {
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
         }
         Input::RestartTurns { ack, .. } => {
             let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
@@ -843,6 +863,7 @@ fn refuse(input: Input) {
         | Input::Decide { .. }
         | Input::Submit { .. }
         | Input::Adopt { .. }
+        | Input::Fail { .. }
         | Input::Committed { .. }
         | Input::Loaded { .. }
         | Input::Tick => {}
