@@ -624,8 +624,9 @@ impl Desk {
                 if let Some(turn) =
                     live.run.turns.get_mut(&number).filter(|turn| matches!(turn.phase, Phase::Backoff { .. }))
                 {
-                    let open_for = self.office.facts.lock().check_breaker(&turn.agent, now.monotonic);
-                    match open_for {
+                    let id = TurnId { run, number };
+                    let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);
+                    match readmitted {
                         // An open breaker is waited for and uses up no attempt.
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
