@@ -6,12 +6,13 @@
 //! run supervisor, and a chain of any depth finishes with a pool of one.
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
@@ -175,7 +176,7 @@ impl Floor {
         permits: usize,
         ready_bound: usize,
     ) -> Arc<Self> {
-        let state = State { permits, names: HashMap::new(), places: Vec::new(), runnable: VecDeque::new() };
+        let state = State { permits, names: HashMap::default(), places: Vec::new(), runnable: VecDeque::new() };
         Arc::new(Self {
             state: Mutex::new(state),
             env,
@@ -223,7 +224,7 @@ impl Floor {
                     returning: VecDeque::new(),
                     ready: VecDeque::new(),
                     asks: VecDeque::new(),
-                    turns: HashMap::new(),
+                    turns: HashMap::default(),
                     stuck: 0,
                     restarts: 0,
                     last_error: None,

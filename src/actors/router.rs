@@ -1,8 +1,9 @@
 //! The delegation router: who takes a delegation, and where it stands. It is also what run supervisors dispatch through.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::messages::names::nearest;

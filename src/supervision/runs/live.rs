@@ -1,8 +1,9 @@
 //! A run in the hands of its supervisor: the fold, and what only lives as long as the process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
@@ -71,7 +72,7 @@ impl LiveRun {
             held: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
-            waiters: HashMap::new(),
+            waiters: HashMap::default(),
             results: Vec::new(),
             _place: place,
             is_noted_open: false,

@@ -2,11 +2,12 @@
 //! journal has acknowledged. Its handler awaits nothing: what takes time comes back as an input.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -89,7 +90,7 @@ impl Actor for RunSupervisor {
         for run in office.roster.lock().keys() {
             office.inbox.push(Input::Adopt { run: *run, new_process: false });
         }
-        Ok(Desk { timers: Timers::new(Arc::clone(&office.inbox)), runs: HashMap::new(), office })
+        Ok(Desk { timers: Timers::new(Arc::clone(&office.inbox)), runs: HashMap::default(), office })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
