@@ -157,7 +157,7 @@ impl Serialize for Json {
         if serializer.is_human_readable() {
             self.0.serialize(serializer)
         } else {
-            serializer.serialize_str(&self.0.to_string())
+            serializer.serialize_str(&serde_json::to_string(&*self.0).map_err(serde::ser::Error::custom)?)
         }
     }
 }

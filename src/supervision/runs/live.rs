@@ -12,7 +12,7 @@ use crate::storage::{Fence, Journal, Key, Sequence};
 use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
 use super::run::{Record, Run};
-use super::step::Effect;
+use super::step::{Effect, WorkedOut};
 
 /// A run, its journal's position, and who waits for what.
 pub(super) struct LiveRun {
@@ -81,7 +81,11 @@ impl LiveRun {
 
     /// Applies an event and keeps it, with its effects, for the next commit.
     pub(super) fn absorb(&mut self, event: RunEvent) {
-        let effects = self.run.step(&event);
+        self.absorb_with(event, WorkedOut::default());
+    }
+
+    pub(super) fn absorb_with(&mut self, event: RunEvent, worked_out: WorkedOut) {
+        let effects = self.run.step_with(&event, worked_out);
         self.keep(event, effects);
     }
 

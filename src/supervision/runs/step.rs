@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messages::state::{StateRules, join};
+use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
     AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission, Timestamp,
     Verdict,
@@ -50,6 +50,16 @@ pub enum Effect {
     WithdrawApproval(crate::messages::ApprovalId),
     /// The run has its result.
     Ended,
+}
+
+/// What deciding about an event has worked out already. It follows from the run and the event alone, so replay, which
+/// has none of it, works it out anew and comes to the same.
+#[derive(Debug, Default)]
+pub struct WorkedOut {
+    /// The view and the deltas that an ended turn's update makes.
+    pub(super) settled: Option<(State, Vec<Delta>)>,
+    /// The mark of the handoff that it ends with.
+    pub(super) mark: Option<Mark>,
 }
 
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
@@ -101,6 +111,11 @@ impl Run {
 
     /// Applies the next event. An event about a turn that is no longer open changes nothing.
     pub fn step(&mut self, event: &RunEvent) -> Vec<Effect> {
+        self.step_with(event, WorkedOut::default())
+    }
+
+    /// As [`Run::step`], without working out again what is worked out.
+    pub fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut) -> Vec<Effect> {
         self.sequence += 1;
         let mut effects = Vec::new();
         if self.result.is_some() {
@@ -164,7 +179,7 @@ impl Run {
             }
             RunEvent::TurnEnded { turn, command, verdict, at, .. } => {
                 self.last_at = *at;
-                self.turn_ended(*turn, command, verdict, &mut effects);
+                self.turn_ended(*turn, command, verdict, worked_out, &mut effects);
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
@@ -256,7 +271,14 @@ impl Run {
         }
     }
 
-    fn turn_ended(&mut self, number: u32, command: &Command, verdict: &Verdict, effects: &mut Vec<Effect>) {
+    fn turn_ended(
+        &mut self,
+        number: u32,
+        command: &Command,
+        verdict: &Verdict,
+        worked_out: WorkedOut,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(children) = self.turns.get(&number).map(|turn| turn.children()) else { return };
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
@@ -267,7 +289,7 @@ impl Run {
                 branch.now = Now::Parked(Box::new(ParkedHandoff { ended, envelope: (**envelope).clone() }));
             }
         } else {
-            self.go_on(open.branch, ended, verdict, effects);
+            self.go_on(open.branch, ended, verdict, worked_out, effects);
         }
     }
 
@@ -284,14 +306,25 @@ impl Run {
             }
             Verdict::Refused(_) | Verdict::Nothing | Verdict::Admitted(_) | Verdict::Parked(_) => {}
         }
-        self.go_on(id, ended, verdict, effects);
+        self.go_on(id, ended, verdict, WorkedOut::default(), effects);
     }
 
     /// Applies what an ended turn wrote and follows where it goes.
-    fn go_on(&mut self, id: u32, ended: EndedTurn, verdict: &Verdict, effects: &mut Vec<Effect>) {
+    fn go_on(
+        &mut self,
+        id: u32,
+        ended: EndedTurn,
+        verdict: &Verdict,
+        worked_out: WorkedOut,
+        effects: &mut Vec<Effect>,
+    ) {
         let EndedTurn { number, agent, input, command, children } = ended;
         let output = command.output.clone();
-        match self.settle(number, id, &children, &command.update) {
+        let settled = match worked_out.settled {
+            Some(settled) => Ok(settled),
+            None => self.settle(number, id, &children, &command.update),
+        };
+        match settled {
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
                 return self.end_branch(id, outcome, output.unwrap_or_default(), effects);
@@ -323,7 +356,7 @@ impl Run {
                     (Goto::Agent(_) | Goto::Next | Goto::End, agents) => {
                         let carried = output.unwrap_or(input);
                         let Some(to) = agents.first() else { return };
-                        let mark = mark(&carried, &command);
+                        let mark = worked_out.mark.unwrap_or_else(|| mark(&carried, &command));
                         let window = self.submission.task.limits.repeat_window;
                         if let Some(branch) = self.branches.get_mut(&id) {
                             branch.recent.push(Handoff { from: agent, to: to.clone(), mark });

@@ -16,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, Submission,
-    TurnId, Verdict,
+    Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, RunResult,
+    Submission, TurnId, Verdict,
 };
 use crate::storage::{Fence, History, Journal, Sequence, Storage, StorageError};
 
@@ -151,7 +151,7 @@ impl Desk {
 
     fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
         match input {
-            Input::Submit { submission, place, ack } => self.submit(*submission, place, ack, now),
+            Input::Submit { submission, place, ack, result } => self.submit(*submission, place, ack, result, now),
             Input::Adopt { run, new_process } => {
                 self.load(run, new_process);
                 None
@@ -184,6 +184,7 @@ impl Desk {
         submission: Submission,
         place: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        result: oneshot::Sender<Arc<RunResult>>,
         now: Now,
     ) -> Option<RunId> {
         let run = submission.run;
@@ -209,6 +210,7 @@ impl Desk {
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.keep(event, effects);
         live.held.push(Held::Accepted(ack));
+        live.results.push(result);
         self.office.roster.lock().insert(run, Fence::FIRST);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline, Timer::Deadline(run));
@@ -588,13 +590,13 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
     // Reducers are the users' code: one that panics ends its run and nothing else.
     let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, around)));
     match decided {
-        Ok(Some(event)) => {
+        Ok(Some((event, worked_out))) => {
             if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
                 && failure.kind == FailureKind::InvalidCommand
             {
                 tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
             }
-            live.absorb(event);
+            live.absorb_with(event, worked_out);
         }
         Ok(None) => {}
         Err(panic) => {
