@@ -60,6 +60,7 @@ impl RunHandle {
     pub async fn result(&self) -> Result<RunResult, RunError> {
         loop {
             let result = tokio::select! {
+                biased;
                 result = self.awaited() => result,
                 _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
             };

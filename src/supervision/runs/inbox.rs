@@ -40,9 +40,9 @@ impl Inbox {
         }
     }
 
-    /// Takes everything that has arrived.
-    pub(super) fn drain(&self) -> Vec<Input> {
-        std::mem::take(&mut *self.waiting.lock())
+    /// Takes everything that has arrived, in exchange for an empty vector.
+    pub(super) fn swap(&self, empty: &mut Vec<Input>) {
+        std::mem::swap(&mut *self.waiting.lock(), empty);
     }
 
     /// How many inputs wait.

@@ -67,6 +67,9 @@ pub struct Office {
 /// How long a claim on a run lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
 
+/// A burst may be larger; its memory is given back.
+const KEPT_INPUTS: usize = 1_024;
+
 /// The actor.
 pub struct RunSupervisor;
 
@@ -79,6 +82,9 @@ pub struct Desk {
     office: Arc<Office>,
     runs: HashMap<RunId, Box<LiveRun>>,
     timers: Timers,
+    /// Empty between two messages; kept for its memory.
+    arrived: Vec<Input>,
+    touched: Vec<RunId>,
 }
 
 impl Actor for RunSupervisor {
@@ -90,7 +96,8 @@ impl Actor for RunSupervisor {
         for run in office.roster.lock().keys() {
             office.inbox.push(Input::Adopt { run: *run, new_process: false });
         }
-        Ok(Desk { timers: Timers::new(Arc::clone(&office.inbox)), runs: HashMap::default(), office })
+        let timers = Timers::new(Arc::clone(&office.inbox));
+        Ok(Desk { office, runs: HashMap::default(), timers, arrived: Vec::new(), touched: Vec::new() })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -112,12 +119,14 @@ impl Actor for RunSupervisor {
 impl Desk {
     fn work(&mut self) {
         let now = self.office.env.now();
-        let mut touched = Vec::new();
-        for input in self.office.inbox.drain() {
-            touched.extend(self.take(input, now));
-        }
-        for run in touched {
+        let (mut arrived, mut touched) = (std::mem::take(&mut self.arrived), std::mem::take(&mut self.touched));
+        self.office.inbox.swap(&mut arrived);
+        touched.extend(arrived.drain(..).filter_map(|input| self.take(input, now)));
+        for run in touched.drain(..) {
             self.flush(run, now);
+        }
+        if arrived.capacity() <= KEPT_INPUTS {
+            (self.arrived, self.touched) = (arrived, touched);
         }
         self.timers.arm(now.monotonic);
     }
