@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -338,10 +338,12 @@ impl Floor {
         let (shared, seat) = (Arc::clone(&running.turn), Arc::clone(&running.seat));
         drop(state);
         shared.stop.set(why);
-        let floor = Arc::clone(self);
+        let floor = Arc::downgrade(self);
         self.runtime.spawn(async move {
             tokio::time::sleep(STUCK_AFTER).await;
-            floor.fence(index, turn, &seat, why);
+            if let Some(floor) = floor.upgrade() {
+                floor.fence(index, turn, &seat, why);
+            }
         });
     }
 
@@ -424,19 +426,20 @@ impl Floor {
         };
         live.running = Some(Running { turn: Arc::clone(shared), seat: Arc::clone(seat), since: now });
         if !std::mem::replace(&mut place.is_timer_armed, true) {
-            let (floor, wait) = (Arc::clone(self), place.timeout);
-            self.runtime.spawn(async move { floor.watch_timeouts(index, wait).await });
+            self.runtime.spawn(Self::watch_timeouts(Arc::downgrade(self), index, place.timeout));
         }
     }
 
-    /// Stops turns that run longer than their agent may; ends when the agent has none under way.
-    async fn watch_timeouts(self: Arc<Self>, index: usize, first: Duration) {
+    /// Stops turns that run longer than their agent may; ends when the agent has none under way. Holds nothing while it
+    /// sleeps, so that a board that was shut down lets go of its store.
+    async fn watch_timeouts(floor: Weak<Self>, index: usize, first: Duration) {
         let mut wait = first;
         loop {
             tokio::time::sleep(wait).await;
-            let now = self.env.now().monotonic;
+            let Some(floor) = floor.upgrade() else { return };
+            let now = floor.env.now().monotonic;
             let (overdue, name) = {
-                let mut state = self.state.lock();
+                let mut state = floor.state.lock();
                 let place = &mut state.places[index];
                 let seated = place.turns.iter().filter_map(|(turn, live)| {
                     let running = live.running.as_ref()?;
@@ -454,7 +457,7 @@ impl Floor {
                 (overdue, place.name.clone())
             };
             for (turn, _) in overdue {
-                self.stop_turn(turn, &name, StopReason::TimedOut);
+                floor.stop_turn(turn, &name, StopReason::TimedOut);
             }
         }
     }

@@ -67,8 +67,13 @@ impl Json {
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128);
-        write_canonical(&self.0, &mut bytes);
+        self.write_canonical(&mut bytes);
         bytes
+    }
+
+    /// Appends the canonical bytes.
+    pub(crate) fn write_canonical(&self, bytes: &mut Vec<u8>) {
+        write_canonical(&self.0, bytes);
     }
 }
 

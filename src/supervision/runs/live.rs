@@ -109,7 +109,7 @@ impl LiveRun {
 
     /// The answer that a record holds, if it holds one yet.
     pub(super) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
-        match self.run.turn(turn)?.records.get(&ordinal)? {
+        match self.run.turn(turn)?.record(ordinal)? {
             Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
             Record::Delegation { reply, .. } => reply.clone().map(TurnReply::Delegated),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),

@@ -99,7 +99,7 @@ pub struct OpenTurn {
     pub(super) input: Json,
     pub(super) attempt: u32,
     pub(super) phase: Phase,
-    pub(super) records: BTreeMap<u32, Record>,
+    pub(super) records: BTreeMap<u32, Box<Record>>,
     pub(super) recoveries: u32,
 }
 
@@ -255,7 +255,7 @@ impl Run {
             Now::Parked(parked) => Some(&parked.envelope),
             Now::Turn(_) | Now::Forked { .. } => None,
         });
-        let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match record {
+        let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match &**record {
             Record::Approval { envelope, decision: None } => Some(&**envelope),
             _ => None,
         });
@@ -307,7 +307,7 @@ impl OpenTurn {
     /// What it asked for under an ordinal.
     #[must_use]
     pub fn record(&self, ordinal: u32) -> Option<&Record> {
-        self.records.get(&ordinal)
+        self.records.get(&ordinal).map(|record| &**record)
     }
 
     /// The attempt under way or to come, from 1.
@@ -324,7 +324,7 @@ impl OpenTurn {
 
     /// What the children that were answered wrote.
     pub(super) fn children(&self) -> Vec<ChildDeltas> {
-        let answered = |record: &Record| match record {
+        let answered = |record: &Box<Record>| match &**record {
             Record::Delegation { deltas, .. } if deltas.answered.is_some() => Some(deltas.clone()),
             _ => None,
         };

@@ -71,7 +71,7 @@ pub fn mark(input: &Json, command: &Command) -> Mark {
         bytes.push(b'\n');
         bytes.extend_from_slice(write.channel.as_bytes());
         bytes.push(b'=');
-        bytes.extend_from_slice(&write.value.canonical());
+        write.value.write_canonical(&mut bytes);
     }
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
@@ -208,12 +208,12 @@ impl Run {
 
     fn record(&mut self, turn: u32, ordinal: u32, record: Record) {
         if let Some(open) = self.turns.get_mut(&turn) {
-            open.records.insert(ordinal, record);
+            open.records.insert(ordinal, Box::new(record));
         }
     }
 
     fn record_mut(&mut self, turn: u32, ordinal: u32) -> Option<&mut Record> {
-        self.turns.get_mut(&turn)?.records.get_mut(&ordinal)
+        self.turns.get_mut(&turn)?.records.get_mut(&ordinal).map(|record| &mut **record)
     }
 
     fn add_branch(
@@ -254,7 +254,8 @@ impl Run {
         };
         let is_answered = reply.is_some();
         let deltas = ChildDeltas { asked, ..ChildDeltas::default() };
-        open.records.insert(ordinal, Record::Delegation { order: order.clone(), reply, deltas });
+        let record = Record::Delegation { order: order.clone(), reply, deltas };
+        open.records.insert(ordinal, Box::new(record));
         let from = open.agent.clone();
         let chain = self.branches[&open.branch].chain.clone();
         if let Verdict::Admitted(agents) = verdict {
@@ -506,7 +507,7 @@ impl Run {
         let open = self.turns.remove(&number)?;
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
         for (ordinal, record) in &open.records {
-            match record {
+            match &**record {
                 Record::Delegation { reply: None, .. } => {
                     let origin = Origin::Delegation { turn: number, ordinal: *ordinal };
                     let child = self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id);

@@ -557,7 +557,7 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
         Input::Request { id, attempt, request, reply } => on_request(live, id, attempt, request, reply, around),
         Input::Answer { question, answer, by, ack } => {
             let QuestionId { request, nonce } = question;
-            let record = live.run.turn(request.turn.number).and_then(|turn| turn.records.get(&request.ordinal));
+            let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
             match record {
                 Some(Record::Question { nonce: asked, answer: None, .. }) if *asked == nonce => {
                     let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
@@ -649,7 +649,7 @@ fn on_request(
             live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
         }
         request => {
-            let recorded = turn.records.get(&ordinal).map(|record| matches_record(record, &request));
+            let recorded = turn.record(ordinal).map(|record| matches_record(record, &request));
             match recorded {
                 Some(Err(difference)) => {
                     reply.map(|reply| reply.send(TurnReply::Changed(difference)));
@@ -722,7 +722,7 @@ fn open_questions(run: &Run) -> Vec<Question> {
     for number in run.open_turns() {
         let Some(turn) = run.turn(number) else { continue };
         for (ordinal, record) in &turn.records {
-            if let Record::Question { question, nonce, asked_at, answer: None } = record {
+            if let Record::Question { question, nonce, asked_at, answer: None } = &**record {
                 let request = RequestId { turn: run.turn_id(number), ordinal: *ordinal };
                 let id = QuestionId { request, nonce: *nonce };
                 questions.push(Question {
