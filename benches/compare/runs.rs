@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callboard::messages::Send;
 use callboard::prelude::*;
 use callboard::storage::{Memory, Storage};
 use parking_lot::Mutex;
@@ -194,10 +195,7 @@ pub(crate) fn ask(report: &mut Report, effort: Effort) {
     };
     let [ask, call] = interleaved(
         effort.of(9),
-        [
-            &mut || each(cpu, count, || run(&stage.runtime, asking(board.clone()))) * 1e6,
-            &mut || stage.raw_call(count),
-        ],
+        [&mut || each(cpu, count, || run(&stage.runtime, asking(board.clone()))) * 1e6, &mut || stage.raw_call(count)],
     );
     report.add(Line {
         name: "typed ask outside any run",
@@ -219,11 +217,9 @@ pub(crate) fn crowd(report: &mut Report, effort: Effort) {
     };
     let [two_at_once, one_at_once, one_in_turn] = interleaved(
         effort.of(9),
-        [
-            &mut || two.cost(chain_of_three, count, crowd),
-            &mut || one.cost(chain_of_three, count, crowd),
-            &mut || one.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count)),
-        ],
+        [&mut || two.cost(chain_of_three, count, crowd), &mut || one.cost(chain_of_three, count, crowd), &mut || {
+            one.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count))
+        }],
     );
     report.add(Line {
         name: "handoff chain, 1,000 at once",
@@ -271,10 +267,9 @@ pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
     };
     let [fan_out, spawn] = interleaved(
         effort.of(9),
-        [
-            &mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3,
-            &mut || each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3,
-        ],
+        [&mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3, &mut || {
+            each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3
+        }],
     );
     report.add(Line {
         name: "fan-out to 1,000 and join",

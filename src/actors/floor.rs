@@ -8,8 +8,8 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -30,6 +30,7 @@ use crate::supervision::tree::ChildRef;
 use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
+use super::meters;
 use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
 
@@ -69,7 +70,9 @@ struct Place {
     timeout: Duration,
     namespaces: Option<Arc<[Arc<str>]>>,
     actor: ChildRef<AgentMsg>,
-    is_timer_armed: bool,
+    /// When the time of its turns is looked at next.
+    timer: Option<Duration>,
+    hurry: Arc<Notify>,
     is_runnable: bool,
     returning: VecDeque<Returning>,
     ready: VecDeque<ReadyTurn>,
@@ -78,6 +81,7 @@ struct Place {
     stuck: u64,
     restarts: u64,
     last_error: Option<String>,
+    latency: metrics::Histogram,
 }
 
 /// An agent's value, and which one it is.
@@ -94,6 +98,15 @@ struct Running {
     seat: Arc<Seat>,
     /// The clock's reading when it last took its seat.
     since: Duration,
+    /// How long it held its seat before that.
+    used: Duration,
+}
+
+impl Running {
+    /// How long the turn has run; time in which it waited does not count.
+    fn used(&self, now: Duration) -> Duration {
+        if self.seat.is_held() { self.used + now.saturating_sub(self.since) } else { self.used }
+    }
 }
 
 /// A turn that waited and wants its slot and permit back.
@@ -219,7 +232,8 @@ impl Floor {
                     timeout,
                     namespaces,
                     actor,
-                    is_timer_armed: false,
+                    timer: None,
+                    hurry: Arc::default(),
                     is_runnable: false,
                     returning: VecDeque::new(),
                     ready: VecDeque::new(),
@@ -228,6 +242,7 @@ impl Floor {
                     stuck: 0,
                     restarts: 0,
                     last_error: None,
+                    latency: meters::latency_of(name),
                 });
             }
         }
@@ -418,56 +433,67 @@ impl Floor {
         let now = self.env.now().monotonic;
         let mut state = self.state.lock();
         let place = &mut state.places[index];
+        place.latency.record(now.saturating_sub(shared.ready.ready_at));
         let Some(live) = place.turns.get_mut(&shared.ready.id).filter(|live| live.attempt == shared.ready.attempt)
         else {
             // Stopped between being taken and being begun.
             shared.stop.set(StopReason::Cancelled);
             return;
         };
-        live.running = Some(Running { turn: Arc::clone(shared), seat: Arc::clone(seat), since: now });
-        if !std::mem::replace(&mut place.is_timer_armed, true) {
-            self.runtime.spawn(Self::watch_timeouts(Arc::downgrade(self), index, place.timeout));
+        let (turn, seat) = (Arc::clone(shared), Arc::clone(seat));
+        live.running = Some(Running { turn, seat, since: now, used: Duration::ZERO });
+        if place.timer.is_none() {
+            place.timer = Some(now + place.timeout);
+            let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
+            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, place.timeout));
         }
     }
 
     /// Stops turns that run longer than their agent may; ends when the agent has none under way. Holds nothing while it
     /// sleeps, so that a board that was shut down lets go of its store.
-    async fn watch_timeouts(floor: Weak<Self>, index: usize, first: Duration) {
+    async fn watch_timeouts(floor: Weak<Self>, index: usize, hurry: Arc<Notify>, first: Duration) {
         let mut wait = first;
         loop {
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = hurry.notified() => {}
+            }
             let Some(floor) = floor.upgrade() else { return };
             let now = floor.env.now().monotonic;
             let (overdue, name) = {
                 let mut state = floor.state.lock();
                 let place = &mut state.places[index];
-                let seated = place.turns.iter().filter_map(|(turn, live)| {
-                    let running = live.running.as_ref()?;
-                    running.seat.is_held.load(Ordering::Acquire).then_some((*turn, running.since))
-                });
-                let (overdue, in_time): (Vec<_>, Vec<_>) = seated.partition(|(_, since)| now >= *since + place.timeout);
-                match in_time.iter().map(|(_, since)| *since).min() {
-                    Some(oldest) => wait = (oldest + place.timeout).saturating_sub(now),
-                    None if place.turns.is_empty() => place.is_timer_armed = false,
-                    None => wait = place.timeout,
-                }
-                if !place.is_timer_armed && overdue.is_empty() {
+                let running = place.turns.iter().filter_map(|(turn, live)| Some((*turn, live.running.as_ref()?)));
+                let (overdue, in_time): (Vec<_>, Vec<_>) =
+                    running.partition(|(_, running)| running.used(now) >= place.timeout);
+                let seated = in_time.iter().filter(|(_, running)| running.seat.is_held());
+                let left = seated.map(|(_, running)| place.timeout - running.used(now)).min();
+                wait = left.unwrap_or(place.timeout);
+                let overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
+                let is_over = place.turns.is_empty();
+                place.timer = (!is_over).then_some(now + wait);
+                if is_over {
                     return;
                 }
                 (overdue, place.name.clone())
             };
-            for (turn, _) in overdue {
+            for turn in overdue {
                 floor.stop_turn(turn, &name, StopReason::TimedOut);
             }
         }
     }
 
     /// A waiting turn gives its slot and permit to others.
-    pub(super) fn leave(self: &Arc<Self>, index: usize, seat: &Seat) {
+    pub(super) fn leave(self: &Arc<Self>, index: usize, turn: TurnId, seat: &Seat) {
+        let now = self.env.now().monotonic;
         let mut state = self.state.lock();
-        if !seat.is_held.swap(false, Ordering::AcqRel) {
+        if !seat.is_held() {
             return;
         }
+        if let Some(running) = state.places[index].turns.get_mut(&turn).and_then(|live| live.running.as_mut()) {
+            running.used = running.used(now);
+        }
+        seat.is_held.store(false, Ordering::Release);
         state.permits += 1;
         if !seat.keeps_slot {
             state.places[index].busy -= 1;
@@ -670,6 +696,11 @@ impl Place {
         self.busy += usize::from(!seat.keeps_slot);
         if let Some(running) = self.turns.get_mut(&turn).and_then(|live| live.running.as_mut()) {
             running.since = now;
+            let deadline = now + self.timeout.saturating_sub(running.used);
+            if self.timer.is_some_and(|timer| deadline < timer) {
+                self.timer = Some(deadline);
+                self.hurry.notify_one();
+            }
         }
     }
 }

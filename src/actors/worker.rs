@@ -178,7 +178,7 @@ impl Future for Seated {
             Err(panic) => Poll::Ready(End::Panicked(panic_text(&*panic))),
             Ok(Poll::Pending) => {
                 if self.turn.waits.load(Ordering::Relaxed) > 0 {
-                    self.floor.leave(self.place, &self.seat);
+                    self.floor.leave(self.place, self.id(), &self.seat);
                 }
                 Poll::Pending
             }

@@ -65,6 +65,17 @@ impl Command {
         self
     }
 
+    /// The size of its output, update and sends, in bytes of their text.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let sends = match &self.goto {
+            Goto::Many(sends) => sends.iter().map(|send| send.input.size()).sum(),
+            Goto::Next | Goto::Agent(_) | Goto::End => 0,
+        };
+        let writes: usize = self.update.writes().iter().map(|write| write.channel.len() + write.value.size()).sum();
+        self.output.as_ref().map_or(0, Json::size) + writes + sends
+    }
+
     /// Hands control to an agent, with this turn's output as its input (the task's input if there is none).
     #[must_use]
     pub fn goto(mut self, agent: &str) -> Self {

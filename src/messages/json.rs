@@ -63,6 +63,23 @@ impl Json {
         exceeds(&self.0, MAX_JSON_DEPTH)
     }
 
+    /// Its size in bytes as text, give or take escapes and separators. Costs no allocation.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        fn size(value: &Value) -> usize {
+            match value {
+                Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 1,
+                Value::Object(fields) => {
+                    fields.iter().map(|(key, field)| key.len() + size(field) + 4).sum::<usize>() + 1
+                }
+                Value::String(text) => text.len() + 2,
+                Value::Number(_) => 8,
+                Value::Null | Value::Bool(_) => 4,
+            }
+        }
+        size(&self.0)
+    }
+
     /// Canonical bytes: no white space, keys sorted at every level whatever order the map keeps them in.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {

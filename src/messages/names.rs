@@ -68,12 +68,6 @@ impl Serialize for AgentName {
     }
 }
 
-impl From<AgentName> for String {
-    fn from(name: AgentName) -> Self {
-        name.0.as_ref().to_owned()
-    }
-}
-
 impl From<&AgentName> for Arc<str> {
     fn from(name: &AgentName) -> Self {
         Self::clone(&name.0)

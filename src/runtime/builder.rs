@@ -3,11 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
-use crate::actors::{AgentSpec, ApprovalPolicy, Floor, IntoAgent, PolicyQuestion, Router, Shards, default_policy};
+use crate::actors::meters::{GaugeSources, Gauges};
+use crate::actors::{
+    AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router,
+    RouterActor, Shards, default_policy,
+};
 use crate::env::Env;
 use crate::messages::names::check_name;
 use crate::messages::state::{Reducers, Schema, StateRules};
@@ -17,8 +21,8 @@ use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
-use crate::supervision::runs::supervisor::{Office, RunSupervisor, Wake};
-use crate::supervision::tree::{ChildSpec, Intensity, StartError, Supervisor, SupervisorSpec};
+use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor, Wake};
+use crate::supervision::tree::{AutoShutdown, ChildSpec, Intensity, Restart, StartError, Supervisor, SupervisorSpec};
 
 use super::handle::{AgentError, Board, Callboard};
 
@@ -49,6 +53,8 @@ pub(super) struct Settings {
     pub(super) grace: Duration,
     pub(super) sweep_every: Duration,
     pub(super) watch_buffer: usize,
+    pub(super) retention: Duration,
+    pub(super) memory_runs: usize,
     pub(super) namespace_ttls: BTreeMap<String, Duration>,
 }
 
@@ -66,6 +72,8 @@ impl Default for Settings {
             grace: Duration::from_secs(10),
             sweep_every: Duration::from_secs(60),
             watch_buffer: 256,
+            retention: Duration::from_secs(30 * 24 * 3600),
+            memory_runs: 10_000,
             namespace_ttls: ContextStore::usual_ttls(),
         }
     }
@@ -207,7 +215,19 @@ impl Builder {
         self
     }
 
-    /// How often expired context entries are deleted [1 min].
+    /// How long runs are kept after their end [30 days].
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.settings.retention = retention;
+        self
+    }
+
+    /// How many ended runs are kept whose journals live in memory only [10,000].
+    pub fn memory_runs(mut self, runs: usize) -> Self {
+        self.settings.memory_runs = runs;
+        self
+    }
+
+    /// How often expired context entries and old runs are deleted [1 min].
     pub fn sweep_every(mut self, interval: Duration) -> Self {
         self.settings.sweep_every = interval;
         self
@@ -249,16 +269,27 @@ impl Builder {
             Floor::new(env.clone(), Arc::clone(&facts), context.clone(), settings.pool, settings.ready_per_agent);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
         let router = Arc::new(Router::new(
+            env.clone(),
             Arc::clone(&floor),
             decider.clone(),
             policy.unwrap_or_else(|| Arc::new(default_policy)),
         ));
         let rules = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
-        let storage_failed = Arc::new(Notify::new());
+        let places = Arc::new(Semaphore::new(settings.runs_in_flight));
+        let (keeper_spec, keeper) = ChildSpec::actor("storage", {
+            let arguments = KeeperArguments {
+                env: env.clone(),
+                journal: journal.clone(),
+                floor: Arc::clone(&floor),
+                retention: settings.retention,
+                every: settings.sweep_every,
+            };
+            move || (Keeper, arguments.clone())
+        });
         let owner = env.id().to_string();
         let office = |inbox| {
-            let failed = Arc::clone(&storage_failed);
+            let (places, keeper) = (Arc::clone(&places), keeper.clone());
             Arc::new(Office {
                 env: env.clone(),
                 storage: Arc::clone(&storage),
@@ -274,9 +305,12 @@ impl Builder {
                 inbox,
                 roster: Mutex::default(),
                 quarantine: Arc::clone(&quarantine),
+                memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
                 on_storage_error: Box::new(move |error| {
-                    tracing::error!(%error, "the store has stopped; the board takes no more work");
-                    failed.notify_one();
+                    tracing::error!(%error, "the store has stopped, and the board stops with it");
+                    places.close();
+                    // A keeper that is down has been told already.
+                    let _ = keeper.cast(KeeperMsg::StorageStopped);
                 }),
             })
         };
@@ -287,6 +321,16 @@ impl Builder {
             move || (Sweeper, (context.clone(), every))
         });
         let approvals = approvals_spec(&channels, &decider);
+        let (router_spec, router_actor) = ChildSpec::actor("delegation-router", {
+            let router = Arc::clone(&router);
+            move || (RouterActor, Arc::clone(&router))
+        });
+        router.set_actor(router_actor);
+        let (gauges_spec, _) = ChildSpec::actor("gauges", {
+            let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
+            let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
+            move || (Gauges, sources.clone())
+        });
         let (agents_spec, agents_tree) = ChildSpec::supervisor(SupervisorSpec::one_for_one("agents"));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, office) in offices.iter().enumerate() {
@@ -300,13 +344,17 @@ impl Builder {
         }
         let root = SupervisorSpec::one_for_one("callboard")
             .intensity(Intensity::new(20, Duration::from_secs(60)))
+            .auto_shutdown(AutoShutdown::AnySignificant)
+            .child(keeper_spec.restart(Restart::Transient).significant())
             .child(context_spec)
             .child(approvals)
+            .child(router_spec)
             .child(agents_spec)
+            .child(gauges_spec)
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start(root, env.clone()).await?;
         let board = Arc::new(Board {
-            places: Arc::new(Semaphore::new(settings.runs_in_flight)),
+            places,
             env,
             journal,
             shards,
@@ -320,7 +368,6 @@ impl Builder {
             tree,
             agents: agents_tree,
             settings,
-            is_closed: false.into(),
             submissions: tokio::sync::RwLock::default(),
         });
         let callboard = Callboard { board };
@@ -333,7 +380,6 @@ impl Builder {
         for run in callboard.board.journal.open_runs().await? {
             callboard.board.shards.of(run).push(Input::Adopt { run, new_process: true });
         }
-        callboard.watch_storage(storage_failed);
         Ok(callboard)
     }
 }

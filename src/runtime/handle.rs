@@ -3,24 +3,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 
 use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
 use crate::actors::events::{StreamMode, Watched};
 use crate::actors::{
-    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards,
+    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards, Standing,
 };
 use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Status, Submission, Task, TraceId,
+    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Submission, Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -57,7 +56,6 @@ pub(super) struct Board {
     pub(super) agents: SupervisorRef,
     pub(super) settings: Settings,
     pub(super) places: Arc<Semaphore>,
-    pub(super) is_closed: AtomicBool,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
 }
@@ -364,8 +362,8 @@ impl Callboard {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.name()?;
         let listed = self.listed(name.as_str())?;
-        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
         self.control(name.as_str(), |reply| AgentMsg::Replace(spec.factory().clone(), spec.window(), reply)).await?;
+        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
         self.board.router.list(&name, &spec, listed.actor);
         Ok(())
     }
@@ -448,15 +446,14 @@ impl Callboard {
 
     /// Where a delegation stands, as long as an inbox remembers it.
     #[must_use]
-    pub fn status(&self, request: RequestId) -> Option<Status> {
-        self.board.router.status(request)
+    pub fn status(&self, request: RequestId) -> Option<Standing> {
+        self.board.router.standing(request)
     }
 
     /// The state of an agent's circuit breaker.
     #[must_use]
     pub fn breaker(&self, agent: &str) -> BreakerState {
-        let facts = self.board.facts.lock();
-        facts.breakers.get(agent).map_or(BreakerState::Closed, |breaker| breaker.state())
+        self.board.facts.lock().breaker_state(agent)
     }
 
     /// Events of all runs from now on, in any of the modes. A slow watcher is told how many it missed.
@@ -538,7 +535,6 @@ impl Callboard {
     /// stops the tree in reverse order.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
-        board.is_closed.store(true, Ordering::Release);
         board.places.close();
         let finished = async {
             while board.floor.turns_at_work() > 0 {
@@ -549,27 +545,11 @@ impl Callboard {
         board.floor.stop_all();
         board.tree.stop().await
     }
-
-    /// A store that has stopped takes the board down: nothing more can be acknowledged.
-    pub(super) fn watch_storage(&self, failed: Arc<Notify>) {
-        let board = self.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = failed.notified() => {
-                    board.board.is_closed.store(true, Ordering::Release);
-                    board.board.places.close();
-                    board.board.floor.stop_all();
-                    board.board.tree.stop().await;
-                }
-                _ = board.board.tree.join() => {}
-            }
-        });
-    }
 }
 
 impl Board {
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.places.is_closed()
     }
 
     fn nearest(&self, name: &str) -> Option<String> {

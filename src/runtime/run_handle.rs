@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::messages::{DeadLetter, Flow, Question, RunEvent, RunId, RunResult};
+use crate::messages::{DeadLetter, Flow, Question, RunEvent, RunId, RunResult, TurnId};
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::run::Run;
-use crate::supervision::runs::supervisor::fold;
+use crate::supervision::runs::snapshot::load;
 
 use super::handle::Callboard;
 
@@ -97,6 +97,14 @@ impl RunHandle {
         stopped.await.unwrap_or(false)
     }
 
+    /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]); what they had asked for
+    /// before is forgotten. Returns how many there were.
+    pub async fn restart_turns(&self) -> usize {
+        let (ack, restarted) = oneshot::channel();
+        self.board.board.shards.of(self.id).push(Input::RestartTurns { run: self.id, ack });
+        restarted.await.unwrap_or(0)
+    }
+
     /// The run's questions that wait for an answer.
     pub async fn questions(&self) -> Vec<Question> {
         let (reply, questions) = oneshot::channel();
@@ -125,8 +133,7 @@ impl RunHandle {
         let live = self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.watch_buffer);
         let past = self.history().await?;
         let known = past.len() as u64;
-        let has_ended = fold(past.clone(), &self.board.board.rules).is_some_and(|run| run.result().is_some());
-        if has_ended {
+        if self.read().await?.result().is_some() {
             self.board.board.router.hub.ended(self.id);
         }
         let (run, modes) = (self.id, modes.to_vec());
@@ -159,8 +166,8 @@ impl RunHandle {
     /// # Errors
     /// The run is unknown, or its journal cannot be read.
     pub async fn read(&self) -> Result<Run, RunError> {
-        let history = self.history().await?;
-        fold(history, &self.board.board.rules).ok_or(RunError::Unknown(self.id))
+        let loaded = load(&self.board.board.journal, self.id, &self.board.board.rules).await?;
+        loaded.run.ok_or(RunError::Unknown(self.id))
     }
 
     /// Turns of this run that failed for good.
@@ -169,21 +176,14 @@ impl RunHandle {
     /// The run is unknown, or its journal cannot be read.
     pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, RunError> {
         let events = self.history().await?;
-        let mut letters = Vec::new();
-        for (index, event) in events.iter().enumerate() {
-            let RunEvent::TurnFailed { turn, attempt, failure, at } = event else { continue };
-            let Some(before) = fold(events[..index].to_vec(), &self.board.board.rules) else { continue };
-            let Some(open) = before.turn(*turn) else { continue };
-            letters.push(DeadLetter {
-                turn: before.turn_id(*turn),
-                agent: open.agent().clone(),
-                input: open.input().clone(),
-                attempts: *attempt,
-                failure: failure.clone(),
-                at: *at,
-            });
-        }
-        Ok(letters)
+        let letter = |event| match event {
+            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at } => {
+                let turn = TurnId { run: self.id, number: turn };
+                Some(DeadLetter { turn, agent, input, attempts: attempt, failure, at })
+            }
+            _ => None,
+        };
+        Ok(events.into_iter().filter_map(letter).collect())
     }
 }
 

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Durability, RunEvent, RunId};
+use crate::messages::{Durability, RunEvent, RunId, Timestamp};
 
 use super::codec::{self, Stored};
 use super::{Append, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
 
 /// The events of one append.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct JournalRecord {
     events: Vec<RunEvent>,
 }
@@ -19,7 +20,7 @@ struct JournalRecord {
 impl Stored for JournalRecord {
     const SCHEMA: u16 = 1;
     const VERSION: u16 = 1;
-    const NAME: &'static str = "journal record";
+    const NAME: &'static str = "journal-record";
 }
 
 /// How many records are read at once.
@@ -36,6 +37,10 @@ pub struct Journal {
 pub struct History {
     /// The events in order.
     pub events: Vec<RunEvent>,
+    /// The sequence of the first record that was read.
+    pub first: Option<Sequence>,
+    /// How many of the events are the first record's.
+    pub in_first: usize,
     /// The sequence of the last record.
     pub last: Sequence,
 }
@@ -50,7 +55,7 @@ impl Journal {
     /// The stream of a run.
     #[must_use]
     pub fn stream(run: RunId) -> Key {
-        Key::new(["run", &*run.0.as_simple().to_string()])
+        Self::key_of("run", run)
     }
 
     /// Adds events as one record; the events stay with the caller.
@@ -73,8 +78,16 @@ impl Journal {
     /// # Errors
     /// A record that does not decode makes the whole journal unreadable; other journals are not affected.
     pub async fn read(&self, run: RunId) -> Result<History, StorageError> {
+        self.read_from(run, 1).await
+    }
+
+    /// The events of a run from a record on.
+    ///
+    /// # Errors
+    /// As [`Journal::read`].
+    pub async fn read_from(&self, run: RunId, from: Sequence) -> Result<History, StorageError> {
         let stream = Self::stream(run);
-        let mut history = History { events: Vec::new(), last: 0 };
+        let mut history = History { events: Vec::new(), first: None, in_first: 0, last: from.saturating_sub(1) };
         loop {
             let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
             let is_last = page.len() < PAGE;
@@ -83,6 +96,9 @@ impl Journal {
                     key: stream.clone(),
                     detail: format!("record {}: {error}", record.sequence),
                 })?;
+                if history.first.is_none() {
+                    (history.first, history.in_first) = (Some(record.sequence), decoded.events.len());
+                }
                 history.events.extend(decoded.events);
                 history.last = record.sequence;
             }
@@ -92,30 +108,96 @@ impl Journal {
         }
     }
 
-    /// Notes that a run is unfinished. Written before its first record and removed after its last, so that a start finds
-    /// every unfinished run without reading the finished ones; a note too many does no harm.
-    pub fn mark_open(&self, run: RunId) -> StorageFuture<()> {
-        let put = Put {
-            key: open_key(run),
-            value: Arc::from([].as_slice()),
-            expected: Expected::Any,
-            ttl_secs: None,
-            durability: Durability::Memory,
-        };
+    /// Keeps a snapshot of a run, in place of an earlier one.
+    pub fn keep_snapshot(&self, run: RunId, snapshot: Arc<[u8]>) -> StorageFuture<()> {
+        self.note(Self::key_of(SNAPSHOT, run), snapshot)
+    }
+
+    /// The snapshot of a run.
+    pub fn snapshot(&self, run: RunId) -> BoxFuture<'static, Result<Option<Arc<[u8]>>, StorageError>> {
+        let entry = self.storage.get(&Self::key_of(SNAPSHOT, run));
+        entry.map(|entry| entry.map(|entry| entry.map(|entry| entry.value))).boxed()
+    }
+
+    /// Forgets the records of a run up to one; a snapshot must cover them.
+    pub fn trim(&self, run: RunId, up_to: Sequence) -> StorageFuture<()> {
+        self.storage.purge(&Self::stream(run), up_to)
+    }
+
+    /// Forgets a run that has ended, with everything about it.
+    pub fn forget(&self, run: RunId) -> StorageFuture<()> {
+        let journal = self.clone();
+        async move {
+            journal.delete(Self::key_of(SNAPSHOT, run)).await?;
+            journal.storage.purge(&Self::stream(run), Sequence::MAX).await
+        }
+        .boxed()
+    }
+
+    /// Notes that a run has ended, for [`Journal::forget_ended_before`].
+    pub fn note_ended(&self, run: RunId, at: Timestamp) -> StorageFuture<()> {
+        let at = format!("{:020}", at.as_millis());
+        let key = Key::new([ENDED, &*at, &*run.0.as_simple().to_string()]);
+        self.note(key, Arc::from([].as_slice()))
+    }
+
+    /// Forgets the runs that ended before a time; returns how many.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn forget_ended_before(&self, time: Timestamp) -> Result<usize, StorageError> {
+        let prefix = Key::new([ENDED]).children();
+        let mut forgotten = 0;
+        loop {
+            let page = self.storage.scan(&prefix, None, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            for (key, _) in page {
+                let segments = key.segments();
+                let at = segments.get(1).and_then(|at| at.parse().ok()).map(Timestamp::from_millis);
+                let run = segments.get(2).and_then(|run| run.parse().ok());
+                let (Some(at), Some(run)) = (at, run) else { continue };
+                if at >= time {
+                    return Ok(forgotten);
+                }
+                self.forget(run).await?;
+                self.delete(key).await?;
+                forgotten += 1;
+            }
+            if is_last {
+                return Ok(forgotten);
+            }
+        }
+    }
+
+    fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
+        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
         self.storage.put_if_revision(put).map(|written| written.map(|_| ())).boxed()
     }
 
-    /// Removes the note of [`Journal::mark_open`].
-    pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+    fn delete(&self, key: Key) -> StorageFuture<()> {
         let storage = Arc::clone(&self.storage);
         async move {
-            let key = open_key(run);
             match storage.get(&key).await? {
                 Some(entry) => storage.delete_if_revision(&key, entry.revision, Durability::Memory).await,
                 None => Ok(()),
             }
         }
         .boxed()
+    }
+
+    fn key_of(kind: &str, run: RunId) -> Key {
+        Key::new([kind, &*run.0.as_simple().to_string()])
+    }
+
+    /// Notes that a run is unfinished. Written before its first record and removed after its last, so that a start finds
+    /// every unfinished run without reading the finished ones; a note too many does no harm.
+    pub fn mark_open(&self, run: RunId) -> StorageFuture<()> {
+        self.note(Self::key_of(OPEN, run), Arc::from([].as_slice()))
+    }
+
+    /// Removes the note of [`Journal::mark_open`].
+    pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
+        self.delete(Self::key_of(OPEN, run))
     }
 
     /// The runs that have a note.
@@ -147,10 +229,8 @@ impl Journal {
 }
 
 const OPEN: &str = "open";
-
-fn open_key(run: RunId) -> Key {
-    Key::new([OPEN, &*run.0.as_simple().to_string()])
-}
+const ENDED: &str = "ended";
+const SNAPSHOT: &str = "snapshot";
 
 fn run_of(key: &Key) -> Option<RunId> {
     key.segments().get(1)?.parse().ok()
@@ -159,7 +239,10 @@ fn run_of(key: &Key) -> Option<RunId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{AgentName, Chain, Command, Submission, Task, Timestamp, TraceId, Verdict};
+    use crate::messages::{
+        Action, AgentName, Chain, Command, Decision, Envelope, Failure, FailureKind, Json, Order, Outcome, Refusal,
+        RequestId, Submission, Task, Timestamp, TraceId, TurnId, Usage, Verdict,
+    };
     use crate::storage::Memory;
     use serde_json::json;
     use uuid::Uuid;
@@ -178,8 +261,62 @@ mod tests {
         let verdict = Verdict::Admitted(vec![AgentName::new("writer").unwrap()]);
         vec![
             RunEvent::Submitted(Box::new(submission)),
-            RunEvent::TurnEnded { turn: 1, attempt: 1, command: Box::new(command), verdict, at },
+            RunEvent::TurnEnded {
+                turn: 1,
+                agent: AgentName::new("researcher").unwrap(),
+                attempt: 1,
+                command: Box::new(command),
+                verdict,
+                at,
+            },
         ]
+    }
+
+    /// One of every kind, so that none changes its bytes unnoticed.
+    fn every_event() -> Vec<RunEvent> {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (turn, ordinal, attempt) = (3, 2, 1);
+        let agent = AgentName::new("writer").unwrap();
+        let input = Json::from("in");
+        let name: Arc<str> = "search".into();
+        let request = RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal };
+        let action = Action::new("write_file", "REVIEW.md", json!({ "text": "x" }));
+        let envelope =
+            Envelope { request, agent: agent.clone(), action, policy: "ask".into(), nonce: 9, expires_at: at };
+        let approval = envelope.id();
+        let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at };
+        let failure = Failure { kind: FailureKind::Transient, text: "later".into() };
+        let reference = Some("group/project#7".into());
+        let order =
+            Order { to: "writer".into(), body: "write".into(), input: input.clone(), reference, is_detached: true };
+        let refused = Verdict::Refused(Refusal::HandoffLimit { max: 5, asked: 1 });
+        let usage = Some(Usage { input_tokens: 300, output_tokens: 20 });
+        let mut events = events();
+        events.extend([
+            RunEvent::StepStarted { turn, ordinal, name: name.clone() },
+            RunEvent::StepFinished { turn, ordinal, name, value: input.clone() },
+            RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
+            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing },
+            RunEvent::Settled { turn, ordinal, usage },
+            RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },
+            RunEvent::Answered { turn, ordinal, answer: Json::null(), by: "ann".into(), at },
+            RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope.clone()), at },
+            RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Parked(Box::new(envelope)), at },
+            RunEvent::Noticed { turn, text: "half way".into(), at },
+            RunEvent::AttemptFailed { turn, attempt, failure: failure.clone(), retry_at: at, at },
+            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at },
+            RunEvent::Recovered { at, new_process: true },
+            RunEvent::NeedsAttention { turn, why: "changed".into(), at },
+            RunEvent::TurnRestarted { turn, at },
+            RunEvent::Stopped { outcome: Outcome::Cancelled { reason: "enough".into() }, at },
+        ]);
+        events
+    }
+
+    #[test]
+    fn the_bytes_of_a_journal_record_are_golden() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+        crate::testing::golden::check(folder, &JournalRecord { events: every_event() });
     }
 
     #[tokio::test]

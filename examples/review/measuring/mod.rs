@@ -20,7 +20,7 @@ use crate::outlining::{Module, Outline};
 pub(crate) use modules::settle;
 pub(crate) use repeated_blocks::{SignificantLine, repeated_blocks};
 
-/// What one file measures. It travels as JSON.
+/// What one file measures. It travels as JSON, except for the lines that are compared with other files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) file: String,
@@ -32,7 +32,8 @@ pub(crate) struct Measurement {
     /// Input for [`settle`], which needs all files together.
     modules: Vec<Module>,
     reexports: Vec<String>,
-    /// Input for [`repeated_blocks`], which needs all files together.
+    /// Input for [`repeated_blocks`], which needs all files together; cheaper to measure again than to keep.
+    #[serde(skip)]
     pub(crate) significant: Vec<SignificantLine>,
 }
 

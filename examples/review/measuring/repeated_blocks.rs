@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Measurement;
@@ -20,7 +19,7 @@ const VARIETY: usize = 6;
 const CANDIDATES: usize = 64;
 
 /// A line that does something: not an import, an attribute or a header, and not only brackets and numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignificantLine {
     line: usize,
     /// Hash of the code without comments and spacing.

@@ -10,6 +10,7 @@ use crate::escaping::{code, prose};
 use crate::findings::{Finding, Kind, Place, Severity};
 use crate::listing::{SkipReason, Skipped};
 use crate::measuring::Measurement;
+use crate::reviewing::CloserLook;
 use crate::scoring::{Score, weight};
 
 /// Files with a section of their own.
@@ -27,6 +28,7 @@ pub(crate) fn markdown(review: &Review<'_>) -> String {
     if let Some(changes) = review.changes {
         since_last_review(changes, &mut lines);
     }
+    closer_looks(review.closer, &mut lines);
     files(review, &mut lines);
     repeated_blocks(review.repeated, &mut lines);
     not_measured(&review.listing.skipped, &mut lines);
@@ -99,6 +101,27 @@ fn since_last_review(changes: &Changes, lines: &mut Vec<String>) {
         }
         bullets(heaviest.iter().map(|finding| placed(finding)).collect(), lines);
     }
+}
+
+fn closer_looks(looks: &[CloserLook], lines: &mut Vec<String>) {
+    if looks.is_empty() {
+        return;
+    }
+    lines.extend(["## A closer look".to_owned(), String::new()]);
+    for look in looks {
+        let without = match look.spots.len() {
+            1 => "this spot".to_owned(),
+            count => format!("these {count} spots"),
+        };
+        let (score, after) = (look.score.value(), look.after.value());
+        lines.push(format!("- {} scores {score}; without {without} it would score {after}:", code(&look.file)));
+        for spot in &look.spots {
+            let subject = if spot.subject.is_empty() { "at file level".to_owned() } else { code(&spot.subject) };
+            let found = counted(spot.findings, "finding", "findings");
+            lines.push(format!("  - {subject}, line {}, {found}: {}", spot.line, code(&spot.quote)));
+        }
+    }
+    lines.push(String::new());
 }
 
 /// A finding with its file, for lists that mix files.

@@ -7,6 +7,7 @@ use crate::comparing::Changes;
 use crate::findings::{Finding, Kind, Severity};
 use crate::listing::Listing;
 use crate::measuring::Measurement;
+use crate::reviewing::CloserLook;
 use crate::scoring::{Score, coverage};
 
 pub(crate) use markdown::markdown;
@@ -20,6 +21,8 @@ pub(crate) struct Review<'a> {
     pub(crate) listing: &'a Listing,
     pub(crate) measurements: &'a [Measurement],
     pub(crate) repeated: &'a [Finding],
+    /// What reviewers said about single files, worst first.
+    pub(crate) closer: &'a [CloserLook],
     /// `None` for the first review of a tree.
     pub(crate) changes: Option<&'a Changes>,
 }
@@ -51,7 +54,7 @@ impl<'a> Review<'a> {
 }
 
 /// `1 file`, `2 files`, `12,345 files`.
-fn counted(count: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 

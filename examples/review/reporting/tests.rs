@@ -29,7 +29,7 @@ impl Tree {
 
     fn review<'a>(&'a self, changes: Option<&'a Changes>) -> Review<'a> {
         let Self { listing, measurements, repeated } = self;
-        Review { title: "sample", date: "2026-01-01", listing, measurements, repeated, changes }
+        Review { title: "sample", date: "2026-01-01", listing, measurements, repeated, closer: &[], changes }
     }
 
     fn findings(&self) -> Vec<Finding> {

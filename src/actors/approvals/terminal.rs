@@ -19,6 +19,7 @@ const MAX_SHOWN: usize = 2_000;
 #[derive(Clone, Debug, Default)]
 pub struct Terminal {
     queue: Arc<Mutex<Queue>>,
+    denies_at_end: bool,
 }
 
 #[derive(Debug, Default)]
@@ -34,8 +35,17 @@ impl Terminal {
         Self::default()
     }
 
+    /// Denies what is asked after the input has ended, for programs that nobody else can answer. Without this, such
+    /// questions stay open for other channels.
+    #[must_use]
+    pub fn deny_at_end(mut self) -> Self {
+        self.denies_at_end = true;
+        self
+    }
+
     /// Asks one question after the other, on a thread that may block for ever.
-    fn read(queue: &Arc<Mutex<Queue>>, runtime: &Handle) {
+    fn read(&self, runtime: &Handle) {
+        let queue = &self.queue;
         let mut lines = std::io::stdin().lock().lines();
         loop {
             let (envelope, decider) = {
@@ -51,17 +61,23 @@ impl Terminal {
             let id = envelope.id();
             show(&card(&envelope));
             show("approve? [y/N, or n and a reason] ");
-            let Some(Ok(line)) = lines.next() else {
-                show("\nno more input; the approval stays open\n");
-                queue.lock().is_reading = false;
-                return;
-            };
-            let decided = match answer(&line) {
-                Some(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
-                Some(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
-                None => {
-                    show("please answer y or n\n");
-                    continue;
+            let decided = match lines.next() {
+                Some(Ok(line)) => match answer(&line) {
+                    Some(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
+                    Some(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
+                    None => {
+                        show("please answer y or n\n");
+                        continue;
+                    }
+                },
+                Some(Err(_)) | None if self.denies_at_end => {
+                    show("\n");
+                    runtime.block_on(decider.deny(id, "terminal", "nobody is there to answer"))
+                }
+                Some(Err(_)) | None => {
+                    show("\nno more input; the approval stays open\n");
+                    queue.lock().is_reading = false;
+                    return;
                 }
             };
             if let Err(error) = decided {
@@ -81,8 +97,8 @@ impl Channel for Terminal {
         let mut queue = self.queue.lock();
         queue.open.push_back((envelope.clone(), decider.clone()));
         if !std::mem::replace(&mut queue.is_reading, true) {
-            let (queue, runtime) = (Arc::clone(&self.queue), Handle::current());
-            std::thread::spawn(move || Self::read(&queue, &runtime));
+            let (terminal, runtime) = (self.clone(), Handle::current());
+            std::thread::spawn(move || terminal.read(&runtime));
         }
     }
 

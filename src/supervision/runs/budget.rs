@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::{Refusal, Usage};
 
 /// Which reservation: the turn's number and the request's ordinal in it.
 pub type ReservationKey = (u32, u32);
 
 /// At every moment `spent + reserved <= limit`; what a provider reports beyond that is `overrun`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     limit: u64,
     spent: u64,

@@ -53,15 +53,19 @@ pub fn on_outcome(
         },
         TurnOutcome::Failed(failure) => failure,
     };
-    Some((on_failure(run, number, attempt, failure, around), WorkedOut::default()))
+    Some((on_failure(run, number, turn, failure, around), WorkedOut::default()))
 }
 
-fn on_failure(run: &Run, turn: u32, attempt: u32, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
+fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
+    let attempt = open.attempt;
     let at = around.now.wall;
     let attempts = run.submission.task.limits.attempts;
     match retry::decide(failure.kind, attempt, attempts, around.backoff, around.random) {
         AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
-        AfterFailure::GiveUp => RunEvent::TurnFailed { turn, attempt, failure, at },
+        AfterFailure::GiveUp => {
+            let (agent, input) = (open.agent.clone(), open.input.clone());
+            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at }
+        }
         AfterFailure::NeedAttention => RunEvent::NeedsAttention { turn, why: failure.text.into(), at },
     }
 }
@@ -77,6 +81,17 @@ fn on_command(
     if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
         return Err(invalid("the output is nested too deeply".into()));
     }
+    let goes_elsewhere = matches!(command.goto, Goto::Agent(_) | Goto::Many(_));
+    if goes_elsewhere && (turn.has_detached() || !run.branch_of(turn).outbound.is_empty()) {
+        return Err(invalid(
+            "it hands control on while answers to detached delegations are to come; end with `Next`, or wait for them"
+                .into(),
+        ));
+    }
+    let size = command.size();
+    if size > MAX_COMMAND {
+        return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
+    }
     let settled = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
         Err(StateError::ConcurrentWrite { .. }) => None,
@@ -87,7 +102,8 @@ fn on_command(
     let verdict =
         route(run, number, turn, &command, mark, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
     let at = around.now.wall;
-    let event = RunEvent::TurnEnded { turn: number, attempt: turn.attempt, command: Box::new(command), verdict, at };
+    let (agent, attempt) = (turn.agent.clone(), turn.attempt);
+    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };
     Ok((event, WorkedOut { settled, mark }))
 }
 
@@ -221,7 +237,7 @@ fn admit_delegation(
         targets: std::slice::from_ref(&target),
         first: run.turn_id(run.next_turn),
         chain: &run.branch_of(turn).chain,
-        waiter: Some((run.turn_id(number), &turn.agent)),
+        waiter: (!order.is_detached).then(|| (run.turn_id(number), &turn.agent)),
         limits: &run.submission.task.limits,
         handoffs: run.handoffs,
         agents: &run.agents,
@@ -273,7 +289,7 @@ pub fn on_parked_decision(
     let at = around.now.wall;
     let (id, parked) = run.branches.iter().find_map(|(id, branch)| match &branch.now {
         BranchNow::Parked(parked) if parked.ended.number == number => Some((*id, parked)),
-        BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Forked { .. } => None,
+        BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Awaiting | BranchNow::Forked { .. } => None,
     })?;
     let verdict = if decision.approved {
         let turn = OpenTurn::ended(id, &parked.ended);

@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::{AgentName, Chain, Consent, Limits, Refusal, TurnId};
 
 use super::budget::Budget;
@@ -31,7 +33,7 @@ pub enum Kind<'a> {
 pub type Mark = u64;
 
 /// A handoff that a branch remembers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Who handed off.
     pub from: AgentName,

@@ -14,6 +14,7 @@ use crate::messages::{
 use crate::storage::{Fence, Sequence, StorageError};
 
 use super::dispatch::TurnOutcome;
+use super::snapshot::Loaded;
 
 /// Where everything for one run supervisor is handed in.
 #[derive(Default)]
@@ -134,6 +135,13 @@ pub enum Input {
         /// Told whether there was something to stop, once it has stopped.
         ack: oneshot::Sender<bool>,
     },
+    /// A person has the turns begin again that need attention.
+    RestartTurns {
+        /// The run.
+        run: RunId,
+        /// Told how many there were.
+        ack: oneshot::Sender<usize>,
+    },
     /// Somebody waits for a run's result.
     Result {
         /// The run.
@@ -162,7 +170,7 @@ pub enum Input {
         /// Whether another process left it.
         new_process: bool,
         /// What was read, under which claim.
-        history: Result<(crate::storage::History, Fence), StorageError>,
+        loaded: Result<(Loaded, Fence), LoadError>,
     },
     /// A timer that is due.
     Tick,
@@ -233,6 +241,17 @@ pub enum SubmitError {
     /// The supervisor that took it was restarted before it was journaled; submitting it again is safe.
     #[error("the task was not journaled; submit it again")]
     Interrupted,
+}
+
+/// Why a run could not be read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The store failed, or the journal is damaged.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A custom reducer panicked.
+    #[error("the journal cannot be replayed: {0}")]
+    Panicked(String),
 }
 
 /// Why an answer was not taken.

@@ -12,6 +12,7 @@ use crate::storage::{Fence, Journal, Key, Sequence};
 use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
 use super::run::{Record, Run};
+use super::snapshot::Cadence;
 use super::step::{Effect, WorkedOut};
 
 /// A run, its journal's position, and who waits for what.
@@ -34,7 +35,13 @@ pub(super) struct LiveRun {
     /// Its place among the runs in flight, given back when it ends.
     pub(super) _place: Option<OwnedSemaphorePermit>,
     pub(super) is_noted_open: bool,
+    pub(super) cadence: Cadence,
+    /// The records in which the last turns ended, if old ones are to be forgotten.
+    turn_records: VecDeque<Sequence>,
 }
+
+/// How many of its last turns a run keeps that lives in memory only.
+const MEMORY_TURNS: usize = 1_000;
 
 /// What a commit releases.
 pub(super) enum Held {
@@ -50,6 +57,7 @@ pub(super) enum Held {
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
     Answered(oneshot::Sender<Result<(), AnswerError>>),
     Cancelled(oneshot::Sender<bool>),
+    Restarted(oneshot::Sender<usize>, usize),
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
 
@@ -76,6 +84,8 @@ impl LiveRun {
             results: Vec::new(),
             _place: place,
             is_noted_open: false,
+            cadence: Cadence::default(),
+            turn_records: VecDeque::new(),
         }
     }
 
@@ -107,10 +117,27 @@ impl LiveRun {
         self.events.push(event);
     }
 
+    /// Remembers which records are the last turns', in runs that forget older ones.
+    pub(super) fn note_turns(&mut self, events: usize) {
+        if self.durability == Durability::Memory && events > 0 && self.turn_records.back() != Some(&self.last) {
+            self.turn_records.push_back(self.last);
+            if self.turn_records.len() > MEMORY_TURNS {
+                self.turn_records.pop_front();
+            }
+        }
+    }
+
+    /// Up to where the journal may be forgotten, now that a snapshot covers it.
+    pub(super) fn trim_to(&self) -> Option<Sequence> {
+        let oldest_kept = *self.turn_records.front().filter(|_| self.turn_records.len() == MEMORY_TURNS)?;
+        oldest_kept.checked_sub(1).filter(|up_to| *up_to > 0)
+    }
+
     /// The answer that a record holds, if it holds one yet.
     pub(super) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
         match self.run.turn(turn)?.record(ordinal)? {
             Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
+            Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
             Record::Delegation { reply, .. } => reply.clone().map(TurnReply::Delegated),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
             Record::Approval { envelope, decision } => {

@@ -10,6 +10,7 @@ pub mod inbox;
 mod live;
 pub mod retry;
 pub mod run;
+pub mod snapshot;
 pub mod step;
 pub mod supervisor;
 mod timers;

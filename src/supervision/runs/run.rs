@@ -3,22 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::state::{Delta, StateError, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RunId, RunMetrics, RunResult,
-    State, Submission, Timestamp, TurnId, Update,
+    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RequestId, RunId, RunMetrics,
+    RunResult, State, Submission, Timestamp, TurnId, Update,
 };
 
 use super::budget::Budget;
 use super::guard::Handoff;
 
+/// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
+pub(super) const LATE_ORDINAL: u32 = u32::MAX - 1;
+
 /// The ordinal under which a handoff that was parked after its turn asks for consent.
 pub const HANDOFF_ORDINAL: u32 = u32::MAX;
 
 /// One task being worked on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     pub(super) submission: Arc<Submission>,
+    /// Not stored: whoever reads a run brings them.
+    #[serde(skip)]
     pub(super) rules: StateRules,
     pub(super) sequence: u64,
     pub(super) handoffs: u32,
@@ -36,7 +43,7 @@ pub struct Run {
 }
 
 /// A line of control: one turn after another, until it forks or ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Branch {
     pub(super) origin: Origin,
     pub(super) view: State,
@@ -46,19 +53,35 @@ pub struct Branch {
     pub(super) recent: Vec<Handoff>,
     pub(super) previous_agent: Option<AgentName>,
     pub(super) now: Now,
+    /// Delegations whose asking turns have ended without waiting.
+    pub(super) outbound: Vec<Outbound>,
+}
+
+/// A detached delegation after its asking turn: the outbound map of SEMANTICS 11.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Outbound {
+    pub(super) turn: u32,
+    pub(super) ordinal: u32,
+    pub(super) agent: AgentName,
+    pub(super) input: Json,
+    pub(super) order: Order,
+    pub(super) reply: Option<Answer>,
+    pub(super) deltas: ChildDeltas,
 }
 
 /// Where a branch comes from, and so where its end goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Origin {
     Root,
     Fork { parent: u32, index: usize },
     Delegation { turn: u32, ordinal: u32 },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Now {
     Turn(u32),
+    /// Its last turn has ended, and answers to what it gave away are still to come.
+    Awaiting,
     /// Its last turn has ended; where it goes waits for a decision.
     Parked(Box<ParkedHandoff>),
     Forked {
@@ -69,7 +92,7 @@ pub(super) enum Now {
 }
 
 /// A turn that returned its command and is no longer leased.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedTurn {
     pub(super) number: u32,
     pub(super) agent: AgentName,
@@ -78,13 +101,13 @@ pub(super) struct EndedTurn {
     pub(super) children: Vec<ChildDeltas>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ParkedHandoff {
     pub(super) ended: EndedTurn,
     pub(super) envelope: Envelope,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BranchEnd {
     pub(super) outcome: Outcome,
     pub(super) output: Json,
@@ -92,7 +115,7 @@ pub(super) struct BranchEnd {
 }
 
 /// A turn that was admitted and has not ended: a lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenTurn {
     pub(super) branch: u32,
     pub(super) agent: AgentName,
@@ -103,7 +126,7 @@ pub struct OpenTurn {
     pub(super) recoveries: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Phase {
     Leased,
     Backoff { until: Timestamp },
@@ -111,7 +134,7 @@ pub(super) enum Phase {
 }
 
 /// What a turn asked for, and the answer if there is one yet. A repeated attempt is answered from here.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
     /// A step that has begun.
     StepStarted {
@@ -155,7 +178,7 @@ pub enum Record {
 }
 
 /// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChildDeltas {
     pub(super) asked: u64,
     pub(super) answered: Option<u64>,
@@ -169,6 +192,16 @@ impl AsRef<[Delta]> for ChildDeltas {
 }
 
 impl Run {
+    /// The run with the schema and reducers that its updates go through; a task's own schema comes first.
+    #[must_use]
+    pub fn with_rules(mut self, rules: StateRules) -> Self {
+        self.rules = match &self.submission.task.schema {
+            Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
+            None => rules,
+        };
+        self
+    }
+
     /// The run's id.
     #[must_use]
     pub fn id(&self) -> RunId {
@@ -204,6 +237,14 @@ impl Run {
         self.turns.keys().copied()
     }
 
+    /// The turns that wait for a person, with the reason.
+    pub fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
+        self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
+            Phase::NeedsAttention { why } => Some((self.turn_id(*number), &**why)),
+            Phase::Leased | Phase::Backoff { .. } => None,
+        })
+    }
+
     /// An open turn.
     #[must_use]
     pub fn turn(&self, number: u32) -> Option<&OpenTurn> {
@@ -229,7 +270,34 @@ impl Run {
             match self.branches.get(&branch)?.origin {
                 Origin::Root => return None,
                 Origin::Fork { parent, .. } => branch = parent,
-                Origin::Delegation { turn, .. } => return Some((turn, &self.turns.get(&turn)?.agent)),
+                Origin::Delegation { turn, ordinal } => {
+                    let open = self.turns.get(&turn)?;
+                    let is_detached =
+                        matches!(open.record(ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
+                    return (!is_detached).then_some((turn, &open.agent));
+                }
+            }
+        }
+    }
+
+    /// The delegation that an open turn works on, and who asked for it.
+    #[must_use]
+    pub fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
+        let mut branch = self.branches.get(&turn.branch)?;
+        loop {
+            match branch.origin {
+                Origin::Root => return None,
+                Origin::Fork { parent, .. } => branch = self.branches.get(&parent)?,
+                Origin::Delegation { turn, ordinal } => {
+                    let asker = match self.turns.get(&turn) {
+                        Some(open) => &open.agent,
+                        None => {
+                            let mut left = self.branches.values().flat_map(|branch| &branch.outbound);
+                            &left.find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))?.agent
+                        }
+                    };
+                    return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
+                }
             }
         }
     }
@@ -253,7 +321,7 @@ impl Run {
     pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
         let parked = self.branches.values().filter_map(|branch| match &branch.now {
             Now::Parked(parked) => Some(&parked.envelope),
-            Now::Turn(_) | Now::Forked { .. } => None,
+            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } => None,
         });
         let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match &**record {
             Record::Approval { envelope, decision: None } => Some(&**envelope),
@@ -322,10 +390,19 @@ impl OpenTurn {
         Self { branch, agent, input, attempt: 0, phase: Phase::Leased, records: BTreeMap::new(), recoveries: 0 }
     }
 
+    /// Whether it gave something away that is not answered and that it does not wait for.
+    pub(super) fn has_detached(&self) -> bool {
+        self.records
+            .values()
+            .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
+    }
+
     /// What the children that were answered wrote.
     pub(super) fn children(&self) -> Vec<ChildDeltas> {
         let answered = |record: &Box<Record>| match &**record {
-            Record::Delegation { deltas, .. } if deltas.answered.is_some() => Some(deltas.clone()),
+            Record::Delegation { deltas, order, .. } if deltas.answered.is_some() && !order.is_detached => {
+                Some(deltas.clone())
+            }
             _ => None,
         };
         self.records.values().filter_map(answered).collect()

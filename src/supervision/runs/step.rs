@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission, Timestamp,
-    Verdict,
+    AgentName, Answer, Chain, Command, FailureKind, Goto, Json, LateAnswer, Order, Outcome, RequestId, RunEvent,
+    RunResult, State, Submission, Timestamp, Verdict,
 };
 
 use super::budget::Budget;
 use super::guard::{Handoff, Mark};
 use super::run::{
-    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, Now, OpenTurn, Origin, ParkedHandoff, Phase, Record,
-    Run,
+    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
+    ParkedHandoff, Phase, Record, Run,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -39,6 +39,8 @@ pub enum Effect {
         /// The request.
         ordinal: u32,
     },
+    /// A delegation was answered.
+    Answered(Box<Answered>),
     /// A decision is needed.
     RequestApproval {
         /// The turn.
@@ -62,6 +64,21 @@ pub struct WorkedOut {
     pub(super) mark: Option<Mark>,
 }
 
+/// A delegation and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The asking turn.
+    pub turn: u32,
+    /// Which of its requests.
+    pub ordinal: u32,
+    /// Who asked.
+    pub asker: AgentName,
+    /// Whom, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// The answer.
+    pub answer: Answer,
+}
+
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
 #[must_use]
 pub fn mark(input: &Json, command: &Command) -> Mark {
@@ -80,13 +97,9 @@ impl Run {
     /// The run that a submission begins, with its first turn admitted.
     #[must_use]
     pub fn begin(submission: Submission, rules: StateRules) -> (Self, Vec<Effect>) {
-        let rules = match &submission.task.schema {
-            Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
-            None => rules,
-        };
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
-        let mut run = Self {
-            rules,
+        let run = Self {
+            rules: StateRules::default(),
             sequence: 1,
             handoffs: 0,
             agents: BTreeSet::new(),
@@ -102,6 +115,7 @@ impl Run {
             result: None,
             submission: Arc::new(submission),
         };
+        let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
         let mut effects = Vec::with_capacity(1);
         let root = run.add_branch(Origin::Root, State::default(), chain, Vec::new(), None);
@@ -183,8 +197,17 @@ impl Run {
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
-                let error = failure.to_string();
-                self.turn_failed(*turn, Outcome::Failed { error }, &mut effects);
+                let outcome = match failure.kind {
+                    FailureKind::Denied => Outcome::Denied { reason: failure.text.clone() },
+                    FailureKind::Transient
+                    | FailureKind::Terminal
+                    | FailureKind::Panic
+                    | FailureKind::Timeout
+                    | FailureKind::InvalidCommand
+                    | FailureKind::ChangedTurn
+                    | FailureKind::Refused => Outcome::Failed { error: failure.to_string() },
+                };
+                self.turn_failed(*turn, outcome, &mut effects);
             }
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
@@ -196,6 +219,16 @@ impl Run {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(turn) {
                     open.phase = Phase::NeedsAttention { why: Arc::clone(why) };
+                }
+            }
+            RunEvent::TurnRestarted { turn, at } => {
+                self.last_at = *at;
+                if let Some(open) = self.turns.get_mut(turn) {
+                    open.attempt += 1;
+                    (open.phase, open.recoveries) = (Phase::Leased, 0);
+                    // The answer that a late turn is about is not something that it asked for.
+                    open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
+                    effects.push(Effect::Start(*turn));
                 }
             }
             RunEvent::Stopped { outcome, at } => {
@@ -227,7 +260,8 @@ impl Run {
         let id = self.next_branch;
         self.next_branch += 1;
         let now = Now::Turn(0);
-        let branch = Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now };
+        let branch =
+            Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now, outbound: Vec::new() };
         self.branches.insert(id, Box::new(branch));
         id
     }
@@ -281,6 +315,7 @@ impl Run {
         effects: &mut Vec<Effect>,
     ) {
         let Some(children) = self.turns.get(&number).map(|turn| turn.children()) else { return };
+        self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: command.clone(), children };
@@ -294,32 +329,71 @@ impl Run {
         }
     }
 
-    /// A decision about the handoff that `turn` ended with: a refused one ends the branch without its update.
+    /// What an ended turn gave away without waiting stays open with its branch.
+    fn keep_outbound(&mut self, number: u32) {
+        let Some(open) = self.turns.get_mut(&number) else { return };
+        let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
+        let is_detached = |record: &Record| matches!(record, Record::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))));
+        let ordinals: Vec<u32> =
+            open.records.iter().filter(|(_, record)| is_detached(record)).map(|(ordinal, _)| *ordinal).collect();
+        for ordinal in ordinals {
+            let record = open.records.remove(&ordinal).map(|record| *record);
+            let Some(Record::Delegation { order, reply, deltas }) = record else { continue };
+            let reply = reply.and_then(Result::ok);
+            let (agent, input) = (agent.clone(), input.clone());
+            if let Some(branch) = self.branches.get_mut(&id) {
+                branch.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
+            }
+        }
+    }
+
+    /// The asking agent gets a turn with the first answer that has come, if the branch has nothing else to do.
+    fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let request = |outbound: &Outbound| RequestId { turn: self.turn_id(outbound.turn), ordinal: outbound.ordinal };
+        let Some(branch) = self.branches.get(&id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
+        let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
+        let request = request(&branch.outbound[position]);
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        let Outbound { agent, input, mut order, reply, deltas, .. } = branch.outbound.remove(position);
+        let Some(answer) = reply else { return };
+        let late = LateAnswer {
+            request: request.to_string(),
+            to: Arc::clone(&order.to),
+            body: Arc::clone(&order.body),
+            answer: answer.clone(),
+            original_input: input,
+        };
+        // Every part of it is JSON already.
+        let input = Json::of(late).unwrap_or_default();
+        let number = self.next_turn;
+        self.start_turn(id, agent, input, effects);
+        order.is_detached = false;
+        self.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
+    }
+
+    /// A decision about the handoff that `turn` ended with.
     fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
         let parked_here = |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == turn);
         let Some((&id, branch)) = self.branches.iter_mut().find(|(_, branch)| parked_here(branch)) else { return };
         let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
-        let mut ended = parked.ended;
-        match verdict {
-            Verdict::Refused(refusal) if matches!(Outcome::refused(refusal.clone()), Outcome::Denied { .. }) => {
-                ended.command.update = crate::messages::Update::default();
-                ended.children.clear();
-            }
-            Verdict::Refused(_) | Verdict::Nothing | Verdict::Admitted(_) | Verdict::Parked(_) => {}
-        }
-        self.go_on(id, ended, verdict, WorkedOut::default(), effects);
+        self.go_on(id, parked.ended, verdict, WorkedOut::default(), effects);
     }
 
-    /// Applies what an ended turn wrote and follows where it goes.
+    /// Applies what an ended turn wrote, unless where it goes was denied, and follows where it goes.
     fn go_on(
         &mut self,
         id: u32,
         ended: EndedTurn,
         verdict: &Verdict,
-        worked_out: WorkedOut,
+        mut worked_out: WorkedOut,
         effects: &mut Vec<Effect>,
     ) {
-        let EndedTurn { number, agent, input, command, children } = ended;
+        let EndedTurn { number, agent, input, mut command, mut children } = ended;
+        if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+            command.update = crate::messages::Update::default();
+            children.clear();
+            worked_out.settled = None;
+        }
         let output = command.output.clone();
         let settled = match worked_out.settled {
             Some(settled) => Ok(settled),
@@ -340,6 +414,12 @@ impl Run {
         match verdict {
             Verdict::Nothing | Verdict::Parked(_) => match command.goto {
                 Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
+                Goto::Next if self.branches.get(&id).is_some_and(|branch| !branch.outbound.is_empty()) => {
+                    if let Some(branch) = self.branches.get_mut(&id) {
+                        branch.now = Now::Awaiting;
+                    }
+                    self.take_answer(id, effects);
+                }
                 Goto::Next | Goto::Agent(_) | Goto::Many(_) => {
                     self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
                 }
@@ -435,18 +515,14 @@ impl Run {
     fn cascade(&mut self, id: u32, outcome: Outcome, output: Json, forced: Option<&Json>, effects: &mut Vec<Effect>) {
         let (mut id, mut outcome, mut output) = (id, outcome, output);
         loop {
+            self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.remove(&id) else { return };
             let end = BranchEnd { outcome, output, deltas: branch.deltas };
             match branch.origin {
                 Origin::Root => return self.finish(end.outcome, end.output, &branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
-                    let answered = Some(self.sequence);
-                    if let Some(Record::Delegation { reply, deltas, .. }) = self.record_mut(turn, ordinal) {
-                        *reply = Some(Ok(Answer { outcome: end.outcome, output: end.output }));
-                        *deltas = ChildDeltas { answered, deltas: end.deltas, ..*deltas };
-                        effects.push(Effect::Reply { turn, ordinal });
-                    }
-                    return;
+                    let answer = Answer { outcome: end.outcome, output: end.output };
+                    return self.answered(turn, ordinal, answer, end.deltas, effects);
                 }
                 Origin::Fork { parent, index } => {
                     let Some(branch) = self.branches.get_mut(&parent) else { return };
@@ -464,6 +540,52 @@ impl Run {
                     id = parent;
                 }
             }
+        }
+    }
+
+    /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
+    fn answered(&mut self, turn: u32, ordinal: u32, answer: Answer, written: Vec<Delta>, effects: &mut Vec<Effect>) {
+        let answered = Some(self.sequence);
+        let told = |asker: &AgentName, to: &Arc<str>| {
+            let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
+            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer }))
+        };
+        if let Some(open) = self.turns.get_mut(&turn) {
+            let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
+            if let Some(Record::Delegation { order, reply, deltas }) = record {
+                effects.push(told(&open.agent, &order.to));
+                *deltas = ChildDeltas { answered, deltas: written, ..*deltas };
+                *reply = Some(Ok(answer));
+                effects.push(Effect::Reply { turn, ordinal });
+            }
+            return;
+        }
+        let is_asked = |outbound: &Outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal);
+        let found = self
+            .branches
+            .iter_mut()
+            .find_map(|(id, branch)| Some((*id, branch.outbound.iter_mut().find(|outbound| is_asked(outbound))?)));
+        if let Some((id, outbound)) = found {
+            effects.push(told(&outbound.agent, &outbound.order.to));
+            outbound.deltas = ChildDeltas { answered, deltas: written, ..outbound.deltas };
+            outbound.reply = Some(answer);
+            self.take_answer(id, effects);
+        }
+    }
+
+    /// Nobody will take the answers to what the branch gave away.
+    fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let Some(branch) = self.branches.get(&id).filter(|branch| !branch.outbound.is_empty()) else { return };
+        let open: Vec<Origin> = branch
+            .outbound
+            .iter()
+            .filter(|outbound| outbound.reply.is_none())
+            .map(|outbound| Origin::Delegation { turn: outbound.turn, ordinal: outbound.ordinal })
+            .collect();
+        let children: Vec<u32> =
+            self.branches.iter().filter(|(_, branch)| open.contains(&branch.origin)).map(|(id, _)| *id).collect();
+        for child in children {
+            self.cancel_branch(child, effects);
         }
     }
 
@@ -526,6 +648,7 @@ impl Run {
     fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
+            self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.get(&id) else { continue };
             match &branch.now {
                 Now::Turn(turn) => {
@@ -534,6 +657,7 @@ impl Run {
                 }
                 Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
                 Now::Forked { children, .. } => ids.extend(children),
+                Now::Awaiting => {}
             }
             self.branches.remove(&id);
         }

@@ -2,7 +2,7 @@
 //! journal has acknowledged. Its handler awaits nothing: what takes time comes back as an input.
 
 use std::collections::hash_map::Entry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,16 @@ use crate::messages::{
     Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, RunResult,
     Submission, TurnId, Verdict,
 };
-use crate::storage::{Fence, History, Journal, Sequence, Storage, StorageError};
+use crate::storage::{Fence, Journal, Sequence, Storage, StorageError};
+use crate::supervision::panic_text;
 
 use super::decide::{self, Surroundings};
 use super::dispatch::{Dispatch, ReadyTurn, TurnOutcome};
 use super::facts::SharedFacts;
-use super::inbox::{AnswerError, Inbox, Input, SubmitError, TurnReply, TurnRequest};
+use super::inbox::{AnswerError, Inbox, Input, LoadError, SubmitError, TurnReply, TurnRequest};
 use super::live::{Held, LiveRun};
 use super::run::{HANDOFF_ORDINAL, Phase, Record, Run};
+use super::snapshot::{self, Loaded};
 use super::step::Effect;
 use super::timers::{Timer, Timers};
 
@@ -60,8 +62,32 @@ pub struct Office {
     pub roster: Mutex<BTreeMap<RunId, Fence>>,
     /// Runs that could not be read, with the reason.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
+    /// Ended runs that live in memory only.
+    pub memory_runs: MemoryRuns,
     /// Told the first storage error; the board stops.
     pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
+}
+
+/// Ended runs whose journals live in memory only: the newest are kept.
+#[derive(Debug)]
+pub struct MemoryRuns {
+    ended: Mutex<VecDeque<RunId>>,
+    max: usize,
+}
+
+impl MemoryRuns {
+    /// Keeps this many.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { ended: Mutex::default(), max }
+    }
+
+    /// Adds one, and returns the one to forget in its place.
+    fn add(&self, run: RunId) -> Option<RunId> {
+        let mut ended = self.ended.lock();
+        ended.push_back(run);
+        if ended.len() > self.max { ended.pop_front() } else { None }
+    }
 }
 
 /// How long a claim on a run lasts without being renewed.
@@ -142,7 +168,10 @@ impl Desk {
             Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
-            Input::Cancel { run, .. } | Input::Result { run, .. } | Input::Questions { run, .. } => Some(*run),
+            Input::Cancel { run, .. }
+            | Input::RestartTurns { run, .. }
+            | Input::Result { run, .. }
+            | Input::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
         let Some(live) = self.runs.get_mut(&run) else {
@@ -165,7 +194,7 @@ impl Desk {
                 self.load(run, new_process);
                 None
             }
-            Input::Loaded { run, new_process, history } => self.loaded(run, new_process, history, now),
+            Input::Loaded { run, new_process, loaded } => self.loaded(run, new_process, loaded, now),
             Input::Committed { run, result } => {
                 self.committed(run, result, now);
                 Some(run)
@@ -183,6 +212,7 @@ impl Desk {
             | Input::Answer { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
+            | Input::RestartTurns { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
         }
@@ -231,14 +261,15 @@ impl Desk {
         let office = Arc::clone(&self.office);
         let fence = office.roster.lock().get(&run).copied().unwrap_or_default();
         tokio::spawn(async move {
-            let history = async {
+            let read = async {
                 let stream = Journal::stream(run);
                 let fence =
                     if new_process { office.storage.claim(&stream, &office.owner, CLAIM_SECS).await? } else { fence };
-                Ok((office.journal.read(run).await?, fence))
+                Ok((snapshot::load(&office.journal, run, &office.rules).await?, fence))
             };
-            let history = history.await;
-            office.inbox.push(Input::Loaded { run, new_process, history });
+            let loaded = AssertUnwindSafe(read).catch_unwind().await;
+            let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
+            office.inbox.push(Input::Loaded { run, new_process, loaded });
         });
     }
 
@@ -246,24 +277,17 @@ impl Desk {
         &mut self,
         run: RunId,
         new_process: bool,
-        history: Result<(History, Fence), StorageError>,
+        loaded: Result<(Loaded, Fence), LoadError>,
         now: Now,
     ) -> Option<RunId> {
-        let (history, fence) = match history {
+        let (Loaded { run: fold, last }, fence) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
-        let last = history.last;
-        let folded = catch_unwind(AssertUnwindSafe(|| fold(history.events, &self.office.rules)));
-        let fold = match folded {
-            Ok(Some(fold)) => fold,
+        let Some(fold) = fold else {
             // Noted as open, but never journaled: its submission was not acknowledged.
-            Ok(None) if last == 0 => {
-                self.forget(run);
-                return None;
-            }
-            Ok(None) => return self.quarantine(run, "the journal does not begin with a submission"),
-            Err(_) => return self.quarantine(run, "the journal cannot be replayed: a reducer panicked"),
+            self.forget(run);
+            return None;
         };
         if fold.result().is_some() {
             self.forget(run);
@@ -327,20 +351,19 @@ impl Desk {
             } else {
                 live.is_committing = true;
                 let durability = std::mem::take(&mut live.events_durability).min(live.durability);
-                let mut append = {
-                    let append =
-                        self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
-                    if live.is_noted_open || durability == Durability::Memory {
-                        append
-                    } else {
-                        live.is_noted_open = true;
-                        let noted = self.office.journal.mark_open(run);
-                        async move {
-                            noted.await?;
-                            append.await
-                        }
-                        .boxed()
+                // Handed over first: a record that is on disk has its note there too.
+                let needs_note = !live.is_noted_open && durability != Durability::Memory;
+                live.is_noted_open |= needs_note;
+                let noted = needs_note.then(|| self.office.journal.mark_open(run));
+                let append =
+                    self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
+                let mut append = match noted {
+                    None => append,
+                    Some(noted) => async move {
+                        noted.await?;
+                        append.await
                     }
+                    .boxed(),
                 };
                 match (&mut append).now_or_never() {
                     Some(result) => result,
@@ -366,7 +389,8 @@ impl Desk {
             Ok(last) => live.last = last,
             Err(error) => return self.not_committed(live, &error),
         }
-        let mut sequence = live.run.sequence() - live.events.len() as u64;
+        let committed = live.events.len();
+        let mut sequence = live.run.sequence() - committed as u64;
         for event in live.events.drain(..) {
             sequence += 1;
             self.office.dispatch.journaled(&live.run, sequence, &event);
@@ -378,6 +402,10 @@ impl Desk {
             self.ended(live);
             return;
         }
+        live.note_turns(committed);
+        if live.cadence.count(committed) {
+            self.keep_snapshot(&mut live);
+        }
         let around = surroundings(&self.office, now);
         while !live.is_committing
             && let Some(input) = live.waiting.pop_front()
@@ -385,6 +413,25 @@ impl Desk {
             apply(&mut live, input, &around);
         }
         self.runs.insert(run, live);
+    }
+
+    /// Shortens what a start has to read, and what a run in memory holds.
+    fn keep_snapshot(&self, live: &mut LiveRun) {
+        let run = live.run.id();
+        let kept = self.office.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
+        let trim = live.trim_to().map(|up_to| self.office.journal.trim(run, up_to));
+        let work = async move {
+            kept.await?;
+            match trim {
+                Some(trim) => trim.await,
+                None => Ok(()),
+            }
+        };
+        spawn_unless_ready(work.boxed(), move |done: Result<(), StorageError>| {
+            if let Err(error) = done {
+                tracing::warn!(%run, %error, "no snapshot was kept; the journal has everything");
+            }
+        });
     }
 
     fn ended(&mut self, mut live: Box<LiveRun>) {
@@ -400,10 +447,15 @@ impl Desk {
                 }
             }
         }
-        self.office.dispatch.ended(run);
+        self.office.dispatch.ended(&live.run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {
-            spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+            let (ended, open) =
+                (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
+            // A note that is lost costs a look at the next start, or disk space; nothing else.
+            spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
+        } else if let Some(oldest) = self.office.memory_runs.add(run) {
+            spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
         }
     }
 
@@ -419,7 +471,7 @@ impl Desk {
                     let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Reply(..) => {}
+                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
             }
         }
         self.office.facts.lock().forget_run(run);
@@ -443,6 +495,7 @@ impl Desk {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
             Held::Cancelled(ack) => drop(ack.send(true)),
+            Held::Restarted(ack, turns) => drop(ack.send(turns)),
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),
             Held::Close { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
@@ -454,14 +507,12 @@ impl Desk {
                 }
             }
             Held::Effect(effect) => match effect {
-                Effect::Start(turn) => self.start(live, turn),
+                Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
                 }
-                Effect::Reply { turn, ordinal } => {
-                    office.dispatch.replied(&live.run, RequestId { turn: live.run.turn_id(turn), ordinal });
-                    live.reply(turn, ordinal);
-                }
+                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
                 Effect::RequestApproval { turn, ordinal } => {
                     let request = RequestId { turn: live.run.turn_id(turn), ordinal };
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
@@ -475,7 +526,7 @@ impl Desk {
         }
     }
 
-    fn start(&self, live: &mut LiveRun, number: u32) {
+    fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
         let Some(turn) = live.run.turn(number) else { return };
         let branch = live.run.branch_of(turn);
         self.office.dispatch.start(ReadyTurn {
@@ -490,6 +541,7 @@ impl Desk {
             submission: Arc::clone(live.run.submission()),
             records: turn.records.clone(),
             durability: live.durability,
+            ready_at: now.monotonic,
             inbox: Arc::clone(&self.office.inbox),
         });
     }
@@ -516,7 +568,7 @@ impl Desk {
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
                             turn.phase = Phase::Leased;
-                            self.start(&mut live, number);
+                            self.start(&mut live, number, now);
                         }
                     }
                 }
@@ -536,18 +588,6 @@ fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
         backoff: &office.backoff,
         approval_ttl: office.approval_ttl,
     }
-}
-
-/// The fold over a journal; `None` if it does not begin with a submission.
-#[must_use]
-pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
-    let mut events = events.into_iter();
-    let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
-    let (mut run, _) = Run::begin(*submission, rules.clone());
-    for event in events {
-        run.step(&event);
-    }
-    Some(run)
 }
 
 /// Applies an input to its run: decides, and keeps the event for the next commit.
@@ -589,6 +629,13 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
             }
             live.held.push(Held::Cancelled(ack));
         }
+        Input::RestartTurns { ack, .. } => {
+            let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
+            for turn in &stuck {
+                live.absorb(RunEvent::TurnRestarted { turn: *turn, at: around.now.wall });
+            }
+            live.held.push(Held::Restarted(ack, stuck.len()));
+        }
         Input::Result { reply, .. } => live.results.push(reply),
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
         Input::Submit { .. } | Input::Adopt { .. } | Input::Loaded { .. } | Input::Committed { .. } | Input::Tick => {}
@@ -609,7 +656,7 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
         }
         Ok(None) => {}
         Err(panic) => {
-            let error = format!("a reducer panicked: {}", crate::supervision::panic_text(&*panic));
+            let error = format!("a reducer panicked: {}", panic_text(&*panic));
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
         }
     }
@@ -743,6 +790,7 @@ fn refuse(input: Input) {
         Input::Request { reply, .. } => drop(reply.map(|reply| reply.send(TurnReply::Gone))),
         Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
         Input::Cancel { ack, .. } => drop(ack.send(false)),
+        Input::RestartTurns { ack, .. } => drop(ack.send(0)),
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }

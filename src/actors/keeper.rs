@@ -1,0 +1,74 @@
+//! The storage actor: it forgets runs that ended long ago, and it is the one that goes down when the store stops, which
+//! takes the board down with it. It owns no data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::env::Env;
+use crate::messages::Timestamp;
+use crate::storage::Journal;
+
+use super::floor::Floor;
+
+pub(crate) struct Keeper;
+
+#[derive(Clone)]
+pub(crate) struct Arguments {
+    pub(crate) env: Env,
+    pub(crate) journal: Journal,
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) retention: Duration,
+    pub(crate) every: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) enum KeeperMsg {
+    /// Forget what is old enough.
+    Sweep,
+    /// That is done.
+    Swept,
+    /// The store acknowledges nothing any more.
+    StorageStopped,
+}
+
+impl Actor for Keeper {
+    type Msg = KeeperMsg;
+    type State = Arguments;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Arguments, ActorProcessingErr> {
+        me.send_after(arguments.every, || KeeperMsg::Sweep);
+        Ok(arguments)
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<KeeperMsg>,
+        message: KeeperMsg,
+        state: &mut Arguments,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            KeeperMsg::Sweep => {
+                let (journal, now) = (state.journal.clone(), state.env.now().wall);
+                let retention = u64::try_from(state.retention.as_millis()).unwrap_or(u64::MAX);
+                let oldest = Timestamp::from_millis(now.as_millis().saturating_sub(retention));
+                tokio::spawn(async move {
+                    match journal.forget_ended_before(oldest).await {
+                        Ok(0) => {}
+                        Ok(runs) => tracing::info!(runs, "runs that ended long ago are forgotten"),
+                        Err(error) => tracing::warn!(%error, "old runs could not be forgotten"),
+                    }
+                    let _ = me.cast(KeeperMsg::Swept);
+                });
+            }
+            KeeperMsg::Swept => drop(me.send_after(state.every, || KeeperMsg::Sweep)),
+            KeeperMsg::StorageStopped => {
+                state.floor.stop_all();
+                me.stop(Some("the store has stopped".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Snapshots of runs: they shorten what has to be read at a start, not what is kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::state::StateRules;
+use crate::messages::{RunEvent, RunId};
+use crate::storage::codec::{self, Stored};
+use crate::storage::{Journal, Sequence, StorageError};
+
+use super::run::Run;
+
+/// A run as it was after a record of its journal.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Snapshot {
+    /// The record.
+    last: Sequence,
+    run: Run,
+}
+
+impl Stored for Snapshot {
+    const SCHEMA: u16 = 4;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "run-snapshot";
+}
+
+/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the longer the next
+/// one waits: what snapshots cost in all stays proportional to what is journaled.
+#[derive(Debug, Default)]
+pub(super) struct Cadence {
+    events: usize,
+    last_bytes: usize,
+}
+
+impl Cadence {
+    const MIN_EVENTS: usize = 512;
+    const BYTES_PER_EVENT: usize = 64;
+
+    /// Counts journaled events, and says whether a snapshot is due.
+    pub(super) fn count(&mut self, events: usize) -> bool {
+        self.events += events;
+        self.events >= Self::MIN_EVENTS.max(self.last_bytes / Self::BYTES_PER_EVENT)
+    }
+
+    /// The run as bytes to store.
+    pub(super) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
+        let bytes = codec::encode_shared(&Snapshot { last, run: run.clone() });
+        (self.events, self.last_bytes) = (0, bytes.len());
+        bytes
+    }
+}
+
+/// A run read back from its journal, and the sequence of the last record.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The run; `None` if nothing is journaled.
+    pub run: Option<Run>,
+    /// The last record.
+    pub last: Sequence,
+}
+
+/// Reads a run: its snapshot if there is one, and the events after it.
+///
+/// # Errors
+/// The journal cannot be read, or does not begin with a submission.
+///
+/// # Panics
+/// When a custom reducer does.
+pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
+    // A snapshot that cannot be read is no loss: the journal has it all.
+    let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
+    if let Some(Snapshot { last, run }) = snapshot {
+        let tail = journal.read_from(id, last).await?;
+        // The record that the snapshot was taken after must be there: without it the snapshot is ahead of its journal.
+        if tail.first == Some(last) {
+            let mut run = run.with_rules(rules.clone());
+            for event in tail.events.iter().skip(tail.in_first) {
+                run.step(event);
+            }
+            return Ok(Loaded { run: Some(run), last: tail.last });
+        }
+    }
+    let history = journal.read(id).await?;
+    let last = history.last;
+    if history.events.is_empty() {
+        return Ok(Loaded { run: None, last });
+    }
+    match fold(history.events, rules) {
+        Some(run) => Ok(Loaded { run: Some(run), last }),
+        None => Err(StorageError::Corrupt {
+            key: Journal::stream(id),
+            detail: "the journal does not begin with a submission".to_owned(),
+        }),
+    }
+}
+
+/// The fold over a whole journal; `None` if it does not begin with a submission.
+#[must_use]
+pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
+    let mut events = events.into_iter();
+    let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
+    let (mut run, _) = Run::begin(*submission, rules.clone());
+    for event in events {
+        run.step(&event);
+    }
+    Some(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{AgentName, Chain, Command, Order, Submission, Task, Timestamp, TraceId, Verdict};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn run() -> Run {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
+        let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
+        let task = Task::new("fix").to("lead");
+        let submission = Submission { run, trace, task, agent: lead.clone(), chain: Chain::default(), at };
+        let command = Command::update("artifacts", json!({ "plan": "p.md" }))
+            .with("context", json!({ "artifacts_created": ["p.md"], "completed": { "plan": true } }))
+            .with("messages", "planned")
+            .goto("coder");
+        let (body, input) = ("review".into(), "x".into());
+        let order = Order { to: "lead".into(), body, input, reference: None, is_detached: false };
+        let events = vec![
+            RunEvent::Submitted(Box::new(submission)),
+            RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()) },
+            RunEvent::TurnEnded {
+                turn: 1,
+                agent: lead.clone(),
+                attempt: 1,
+                command: Box::new(command),
+                verdict: Verdict::Admitted(vec![coder]),
+                at,
+            },
+            RunEvent::StepFinished { turn: 2, ordinal: 0, name: "edit".into(), value: json!([1]).into() },
+            RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
+        ];
+        fold(events, &StateRules::default()).unwrap()
+    }
+
+    #[test]
+    fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
+        let run = run();
+        let bytes = codec::encode(&Snapshot { last: 4, run: run.clone() });
+        let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+        let at = Timestamp::from_millis(1_767_225_600_001);
+        let command = Box::new(Command::output("fine").with("messages", "reviewed"));
+        let agent = AgentName::new("lead").unwrap();
+        let event = RunEvent::TurnEnded { turn: 3, agent, attempt: 1, command, verdict: Verdict::Nothing, at };
+        let (mut first, mut second) = (run, read);
+        assert_eq!(first.step(&event), second.step(&event));
+        assert_eq!(format!("{first:?}"), format!("{second:?}"));
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_are_golden() {
+        crate::testing::golden::check(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
+            &Snapshot { last: 4, run: run() },
+        );
+    }
+
+    /// The golden check compares values; a run's debug form shows all of it.
+    impl PartialEq for Snapshot {
+        fn eq(&self, other: &Self) -> bool {
+            format!("{self:?}") == format!("{other:?}")
+        }
+    }
+}

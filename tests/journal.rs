@@ -1,0 +1,105 @@
+//! Journals: snapshots shorten replay and not history, and retention bounds what is kept (SEMANTICS 10).
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::messages::state::Schema;
+use callboard::messages::{Durability, Reducer, RunEvent};
+use callboard::prelude::*;
+use callboard::runtime::RunError;
+use callboard::storage::{Journal, Memory, Storage};
+use serde_json::json;
+
+const LONG: Limits = Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3, repeat_window: 3, attempts: 3 };
+
+/// Counts up to its task's number, one turn each, and asks a question at `pause`.
+async fn board(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Option<u64>) -> Callboard {
+    let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
+    Callboard::builder()
+        .env(env.clone())
+        .shared_storage(storage)
+        .durability(durability)
+        .sweep_every(Duration::from_secs(600))
+        .agent("counter", move |turn: Turn| async move {
+            let n: u64 = turn.input()?;
+            if pause == Some(n) {
+                turn.ask("go on?").await?;
+            }
+            let command = Command::output(n + 1).with("n", 1);
+            let end: u64 = turn.task().body.parse().map_err(|_| TurnError::terminal("no number"))?;
+            Ok(if n + 1 < end { command.goto("counter") } else { command })
+        })
+        .start()
+        .await
+        .unwrap()
+}
+
+fn count_to(end: u64) -> Task {
+    let schema = Schema::swarm().channel("n", Reducer::Sum);
+    Task::new(&end.to_string()).to("counter").input(0).limits(Limits { tokens: 10, ..LONG }).schema(schema)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_run_goes_on_from_its_snapshot_after_a_restart() {
+    let env = Env::repeatable(1);
+    let storage = Arc::new(Memory::new(env.clock()));
+    let first = board(&env, &storage, Durability::Sync, Some(1200)).await;
+    let run = first.submit(count_to(1500)).await.unwrap().id();
+    while first.run(run).questions().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    first.shutdown().await;
+    let journal = Journal::new(Arc::clone(&storage) as Arc<dyn Storage>);
+    assert!(journal.snapshot(run).await.unwrap().is_some(), "no snapshot was kept");
+
+    let second = board(&env, &storage, Durability::Sync, Some(1200)).await;
+    let handle = second.run(run);
+    let question = loop {
+        match handle.questions().await.pop() {
+            Some(question) => break question.id,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    second.answer(question, "yes", "tester").await.unwrap();
+    let result = handle.result().await.unwrap();
+    assert_eq!(
+        (result.outcome, &result.state["n"], result.output),
+        (Outcome::Finished, &json!(1500), json!(1500).into())
+    );
+    let ended =
+        handle.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::TurnEnded { .. })).count();
+    assert_eq!(ended, 1500, "a snapshot does not shorten history");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_memory_keeps_its_last_thousand_turns() {
+    let env = Env::repeatable(1);
+    let storage = Arc::new(Memory::new(env.clock()));
+    let board = board(&env, &storage, Durability::Memory, None).await;
+    let run = board.submit(count_to(5000)).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.state["n"], json!(5000));
+    let kept = run.history().await.unwrap().len();
+    assert!((1000..2000).contains(&kept), "{kept} events are kept");
+    assert_eq!(run.result().await.unwrap(), result, "the result is still known");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_are_forgotten_thirty_days_after_their_end() {
+    let env = Env::repeatable(1);
+    let storage = Arc::new(Memory::new(env.clock()));
+    let board = board(&env, &storage, Durability::Sync, None).await;
+    let run = board.submit(count_to(3)).await.unwrap();
+    run.result().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(30 * 24 * 3600 - 600)).await;
+    assert!(run.result().await.is_ok());
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(run.result().await, Err(RunError::Unknown(run.id())));
+    assert_eq!(board.runs().await.unwrap().len(), 0);
+    board.shutdown().await;
+}
