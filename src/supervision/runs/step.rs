@@ -99,7 +99,7 @@ impl Run {
     pub fn begin(submission: Submission, rules: StateRules) -> (Self, Vec<Effect>) {
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
         let run = Self {
-            rules: StateRules::default(),
+            rules: rules.clone(),
             sequence: 1,
             handoffs: 0,
             agents: BTreeSet::new(),
