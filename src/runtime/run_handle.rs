@@ -91,25 +91,27 @@ impl RunHandle {
 
     /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.
     pub async fn cancel(&self, reason: &str) -> bool {
-        let (ack, stopped) = oneshot::channel();
-        let input = Input::Cancel { run: self.id, reason: reason.to_owned(), ack };
-        self.board.board.shards.of(self.id).push(input);
-        stopped.await.unwrap_or(false)
+        loop {
+            let reason = reason.to_owned();
+            let told = self.board.tell(self.id, |ack| Input::Cancel { run: self.id, reason, ack }).await;
+            match told {
+                Some(was_stopped) => return was_stopped,
+                None if self.board.board.is_closed() => return false,
+                // Its supervisor was just restarted.
+                None => tokio::task::yield_now().await,
+            }
+        }
     }
 
     /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]); what they had asked for
     /// before is forgotten. Returns how many there were.
     pub async fn restart_turns(&self) -> usize {
-        let (ack, restarted) = oneshot::channel();
-        self.board.board.shards.of(self.id).push(Input::RestartTurns { run: self.id, ack });
-        restarted.await.unwrap_or(0)
+        self.board.tell(self.id, |ack| Input::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
     }
 
     /// The run's questions that wait for an answer.
     pub async fn questions(&self) -> Vec<Question> {
-        let (reply, questions) = oneshot::channel();
-        self.board.board.shards.of(self.id).push(Input::Questions { run: self.id, reply });
-        questions.await.unwrap_or_default()
+        self.board.tell(self.id, |reply| Input::Questions { run: self.id, reply }).await.unwrap_or_default()
     }
 
     /// Everything that has happened in the run so far.

@@ -92,15 +92,16 @@ fn on_command(
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
     }
-    let settled = match run.settle(number, turn.branch, &turn.children(), &command.update) {
+    let mark = handoff_mark(turn, &command);
+    let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
+        Ok(settled) => {
+            let verdict = route(run, number, turn, &command, mark, None, around);
+            (Some(settled), verdict.map_err(|refusal| invalid(refusal.to_string()))?)
+        }
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
-        Err(StateError::ConcurrentWrite { .. }) => None,
-        Ok(settled) => Some(settled),
+        Err(StateError::ConcurrentWrite { .. }) => (None, Verdict::Nothing),
         Err(error) => return Err(invalid(error.to_string())),
     };
-    let mark = handoff_mark(turn, &command);
-    let verdict =
-        route(run, number, turn, &command, mark, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
     let at = around.now.wall;
     let (agent, attempt) = (turn.agent.clone(), turn.attempt);
     let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };

@@ -533,10 +533,7 @@ impl Run {
                         return;
                     }
                     let ends = std::mem::take(ends);
-                    (outcome, output) = self.join_ends(parent, ends);
-                    if let Some(forced) = forced {
-                        (outcome, output) = (Outcome::Finished, forced.clone());
-                    }
+                    (outcome, output) = self.join_ends(parent, ends, forced);
                     id = parent;
                 }
             }
@@ -589,8 +586,9 @@ impl Run {
         }
     }
 
-    /// Joins what the children of a forked branch wrote into its view, in the order of the sends.
-    fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>) -> (Outcome, Json) {
+    /// Joins what the children of a forked branch wrote into its view, in the order of the sends. With `forced`, only a
+    /// join that fails keeps the branch from finishing with that output.
+    fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>, forced: Option<&Json>) -> (Outcome, Json) {
         let ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
         let outputs: Vec<serde_json::Value> = ends.iter().map(|end| end.output.value().clone()).collect();
         let mut outcome = ends
@@ -599,7 +597,11 @@ impl Run {
             .find(|outcome| !outcome.is_finished())
             .cloned()
             .unwrap_or(Outcome::Finished);
-        let Some(branch) = self.branches.get_mut(&parent) else { return (outcome, Json::from(outputs)) };
+        let mut output = Json::from(outputs);
+        if let Some(forced) = forced {
+            (outcome, output) = (Outcome::Finished, forced.clone());
+        }
+        let Some(branch) = self.branches.get_mut(&parent) else { return (outcome, output) };
         let writers: Vec<&[_]> = ends.iter().map(|end| end.deltas.as_slice()).collect();
         match join(&branch.view, &writers, |_, _| true, &self.rules) {
             Ok(view) => branch.view = view,
@@ -608,7 +610,7 @@ impl Run {
         if branch.origin != Origin::Root {
             branch.deltas.extend(ends.into_iter().flat_map(|end| end.deltas));
         }
-        (outcome, Json::from(outputs))
+        (outcome, output)
     }
 
     fn finish(&mut self, outcome: Outcome, output: Json, view: &State, effects: &mut Vec<Effect>) {

@@ -93,9 +93,6 @@ impl MemoryRuns {
 /// How long a claim on a run lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
 
-/// A burst may be larger; its memory is given back.
-const KEPT_INPUTS: usize = 1_024;
-
 /// The actor.
 pub struct RunSupervisor;
 
@@ -107,10 +104,9 @@ pub struct Wake;
 pub struct Desk {
     office: Arc<Office>,
     runs: HashMap<RunId, Box<LiveRun>>,
+    /// Runs that are being read back, with what arrived for them meanwhile.
+    loading: HashMap<RunId, Vec<Input>>,
     timers: Timers,
-    /// Empty between two messages; kept for its memory.
-    arrived: Vec<Input>,
-    touched: Vec<RunId>,
 }
 
 impl Actor for RunSupervisor {
@@ -119,11 +115,10 @@ impl Actor for RunSupervisor {
     type Arguments = Arc<Office>;
 
     async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
-        for run in office.roster.lock().keys() {
-            office.inbox.push(Input::Adopt { run: *run, new_process: false });
-        }
+        let runs: Vec<RunId> = office.roster.lock().keys().copied().collect();
+        office.inbox.put_first(runs.into_iter().map(|run| Input::Adopt { run, new_process: false }));
         let timers = Timers::new(Arc::clone(&office.inbox));
-        Ok(Desk { office, runs: HashMap::default(), timers, arrived: Vec::new(), touched: Vec::new() })
+        Ok(Desk { timers, runs: HashMap::default(), loading: HashMap::default(), office })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -138,6 +133,7 @@ impl Actor for RunSupervisor {
 
     async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
         desk.timers.stop();
+        desk.release_claims().await;
         Ok(())
     }
 }
@@ -145,14 +141,13 @@ impl Actor for RunSupervisor {
 impl Desk {
     fn work(&mut self) {
         let now = self.office.env.now();
-        let (mut arrived, mut touched) = (std::mem::take(&mut self.arrived), std::mem::take(&mut self.touched));
-        self.office.inbox.swap(&mut arrived);
-        touched.extend(arrived.drain(..).filter_map(|input| self.take(input, now)));
-        for run in touched.drain(..) {
-            self.flush(run, now);
+        let mut touched = Vec::new();
+        let office = Arc::clone(&self.office);
+        for input in office.inbox.take() {
+            touched.extend(self.take(input, now));
         }
-        if arrived.capacity() <= KEPT_INPUTS {
-            (self.arrived, self.touched) = (arrived, touched);
+        for run in touched {
+            self.flush(run, now);
         }
         self.timers.arm(now.monotonic);
     }
@@ -174,6 +169,10 @@ impl Desk {
             | Input::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
+        if let Some(later) = self.loading.get_mut(&run) {
+            later.push(input);
+            return None;
+        }
         let Some(live) = self.runs.get_mut(&run) else {
             refuse(input);
             return None;
@@ -189,12 +188,30 @@ impl Desk {
 
     fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
         match input {
-            Input::Submit { submission, place, ack, result } => self.submit(*submission, place, ack, result, now),
+            Input::Submit { submission, place, ack, result } => match self.loading.get_mut(&submission.run) {
+                Some(later) => {
+                    later.push(Input::Submit { submission, place, ack, result });
+                    None
+                }
+                None => self.submit(*submission, place, ack, result, now),
+            },
             Input::Adopt { run, new_process } => {
                 self.load(run, new_process);
                 None
             }
-            Input::Loaded { run, new_process, loaded } => self.loaded(run, new_process, loaded, now),
+            Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
+                tracing::warn!(%run, owner, %until, "another process holds the run; it is read when the claim ends");
+                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
+                None
+            }
+            Input::Loaded { run, new_process, loaded } => {
+                self.loaded(run, new_process, loaded, now);
+                // Before the run goes on: a turn that has ended meanwhile is not begun again.
+                for input in self.loading.remove(&run).unwrap_or_default() {
+                    self.take(input, now);
+                }
+                Some(run)
+            }
             Input::Committed { run, result } => {
                 self.committed(run, result, now);
                 Some(run)
@@ -227,9 +244,16 @@ impl Desk {
         now: Now,
     ) -> Option<RunId> {
         let run = submission.run;
-        let Entry::Vacant(vacant) = self.runs.entry(run) else {
-            let _ = ack.send(Ok(run));
-            return None;
+        let vacant = match self.runs.entry(run) {
+            Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(there) if there.get().last > 0 => {
+                let _ = ack.send(Ok(run));
+                return None;
+            }
+            Entry::Occupied(mut on_its_way) => {
+                on_its_way.get_mut().held.push(Held::Accepted(ack));
+                return None;
+            }
         };
         let first = TurnId { run, number: 1 };
         let admitted = {
@@ -257,7 +281,9 @@ impl Desk {
         Some(run)
     }
 
-    fn load(&self, run: RunId, new_process: bool) {
+    /// Reads a run; what arrives for it until then waits.
+    fn load(&mut self, run: RunId, new_process: bool) {
+        self.loading.entry(run).or_default();
         let office = Arc::clone(&self.office);
         let fence = office.roster.lock().get(&run).copied().unwrap_or_default();
         tokio::spawn(async move {
@@ -273,25 +299,18 @@ impl Desk {
         });
     }
 
-    fn loaded(
-        &mut self,
-        run: RunId,
-        new_process: bool,
-        loaded: Result<(Loaded, Fence), LoadError>,
-        now: Now,
-    ) -> Option<RunId> {
+    fn loaded(&mut self, run: RunId, new_process: bool, loaded: Result<(Loaded, Fence), LoadError>, now: Now) {
         let (Loaded { run: fold, last }, fence) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
         let Some(fold) = fold else {
             // Noted as open, but never journaled: its submission was not acknowledged.
-            self.forget(run);
-            return None;
+            spawn_unless_ready(self.office.storage.release(&Journal::stream(run), fence), |_| {});
+            return self.forget(run);
         };
         if fold.result().is_some() {
-            self.forget(run);
-            return None;
+            return self.forget(run);
         }
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
@@ -323,14 +342,37 @@ impl Desk {
         }
         self.office.roster.lock().insert(run, fence);
         self.runs.insert(run, live);
-        Some(run)
     }
 
-    fn quarantine(&self, run: RunId, why: &str) -> Option<RunId> {
+    fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(%run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
         self.office.roster.lock().remove(&run);
-        None
+    }
+
+    /// Lets the next process take the runs at once.
+    async fn release_claims(&self) {
+        let claims: Vec<(RunId, Fence)> = self.office.roster.lock().iter().map(|(run, fence)| (*run, *fence)).collect();
+        let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
+        let released = claims.map(|(run, fence)| self.office.storage.release(&Journal::stream(run), fence));
+        // A claim that is not released ends by itself.
+        drop(futures::future::join_all(released).await);
+    }
+
+    /// Another process has taken the run over: nothing is done for it here any more.
+    fn let_go(&self, live: Box<LiveRun>) {
+        let run = live.run.id();
+        tracing::warn!(%run, "another process has taken the run over");
+        for number in live.run.open_turns() {
+            if let Some(turn) = live.run.turn(number) {
+                self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);
+            }
+        }
+        for envelope in live.run.open_approvals() {
+            self.office.dispatch.withdraw_approval(envelope.id());
+        }
+        self.office.roster.lock().remove(&run);
+        live.waiting.into_iter().for_each(refuse);
     }
 
     /// The run needs no supervisor any more.
@@ -460,14 +502,15 @@ impl Desk {
     }
 
     /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
-    fn not_committed(&mut self, live: Box<LiveRun>, error: &StorageError) {
+    fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
-        for held in live.held {
+        for held in std::mem::take(&mut live.held) {
             match held {
                 Held::Accepted(ack) => {
                     // The caller chose the id of a run that exists: that run is the answer.
-                    let exists = matches!(error, StorageError::WrongSequence { expected: 0, .. });
+                    let exists =
+                        matches!(error, StorageError::WrongSequence { expected: 0, .. } | StorageError::Fenced { .. });
                     let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
@@ -475,18 +518,19 @@ impl Desk {
             }
         }
         self.office.facts.lock().forget_run(run);
-        if is_new {
-            self.office.roster.lock().remove(&run);
-        } else {
-            tracing::error!(%run, %error, "a commit failed; the run is read back");
-            if !matches!(error, StorageError::Stopped { .. }) {
-                self.load(run, false);
-            }
-        }
         if matches!(error, StorageError::Stopped { .. }) {
             (self.office.on_storage_error)(error);
+            live.waiting.into_iter().for_each(refuse);
+        } else if is_new {
+            self.office.roster.lock().remove(&run);
+            live.waiting.into_iter().for_each(refuse);
+        } else if matches!(error, StorageError::Fenced { .. }) {
+            self.let_go(live);
+        } else {
+            tracing::error!(%run, %error, "a commit failed; the run is read back");
+            self.load(run, false);
+            self.loading.entry(run).or_default().extend(live.waiting);
         }
-        live.waiting.into_iter().for_each(refuse);
     }
 
     fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
@@ -527,7 +571,7 @@ impl Desk {
     }
 
     fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
-        let Some(turn) = live.run.turn(number) else { return };
+        let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
         let branch = live.run.branch_of(turn);
         self.office.dispatch.start(ReadyTurn {
             id: live.run.turn_id(number),
@@ -548,6 +592,10 @@ impl Desk {
 
     fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
         match timer {
+            Timer::Adopt(run) => {
+                self.load(run, true);
+                None
+            }
             Timer::Deadline(run) => {
                 let live = self.runs.get_mut(&run)?;
                 if live.is_committing {

@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Retry(RunId, u32),
     /// A run's time is up.
     Deadline(RunId),
+    /// A run that another process held may be free.
+    Adopt(RunId),
 }
 
 pub(super) struct Timers {
