@@ -14,13 +14,16 @@ use crate::supervision::runs::snapshot::load;
 
 use super::handle::Callboard;
 
+/// What the supervisor tells whoever submitted; taken by the first who waits.
+type Told = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
+
 /// A run that was submitted. A cheap clone.
 #[derive(Clone)]
 pub struct RunHandle {
     id: RunId,
     board: Callboard,
     /// Where a submission is told the result, until somebody waits for it.
-    told: Option<Arc<Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>>>,
+    told: Option<Arc<Told>>,
 }
 
 /// Why nothing can be said about a run.
