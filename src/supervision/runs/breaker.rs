@@ -86,6 +86,18 @@ impl Breaker {
         Ticket { epoch: self.epoch, probe }
     }
 
+    /// Whether it lets everything through.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.opened_at.is_none()
+    }
+
+    /// Whether the ticket is that of the probe that is under way.
+    #[must_use]
+    pub fn is_probed_by(&self, ticket: Ticket) -> bool {
+        ticket.probe && ticket.epoch == self.epoch && self.probing
+    }
+
     /// Counts the end of an admitted turn.
     pub fn record(&mut self, policy: &BreakerPolicy, ticket: Ticket, signal: Signal, now: Duration) {
         let is_current = ticket.epoch == self.epoch;

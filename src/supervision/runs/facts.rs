@@ -35,8 +35,8 @@ pub struct AdmissionFacts {
     pub policy: BreakerPolicy,
     /// One breaker for each agent that ever failed or was admitted.
     pub breakers: HashMap<AgentName, Breaker>,
-    /// The places at breakers that open turns have taken.
-    pub tickets: HashMap<TurnId, Ticket>,
+    /// The places that open turns have taken at their agents' breakers.
+    pub tickets: HashMap<TurnId, (AgentName, Ticket)>,
     /// Who waits for whom.
     pub waits: WaitGraph,
     /// Agents that keep their slot while a turn of theirs waits.
@@ -58,8 +58,24 @@ impl AdmissionFacts {
             Some(breaker) => breaker.admit(),
             None => self.breakers.entry(agent.clone()).or_default().admit(),
         };
-        self.tickets.insert(turn, ticket);
+        self.tickets.insert(turn, (agent.clone(), ticket));
         self.note_wait(turn, agent, waiter);
+    }
+
+    /// Whether a turn that was admitted before may be tried again. One that finds its agent's breaker half-open becomes
+    /// the probe; the probe itself goes on.
+    ///
+    /// # Errors
+    /// The time to wait.
+    pub fn readmit(&mut self, turn: TurnId, agent: &AgentName, now: Duration) -> Result<(), Duration> {
+        let Some(breaker) = self.breakers.get_mut(agent) else { return Ok(()) };
+        let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.clone(), Ticket::default()));
+        if breaker.is_closed() || breaker.is_probed_by(*ticket) {
+            return Ok(());
+        }
+        breaker.check(&self.policy, now)?;
+        *ticket = breaker.admit();
+        Ok(())
     }
 
     /// Notes who waits for an open turn, and that the turn waits for the slot of a non-reentrant agent.
@@ -81,8 +97,10 @@ impl AdmissionFacts {
         signal: Signal,
         now: Duration,
     ) {
-        let ticket = self.tickets.remove(&turn).unwrap_or_default();
-        if let Some(breaker) = self.breakers.get_mut(agent) {
+        let ticket = self.tickets.remove(&turn).map(|(_, ticket)| ticket).unwrap_or_default();
+        // A turn that an earlier process admitted counts here too.
+        if signal == Signal::Failure || self.breakers.contains_key(agent) {
+            let breaker = self.breakers.entry(agent.clone()).or_default();
             breaker.record(&self.policy, ticket, signal, now);
         }
         if self.waits.is_empty() {
@@ -97,7 +115,13 @@ impl AdmissionFacts {
 
     /// Forgets what a run has taken; its open turns note it again when they are started again.
     pub fn forget_run(&mut self, run: RunId) {
-        self.tickets.retain(|turn, _| turn.run != run);
+        let (policy, breakers) = (&self.policy, &mut self.breakers);
+        self.tickets.retain(|turn, (agent, ticket)| {
+            if let Some(breaker) = breakers.get_mut(agent).filter(|_| turn.run == run) {
+                breaker.record(policy, *ticket, Signal::Neutral, Duration::ZERO);
+            }
+            turn.run != run
+        });
         self.waits.forget_all(|waiting| matches!(waiting, Waiting::Turn(turn, _) if turn.run == run));
     }
 }

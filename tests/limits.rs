@@ -1,0 +1,406 @@
+//! Limits, breakers and repeated handoffs (SEMANTICS 2, 3 and 4), as a run meets them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::Arc;
+
+use callboard::messages::state::StateRules;
+use callboard::messages::{Backoff, Refusal, RunEvent, Usage, Verdict};
+use callboard::prelude::*;
+use callboard::supervision::runs::breaker::BreakerState;
+use callboard::supervision::runs::inbox::SubmitError;
+use callboard::supervision::runs::run::Run;
+use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, quiet, secs, until};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::Notify;
+
+fn used(tokens: u64) -> Usage {
+    Usage { input_tokens: tokens / 2, output_tokens: tokens - tokens / 2 }
+}
+
+fn budget(tokens: u64) -> Limits {
+    Limits { tokens, ..Limits::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_reserved_settled_released_and_overrun() {
+    let board = builder()
+        .agent("spender", |turn: Turn| async move {
+            turn.reserve(400).await?.settle(used(300));
+            turn.reserve(700).await?.release();
+            turn.reserve(700).await?.settle(used(750));
+            drop(turn.reserve(10).await);
+            let refused = turn.reserve(1).await.unwrap_err();
+            Ok(Command::output(refused.to_string()))
+        })
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").limits(budget(1_000))).await;
+    let text = result.output.as_str().unwrap();
+    assert!(
+        text.contains("1 tokens do not fit the budget of 1000") && text.contains("raise `limits.tokens`"),
+        "{text}"
+    );
+    assert_eq!((result.outcome, result.metrics.tokens_spent), (Outcome::Finished, 1_000));
+    assert_eq!((result.metrics.overrun, result.metrics.usage.total()), (50, 1_050));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_reservations_at_once_never_exceed_the_budget() {
+    let admitted = Counter::default();
+    let counted = admitted.clone();
+    let board = builder()
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many((0..10).map(|n| Send::new("spender", n)))) })
+        .with(AgentSpec::new("spender", move |turn: Turn| {
+            let counted = counted.clone();
+            async move {
+                let asked = (0..100).map(|_| turn.reserve(100));
+                for reservation in futures::future::join_all(asked).await.into_iter().flatten() {
+                    counted.count();
+                    tokio::time::sleep(secs(1)).await;
+                    reservation.settle(used(90));
+                }
+                Ok(Command::new())
+            }
+        }))
+        .pool(10)
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { handoffs: 10, ..budget(10_000) };
+    let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.metrics.tokens_spent, admitted.get() as u64 * 90);
+    let mut events = run.history().await.unwrap().into_iter();
+    let Some(RunEvent::Submitted(submission)) = events.next() else { panic!("no submission") };
+    let (mut fold, _) = Run::begin(*submission, StateRules::default());
+    let (mut asked, mut refused, mut highest) = (0, 0, 0);
+    for event in events {
+        if let RunEvent::Reserved { verdict, .. } = &event {
+            asked += 1;
+            refused += usize::from(matches!(verdict, Verdict::Refused(Refusal::TokenBudget { .. })));
+        }
+        fold.step(&event);
+        highest = highest.max(fold.metrics().tokens_spent);
+    }
+    assert_eq!((asked, asked - refused), (1_000, admitted.get()));
+    assert_eq!(highest, 10_000, "it is used up, and never exceeded");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_with_its_last_token_is_finished() {
+    let board = builder()
+        .agent("spender", |turn: Turn| async move {
+            turn.reserve(100).await?.settle(used(100));
+            Ok(if turn.task().body.is_empty() { Command::output("done") } else { Command::new().goto("spender") })
+        })
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(finish(&board, Task::new("").limits(budget(100))).await.outcome, Outcome::Finished);
+    let refused = finish(&board, Task::new("go on").limits(budget(100))).await.outcome;
+    assert!(matches!(refused, Outcome::Refused(Refusal::TokenBudget { budget: 100, .. })), "{refused}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn child_turns_share_the_counters_of_their_run() {
+    let board = builder()
+        .agent("lead", |turn: Turn| async move {
+            let answer = turn.delegate("helper", "help").await?;
+            let second = turn.delegate("helper", "again").await.unwrap_err().to_string();
+            let tokens = turn.reserve(41).await.unwrap_err().to_string();
+            Ok(Command::output(json!([answer, second, tokens])))
+        })
+        .agent("helper", |turn: Turn| async move {
+            turn.reserve(60).await?.settle(used(60));
+            Ok(Command::output("helped").goto("other"))
+        })
+        .agent("other", |_: Turn| async { Ok(Command::output("done")) })
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { handoffs: 2, ..budget(100) };
+    let result = finish(&board, Task::new("x").to("lead").limits(limits.clone())).await;
+    assert_eq!(result.output[0], json!("done"));
+    assert!(result.output[1].as_str().unwrap().contains("has used its 2 handoffs"), "{}", result.output);
+    assert!(result.output[2].as_str().unwrap().contains("(60 spent"), "{}", result.output);
+    let few = finish(&board, Task::new("x").to("lead").limits(Limits { agents: 2, ..limits })).await;
+    let Outcome::Failed { error } = few.outcome else { panic!("a third agent was admitted") };
+    assert!(error.contains("other would be more than the 2 agents"), "{error}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_fails_the_run_and_leaves_nothing() {
+    let board = builder()
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("slow", "go").await?)) })
+        .agent("slow", |_: Turn| async {
+            tokio::time::sleep(secs(60)).await;
+            Ok(Command::new())
+        })
+        .start()
+        .await
+        .unwrap();
+    let started = tokio::time::Instant::now();
+    let result = finish(&board, Task::new("x").to("lead").deadline(secs(20))).await;
+    assert_eq!(result.outcome, Outcome::Failed { error: "the deadline of the run has passed".into() });
+    assert_eq!(started.elapsed().as_secs(), 20);
+    assert_nothing_left(&board, 5).await;
+    let in_time = finish(&board, Task::new("x").to("slow").deadline(secs(61))).await;
+    assert_eq!(in_time.outcome, Outcome::Finished);
+    board.shutdown().await;
+}
+
+/// Does what its task says.
+fn moody(tries: &Counter, inside: &Peak) -> AgentSpec {
+    let (tries, inside) = (tries.clone(), inside.clone());
+    AgentSpec::new("moody", move |turn: Turn| {
+        tries.count();
+        let inside = inside.enter();
+        async move {
+            match &*turn.task().body {
+                "fail" => Err(broken())?,
+                "fail once" if turn.attempt() == 1 => Err(broken())?,
+                "panic" => panic!("out of luck"),
+                "terminal" => Err(Terminal(broken()))?,
+                "refused" => drop(turn.reserve(u64::MAX).await?),
+                "slow" => tokio::time::sleep(secs(5)).await,
+                _ => {}
+            }
+            drop(inside);
+            Ok(Command::output("done"))
+        }
+    })
+    .restarts(100, secs(60))
+}
+
+async fn moody_board() -> (Callboard, Counter, Peak) {
+    let (tries, inside) = (Counter::default(), Peak::default());
+    let backoff = Backoff { first: secs(1), max: secs(1) };
+    let board = builder().with(moody(&tries, &inside)).backoff(backoff).start().await.unwrap();
+    (board, tries, inside)
+}
+
+async fn refused_for(board: &Callboard) -> u64 {
+    match board.submit(Task::new("x")).await {
+        Err(SubmitError::Refused(Refusal::BreakerOpen { retry_after, .. })) => retry_after.as_secs_f64().ceil() as u64,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_counts_a_turn_once_and_opens_after_three_that_failed() {
+    let (board, tries, _) = moody_board().await;
+    for body in ["fail", "terminal", "refused", "panic", "terminal"] {
+        assert!(matches!(finish(&board, Task::new(body)).await.outcome, Outcome::Failed { .. }));
+        assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    }
+    assert_eq!(tries.get(), 9, "nine attempts, two turns that count");
+    finish(&board, Task::new("fail")).await;
+    assert_eq!((board.breaker("moody"), refused_for(&board).await), (BreakerState::Open, 30));
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(refused_for(&board).await, 20);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_between_failures_keeps_the_breaker_closed() {
+    let (board, ..) = moody_board().await;
+    for body in ["fail", "fail", "fail once", "fail", "fail"] {
+        finish(&board, Task::new(body)).await;
+    }
+    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    board.shutdown().await;
+}
+
+async fn open(board: &Callboard) {
+    for _ in 0..3 {
+        finish(board, Task::new("fail")).await;
+    }
+    assert_eq!(board.breaker("moody"), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_open_admits_one_probe_and_its_end_decides() {
+    let (board, ..) = moody_board().await;
+    open(&board).await;
+    tokio::time::sleep(secs(30)).await;
+    let probe = board.submit(Task::new("fail")).await.unwrap();
+    assert_eq!(board.breaker("moody"), BreakerState::HalfOpen);
+    refused_for(&board).await;
+    assert!(matches!(probe.result().await.unwrap().outcome, Outcome::Failed { .. }), "its own retries are no probes");
+    assert_eq!(refused_for(&board).await, 60, "the cooldown doubles");
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(finish(&board, Task::new("fail once")).await.outcome, Outcome::Finished);
+    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_cancelled_is_given_back() {
+    let (board, ..) = moody_board().await;
+    open(&board).await;
+    tokio::time::sleep(secs(30)).await;
+    let probe = board.submit(Task::new("slow")).await.unwrap();
+    quiet().await;
+    assert!(probe.cancel("no need").await);
+    assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished);
+    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_that_meet_an_open_breaker_wait_and_go_on_one_by_one() {
+    let (tries, inside) = (Counter::default(), Peak::default());
+    let backoff = Backoff { first: secs(20), max: secs(20) };
+    let board = builder().with(moody(&tries, &inside)).backoff(backoff).start().await.unwrap();
+    let limits = |attempts| Limits { attempts, ..Limits::default() };
+    let waiting = [(); 2].map(|()| board.submit(Task::new("fail once").limits(limits(2))));
+    let waiting = futures::future::join_all(waiting).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+    quiet().await;
+    for _ in 0..3 {
+        finish(&board, Task::new("fail").limits(limits(1))).await;
+    }
+    let opened = tokio::time::Instant::now();
+    assert_eq!((tries.get(), board.breaker("moody")), (5, BreakerState::Open));
+    tokio::time::sleep(secs(29)).await;
+    assert_eq!(tries.get(), 5, "the backoff is over, and the breaker is open");
+    for run in waiting {
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished, "no attempt was used up");
+    }
+    assert_eq!((tries.get(), opened.elapsed().as_secs()), (7, 60), "the second one waited for the first");
+    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handoff_to_an_agent_whose_breaker_is_open_ends_refused_and_keeps_the_update() {
+    let (tries, inside) = (Counter::default(), Peak::default());
+    let board = builder()
+        .with(moody(&tries, &inside))
+        .agent("lead", |_: Turn| async { Ok(Command::output("mine").with("note", 1).goto("moody")) })
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        finish(&board, Task::new("fail").to("moody")).await;
+    }
+    let result = finish(&board, Task::new("x").to("lead")).await;
+    assert!(matches!(result.outcome, Outcome::Refused(Refusal::BreakerOpen { .. })), "{result:?}");
+    assert_eq!((result.output, result.state), (json!("mine").into(), json!({ "note": 1 }).into()));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_back_with_the_same_content_is_refused_and_with_a_changed_one_is_not() {
+    let reasons = Arc::new(Mutex::new(Vec::<&str>::new()));
+    let left = Arc::clone(&reasons);
+    let board = builder()
+        .agent("coder", |turn: Turn| async move {
+            Ok(Command::output("code").with("messages", turn.id().number).goto("reviewer"))
+        })
+        .agent("reviewer", move |_: Turn| {
+            let reason = left.lock().pop();
+            async move {
+                let command = Command::output("review");
+                Ok(match reason {
+                    Some("accept") => command,
+                    Some(reason) => command.with_output(reason).goto("coder"),
+                    None => command.goto("coder"),
+                })
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let task = || Task::new("x").to("coder").limits(Limits { handoffs: 20, ..Limits::default() });
+    let result = finish(&board, task()).await;
+    let refused = Refusal::RepeatedHandoff {
+        from: callboard::messages::AgentName::new("coder").unwrap(),
+        to: callboard::messages::AgentName::new("reviewer").unwrap(),
+    };
+    assert_eq!(result.outcome, Outcome::Refused(refused), "messages do not make a handoff another one");
+    assert_eq!(result.metrics.handoffs, 2);
+    *reasons.lock() = vec!["accept", "tests are missing"];
+    let result = finish(&board, task().limits(Limits { handoffs: 20, repeat_window: 1, ..Limits::default() })).await;
+    assert_eq!((result.outcome, result.metrics.handoffs), (Outcome::Finished, 3), "only the last one is compared");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_scope_makes_a_retry_loop_legitimate() {
+    let board = builder()
+        .agent("coder", |turn: Turn| async move {
+            Ok(Command::output(format!("version {}", turn.id().number)).goto("reviewer"))
+        })
+        .agent("reviewer", |turn: Turn| async move {
+            let command = Command::output(format!("finding {}", turn.id().number));
+            Ok(if turn.id().number < 10 { command.goto("coder") } else { command })
+        })
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { handoffs: 9, ..Limits::default() };
+    let result = finish(&board, Task::new("x").to("coder").limits(limits)).await;
+    assert_eq!((result.outcome, result.metrics.handoffs), (Outcome::Finished, 9));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn siblings_of_a_fan_out_are_no_repetition_and_are_admitted_whole_or_not_at_all() {
+    let board = builder()
+        .agent("lead", |turn: Turn| async move {
+            let count: u64 = turn.input()?;
+            Ok(Command::output("lead").goto_many((0..count).map(|_| Send::new("worker", "the same"))))
+        })
+        .agent("worker", |_: Turn| async { Ok(Command::output("done")) })
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").to("lead").input(5)).await;
+    assert_eq!((result.outcome, result.metrics.turns), (Outcome::Finished, 6));
+    let result = finish(&board, Task::new("x").to("lead").input(6)).await;
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::HandoffLimit { max: 5, asked: 6 }));
+    assert_eq!((result.output, result.metrics.turns), (json!("lead").into(), 1));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_room_among_the_runs_in_flight_or_is_told_at_once() {
+    let resume = Arc::new(Notify::new());
+    let waiting = Arc::clone(&resume);
+    let board = builder()
+        .agent("worker", move |_: Turn| {
+            let waiting = Arc::clone(&waiting);
+            async move {
+                waiting.notified().await;
+                Ok(Command::new())
+            }
+        })
+        .runs_in_flight(1)
+        .start()
+        .await
+        .unwrap();
+    let first = board.submit(Task::new("x")).await.unwrap();
+    let refused = board.try_submit(Task::new("x")).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::Refused(Refusal::Overloaded { .. })), "{refused}");
+    let second = tokio::spawn({
+        let board = board.clone();
+        async move { finish(&board, Task::new("x")).await }
+    });
+    quiet().await;
+    assert!(!second.is_finished());
+    resume.notify_one();
+    first.result().await.unwrap();
+    resume.notify_one();
+    assert_eq!(second.await.unwrap().outcome, Outcome::Finished);
+    until(&first, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
+    board.shutdown().await;
+}
