@@ -85,12 +85,12 @@ fn on_command(
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
     }
-    match run.settle(number, turn.branch, &turn.children(), &command.update) {
+    let verdict = match run.settle(number, turn.branch, &turn.children(), &command.update) {
+        Ok(_) => route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?,
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
-        Ok(_) | Err(StateError::ConcurrentWrite { .. }) => {}
+        Err(StateError::ConcurrentWrite { .. }) => Verdict::Nothing,
         Err(error) => return Err(invalid(error.to_string())),
-    }
-    let verdict = route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?;
+    };
     let at = around.now.wall;
     let event = RunEvent::TurnEnded { turn: number, attempt: turn.attempt, command: Box::new(command), verdict, at };
     Ok(event)

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::messages::state::{StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, RunEvent, RunResult, State, Submission, Timestamp,
-    Verdict,
+    AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, Refusal, RunEvent, RunResult, State, Submission, Timestamp, Update, Verdict,
 };
 
 use super::budget::Budget;
@@ -266,25 +265,21 @@ impl Run {
         }
     }
 
-    /// A decision about the handoff that `turn` ended with: a refused one ends the branch without its update.
+    /// A decision about the handoff that `turn` ended with.
     fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
         let parked_here = |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == turn);
         let Some((&id, branch)) = self.branches.iter_mut().find(|(_, branch)| parked_here(branch)) else { return };
         let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
-        let mut ended = parked.ended;
-        match verdict {
-            Verdict::Refused(refusal) if matches!(Outcome::refused(refusal.clone()), Outcome::Denied { .. }) => {
-                ended.command.update = crate::messages::Update::default();
-                ended.children.clear();
-            }
-            Verdict::Refused(_) | Verdict::Nothing | Verdict::Admitted(_) | Verdict::Parked(_) => {}
-        }
-        self.go_on(id, ended, verdict, effects);
+        self.go_on(id, parked.ended, verdict, effects);
     }
 
-    /// Applies what an ended turn wrote and follows where it goes.
+    /// Applies what an ended turn wrote and follows where it goes. A denied handoff ends the branch without its update.
     fn go_on(&mut self, id: u32, ended: EndedTurn, verdict: &Verdict, effects: &mut Vec<Effect>) {
-        let EndedTurn { number, agent, input, command, children } = ended;
+        let EndedTurn { number, agent, input, mut command, mut children } = ended;
+        if matches!(verdict, Verdict::Refused(Refusal::Denied { .. } | Refusal::ApprovalExpired { .. })) {
+            command.update = Update::default();
+            children.clear();
+        }
         let output = command.output.clone();
         match self.settle(number, id, &children, &command.update) {
             Err(error) => {
@@ -422,18 +417,16 @@ impl Run {
                         return;
                     }
                     let ends = std::mem::take(ends);
-                    (outcome, output) = self.join_ends(parent, ends);
-                    if let Some(forced) = forced {
-                        (outcome, output) = (Outcome::Finished, forced.clone());
-                    }
+                    (outcome, output) = self.join_ends(parent, ends, forced);
                     id = parent;
                 }
             }
         }
     }
 
-    /// Joins what the children of a forked branch wrote into its view, in the order of the sends.
-    fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>) -> (Outcome, Json) {
+    /// Joins what the children of a forked branch wrote into its view, in the order of the sends. With `forced`, only a
+    /// join that fails keeps the branch from finishing with that output.
+    fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>, forced: Option<&Json>) -> (Outcome, Json) {
         let ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
         let outputs: Vec<serde_json::Value> = ends.iter().map(|end| end.output.value().clone()).collect();
         let mut outcome = ends
@@ -442,7 +435,11 @@ impl Run {
             .find(|outcome| !outcome.is_finished())
             .cloned()
             .unwrap_or(Outcome::Finished);
-        let Some(branch) = self.branches.get_mut(&parent) else { return (outcome, Json::from(outputs)) };
+        let mut output = Json::from(outputs);
+        if let Some(forced) = forced {
+            (outcome, output) = (Outcome::Finished, forced.clone());
+        }
+        let Some(branch) = self.branches.get_mut(&parent) else { return (outcome, output) };
         let writers: Vec<&[_]> = ends.iter().map(|end| end.deltas.as_slice()).collect();
         match join(&branch.view, &writers, |_, _| true, &self.rules) {
             Ok(view) => branch.view = view,
@@ -451,7 +448,7 @@ impl Run {
         if branch.origin != Origin::Root {
             branch.deltas.extend(ends.into_iter().flat_map(|end| end.deltas));
         }
-        (outcome, Json::from(outputs))
+        (outcome, output)
     }
 
     fn finish(&mut self, outcome: Outcome, output: Json, view: &State, effects: &mut Vec<Effect>) {
