@@ -210,9 +210,9 @@ impl Callboard {
         let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
         let (ack, accepted) = oneshot::channel();
         board.shards.of(run).push(Input::Submit { submission, place: Some(place), ack });
-        match accepted.await {
-            Ok(accepted) => accepted.map(|run| self.run(run)),
-            Err(_) => Err(SubmitError::Interrupted),
+        match self.answered(accepted).await {
+            Some(accepted) => accepted.map(|run| self.run(run)),
+            None => Err(SubmitError::Interrupted),
         }
     }
 
@@ -434,7 +434,16 @@ impl Callboard {
         let request = question.request;
         let input = Input::Answer { question, answer: answer.into(), by: by.into(), ack };
         self.board.shards.of(request.turn.run).push(input);
-        answered.await.unwrap_or(Err(AnswerError::Unknown(request)))
+        self.answered(answered).await.unwrap_or(Err(AnswerError::Unknown(request)))
+    }
+
+    /// The answer to an input, or `None` if there will be none: nobody takes inputs once the board has ended.
+    pub(super) async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            answer = answer => answer.ok(),
+            _ = self.ended() => None,
+        }
     }
 
     /// The last [200] messages of an agent's inbox: tasks given to it, and news of tasks that it gave away.

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use tokio::sync::oneshot;
@@ -35,6 +36,9 @@ pub enum RunError {
     Stopped(RunId),
 }
 
+/// How often somebody who waits for the result looks at a run that this process does not work on.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 impl RunHandle {
     pub(super) fn new(id: RunId, board: Callboard) -> Self {
         Self { id, board }
@@ -54,14 +58,10 @@ impl RunHandle {
         loop {
             let (reply, result) = oneshot::channel();
             self.board.board.shards.of(self.id).push(Input::Result { run: self.id, reply });
-            let result = tokio::select! {
-                result = result => result,
-                _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
-            };
-            if let Ok(result) = result {
+            if let Some(result) = self.board.answered(result).await {
                 return Ok(Arc::unwrap_or_clone(result));
             }
-            // Not in memory: ended, unknown, or its supervisor is just being restarted.
+            // Not in memory: ended, unknown, or in the hands of another process.
             let run = self.read().await?;
             if let Some(result) = run.result() {
                 return Ok((**result).clone());
@@ -69,23 +69,23 @@ impl RunHandle {
             if self.board.board.is_closed() {
                 return Err(RunError::Stopped(self.id));
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.
+    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already, or the board has.
     pub async fn cancel(&self, reason: &str) -> bool {
         let (ack, stopped) = oneshot::channel();
         let input = Input::Cancel { run: self.id, reason: reason.to_owned(), ack };
         self.board.board.shards.of(self.id).push(input);
-        stopped.await.unwrap_or(false)
+        self.board.answered(stopped).await.unwrap_or(false)
     }
 
     /// The run's questions that wait for an answer.
     pub async fn questions(&self) -> Vec<Question> {
         let (reply, questions) = oneshot::channel();
         self.board.board.shards.of(self.id).push(Input::Questions { run: self.id, reply });
-        questions.await.unwrap_or_default()
+        self.board.answered(questions).await.unwrap_or_default()
     }
 
     /// Everything that has happened in the run so far.

@@ -133,6 +133,13 @@ pub enum Input {
         /// Told whether there was something to stop, once it has stopped.
         ack: oneshot::Sender<bool>,
     },
+    /// A run cannot go on: what it would journal cannot be stored.
+    Fail {
+        /// The run.
+        run: RunId,
+        /// Why.
+        error: String,
+    },
     /// Somebody waits for a run's result.
     Result {
         /// The run.
@@ -151,6 +158,8 @@ pub enum Input {
     Committed {
         /// The run.
         run: RunId,
+        /// Which life of the actor began it.
+        life: u64,
         /// The new sequence, or why there is none.
         result: Result<Sequence, StorageError>,
     },

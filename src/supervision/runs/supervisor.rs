@@ -103,6 +103,10 @@ pub struct Wake;
 pub struct Desk {
     office: Arc<Office>,
     runs: HashMap<RunId, LiveRun>,
+    /// Runs that are being read back, with what has arrived for them meanwhile.
+    loading: HashMap<RunId, Vec<Input>>,
+    /// Tells this life of the actor from those before: an append that they began may end in this one.
+    life: u64,
     timers: Timers,
 }
 
@@ -112,20 +116,21 @@ impl Actor for RunSupervisor {
     type Arguments = Arc<Office>;
 
     async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
-        for run in office.roster.lock().keys() {
-            office.inbox.push(Input::Adopt { run: *run, new_process: false });
+        let (timers, life) = (Timers::new(Arc::clone(&office.inbox)), office.env.random());
+        let left: Vec<RunId> = office.roster.lock().keys().copied().collect();
+        let mut desk = Desk { office, runs: HashMap::new(), loading: HashMap::new(), life, timers };
+        for run in left {
+            desk.load(run, false);
         }
-        Ok(Desk { timers: Timers::new(Arc::clone(&office.inbox)), runs: HashMap::new(), office })
+        Ok(desk)
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work();
-        Ok(())
+        desk.work()
     }
 
     async fn handle(&self, _: ActorRef<Wake>, _: Wake, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work();
-        Ok(())
+        desk.work()
     }
 
     async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -135,16 +140,20 @@ impl Actor for RunSupervisor {
 }
 
 impl Desk {
-    fn work(&mut self) {
+    /// # Errors
+    /// At a fault point only.
+    fn work(&mut self) -> Result<(), ActorProcessingErr> {
         let now = self.office.env.now();
         let mut touched = Vec::new();
         for input in self.office.inbox.drain() {
             touched.extend(self.take(input, now));
         }
+        self.office.env.fault_point("runs.applied")?;
         for run in touched {
             self.flush(run, now);
         }
         self.timers.arm(now.monotonic);
+        Ok(())
     }
 
     /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
@@ -158,11 +167,17 @@ impl Desk {
             Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
-            Input::Cancel { run, .. } | Input::Result { run, .. } | Input::Questions { run, .. } => Some(*run),
+            Input::Cancel { run, .. }
+            | Input::Fail { run, .. }
+            | Input::Result { run, .. }
+            | Input::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
         let Some(live) = self.runs.get_mut(&run) else {
-            refuse(input);
+            match self.loading.get_mut(&run) {
+                Some(waiting) => waiting.push(input),
+                None => refuse(input),
+            }
             return None;
         };
         if live.is_committing {
@@ -176,14 +191,22 @@ impl Desk {
 
     fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
         match input {
-            Input::Submit { submission, place, ack } => self.submit(*submission, place, ack, now),
+            Input::Submit { submission, place, ack } => match self.loading.get_mut(&submission.run) {
+                Some(waiting) => {
+                    waiting.push(Input::Submit { submission, place, ack });
+                    None
+                }
+                None => self.submit(*submission, place, ack, now),
+            },
             Input::Adopt { run, new_process } => {
                 self.load(run, new_process);
                 None
             }
             Input::Loaded { run, new_process, loaded } => self.loaded(run, new_process, loaded, now),
-            Input::Committed { run, result } => {
-                self.committed(run, result, now);
+            Input::Committed { run, life, result } => {
+                if life == self.life {
+                    self.committed(run, result, now);
+                }
                 Some(run)
             }
             Input::Tick => {
@@ -199,6 +222,7 @@ impl Desk {
             | Input::Answer { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
+            | Input::Fail { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
         }
@@ -241,7 +265,9 @@ impl Desk {
         Some(run)
     }
 
-    fn load(&self, run: RunId, new_process: bool) {
+    /// Begins to read a run back; what arrives for it waits.
+    fn load(&mut self, run: RunId, new_process: bool) {
+        self.loading.entry(run).or_default();
         let office = Arc::clone(&self.office);
         let fence = office.roster.lock().get(&run).copied().unwrap_or_default();
         tokio::spawn(async move {
@@ -264,19 +290,29 @@ impl Desk {
         loaded: Result<(Loaded, Fence), LoadError>,
         now: Now,
     ) -> Option<RunId> {
-        let (Loaded { run: fold, last }, fence) = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) => return self.quarantine(run, &error.to_string()),
-        };
-        let Some(fold) = fold else {
-            // Noted as open, but never journaled: its submission was not acknowledged.
-            self.forget(run);
-            return None;
-        };
-        if fold.result().is_some() {
-            self.forget(run);
+        if let Err(LoadError::Storage(StorageError::Held { until, .. })) = &loaded {
+            // Whoever held it is gone, or will renew its claim.
+            self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
             return None;
         }
+        let waiting = self.loading.remove(&run)?;
+        match loaded {
+            Err(error) => self.quarantine(run, &error.to_string()),
+            Ok((Loaded { run: Some(fold), last }, fence)) if fold.result().is_none() => {
+                self.go_on(fold, fence, last, new_process, now);
+            }
+            // Ended, or noted as open and never journaled: then its submission was not acknowledged.
+            Ok(_) => self.forget(run),
+        }
+        for input in waiting {
+            self.take(input, now);
+        }
+        Some(run)
+    }
+
+    /// Takes a run up where its journal ends.
+    fn go_on(&mut self, fold: Run, fence: Fence, last: Sequence, new_process: bool, now: Now) {
+        let run = fold.id();
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
         let mut live = LiveRun::new(fold, fence, last, durability, None);
@@ -307,14 +343,12 @@ impl Desk {
         }
         self.office.roster.lock().insert(run, fence);
         self.runs.insert(run, live);
-        Some(run)
     }
 
-    fn quarantine(&self, run: RunId, why: &str) -> Option<RunId> {
+    fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(%run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
         self.office.roster.lock().remove(&run);
-        None
     }
 
     /// The run needs no supervisor any more.
@@ -353,10 +387,10 @@ impl Desk {
                 match (&mut append).now_or_never() {
                     Some(result) => result,
                     None => {
-                        let inbox = Arc::clone(&self.office.inbox);
+                        let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
                         tokio::spawn(async move {
                             let result = append.await;
-                            inbox.push(Input::Committed { run, result });
+                            inbox.push(Input::Committed { run, life, result });
                         });
                         return;
                     }
@@ -460,18 +494,29 @@ impl Desk {
             }
         }
         self.office.facts.lock().forget_run(run);
-        if is_new {
-            self.office.roster.lock().remove(&run);
-        } else {
-            tracing::error!(%run, %error, "a commit failed; the run is read back");
-            if !matches!(error, StorageError::Stopped { .. }) {
+        let mut waiting: Vec<Input> = live.waiting.into();
+        match error {
+            StorageError::Stopped { .. } => (self.office.on_storage_error)(error),
+            _ if is_new => drop(self.office.roster.lock().remove(&run)),
+            StorageError::Fenced { .. } => {
+                tracing::error!(%run, %error, "another process has taken the run over");
+                self.office.roster.lock().remove(&run);
+                for (number, turn) in &live.run.turns {
+                    self.office.dispatch.abort(live.run.turn_id(*number), &turn.agent);
+                }
+            }
+            error => {
+                tracing::error!(%run, %error, "a commit failed; the run is read back");
+                if matches!(error, StorageError::TooLarge { .. }) {
+                    // The same record would be refused again, and again.
+                    waiting.insert(0, Input::Fail { run, error: error.to_string() });
+                }
                 self.load(run, false);
+                self.loading.insert(run, waiting);
+                return;
             }
         }
-        if matches!(error, StorageError::Stopped { .. }) {
-            (self.office.on_storage_error)(error);
-        }
-        live.waiting.into_iter().for_each(refuse);
+        waiting.into_iter().for_each(refuse);
     }
 
     fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
@@ -547,8 +592,9 @@ impl Desk {
                 if let Some(turn) =
                     live.run.turns.get_mut(&number).filter(|turn| matches!(turn.phase, Phase::Backoff { .. }))
                 {
-                    let open_for = self.office.facts.lock().check_breaker(&turn.agent, now.monotonic);
-                    match open_for {
+                    let id = TurnId { run, number };
+                    let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);
+                    match readmitted {
                         // An open breaker is waited for and uses up no attempt.
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
@@ -558,6 +604,10 @@ impl Desk {
                     }
                 }
                 self.runs.insert(run, live);
+                None
+            }
+            Timer::Adopt(run) => {
+                self.load(run, true);
                 None
             }
         }
@@ -613,6 +663,9 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
             }
             live.held.push(Held::Cancelled(ack));
+        }
+        Input::Fail { error, .. } => {
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
         }
         Input::Result { reply, .. } => live.results.push(reply),
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
@@ -771,6 +824,7 @@ fn refuse(input: Input) {
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }
+        | Input::Fail { .. }
         | Input::Outcome { .. }
         | Input::Decide { .. }
         | Input::Submit { .. }

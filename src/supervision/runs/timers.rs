@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Retry(RunId, u32),
     /// A run's time is up.
     Deadline(RunId),
+    /// Another process's claim on a run has run out.
+    Adopt(RunId),
 }
 
 pub(super) struct Timers {
