@@ -1,17 +1,25 @@
 //! What the promise tests share.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part of it; a test may panic")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "each test file uses its part of it; a test may panic"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::env::Env;
-use callboard::messages::{RunEvent, RunResult};
+use callboard::env::{Clock, Env, Now};
+use callboard::messages::{Durability, RunEvent, RunResult, Timestamp};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
+use callboard::storage::{Memory, Storage};
 use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// A board in a repeatable world, on virtual time.
 pub(crate) fn builder() -> Builder {
@@ -111,4 +119,46 @@ pub(crate) fn broken() -> std::io::Error {
 
 pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
+}
+
+/// One store and one clock, over several processes.
+pub(crate) struct World {
+    pub(crate) storage: Arc<Memory>,
+    clock: RunningClock,
+    seed: AtomicUsize,
+}
+
+/// Goes on where the process before left it.
+#[derive(Clone)]
+struct RunningClock(Arc<Mutex<(Duration, Option<Instant>)>>);
+
+impl Clock for RunningClock {
+    fn now(&self) -> Now {
+        const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+        let (before, started) = *self.0.lock();
+        let monotonic = before + started.map(|started| started.elapsed()).unwrap_or_default();
+        Now { monotonic, wall: START + monotonic }
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = RunningClock(Arc::default());
+        Self { storage: Arc::new(Memory::new(Arc::new(clock.clone()))), clock, seed: AtomicUsize::new(1) }
+    }
+
+    /// A process on virtual time: what still runs when `main` returns is gone, as in a crash.
+    pub(crate) fn process<T>(&self, main: impl AsyncFnOnce(Builder) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            self.clock.0.lock().1 = Some(Instant::now());
+            let env = Env::new(self.clock.clone(), self.seed.fetch_add(1, Ordering::Relaxed) as u64);
+            let storage: Arc<dyn Storage> = self.storage.clone();
+            let builder = Callboard::builder().env(env).shared_storage(storage).durability(Durability::Sync);
+            let result = main(builder).await;
+            let stopped = self.clock.now().monotonic;
+            *self.clock.0.lock() = (stopped, None);
+            result
+        })
+    }
 }
