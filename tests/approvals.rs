@@ -1,379 +1,555 @@
-//! Questions and approvals (SEMANTICS 9).
+//! Questions and approvals: what people decide takes effect once, and nothing goes ahead without them (SEMANTICS 9).
+//!
+//! Agents cannot decide: a `Turn` gives out no `Decider`, so that rule is the compiler's.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::actors::Mode;
-use callboard::actors::approvals::{Channel, DecideError, Decider};
-use callboard::messages::{Action, ApprovalId, Consent, Decision, Envelope, Refusal, RunEvent};
+use callboard::actors::approvals::DecideError;
+use callboard::env::Env;
+use callboard::messages::{
+    Action, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent, RunId,
+    RunResult, Send,
+};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
+use callboard::storage::codec::{self, Stored};
+use callboard::storage::{Expected, Key, Memory, Put, Storage};
 use callboard::supervision::runs::inbox::AnswerError;
-use common::{Counter, World, assert_nothing_left, broken, builder, finish, quiet, secs, until};
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-fn write(text: &str) -> Action {
-    Action::new("write_file", "REVIEW.md", json!({ "text": text }))
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A store that boards are started on one after another.
+struct World {
+    env: Env,
+    storage: Arc<dyn Storage>,
 }
 
-/// Asks for consent, and says what came of it.
-async fn writer(turn: Turn) -> Result<Command, TurnError> {
-    Ok(Command::output(match turn.approve(write("the review")).await {
-        Ok(action) => action.to_string(),
-        Err(error) => error.to_string(),
-    }))
+impl World {
+    fn new() -> Self {
+        let env = Env::repeatable(1);
+        Self { storage: Arc::new(Memory::new(env.clock())), env }
+    }
+
+    fn board(&self) -> Builder {
+        let builder = Callboard::builder().env(self.env.clone()).shared_storage(Arc::clone(&self.storage));
+        builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
+    }
 }
 
-async fn asked(run: &RunHandle) -> Envelope {
-    match until(run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await {
-        RunEvent::ApprovalAsked { envelope, .. } => *envelope,
-        _ => unreachable!(),
+fn write_file() -> Action {
+    Action::new("write_file", "REVIEW.md", json!({ "text": "fine", "n": [1, 2.5, null] }))
+}
+
+/// Asks for consent to one action and says what came of it.
+fn asking(builder: Builder) -> Builder {
+    builder.agent("writer", |turn: Turn| async move {
+        let output = match turn.approve(write_file()).await {
+            Ok(action) => json!({ "executed": action.arguments.value(), "same": action == write_file() }),
+            Err(error) => json!({ "error": error.to_string() }),
+        };
+        Ok(Command::output(output))
+    })
+}
+
+/// Hands off with a write that only counts if control passes.
+fn handing_off(builder: Builder) -> Builder {
+    builder
+        .agent(
+            "a",
+            |_: Turn| async move { Ok(Command::output("from a").with("artifacts", json!({ "a": 1 })).goto("b")) },
+        )
+        .agent("b", |turn: Turn| async move { Ok(Command::output(format!("b got {}", turn.input::<String>()?))) })
+}
+
+fn handoffs_ask(builder: Builder) -> Builder {
+    builder.approval_policy(|question| match &*question.action.action {
+        "handoff" => Consent::Ask,
+        _ => Consent::Auto,
+    })
+}
+
+async fn submit(board: &Callboard, to: &str) -> RunHandle {
+    board.submit(Task::new("x").to(to)).await.unwrap()
+}
+
+/// The open approvals, as soon as there are `count`.
+async fn open(board: &Callboard, count: usize) -> Vec<Envelope> {
+    while board.approvals().open().len() < count {
+        tokio::task::yield_now().await;
+    }
+    board.approvals().open()
+}
+
+async fn questions(run: &RunHandle, count: usize) -> Vec<Question> {
+    loop {
+        let questions = run.questions().await;
+        if questions.len() >= count {
+            return questions;
+        }
+        tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_action_goes_ahead_once_a_person_has_approved_it() {
-    let board = builder().agent("writer", writer).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    let envelope = asked(&run).await;
-    assert_eq!((envelope.agent.as_str(), &envelope.action), ("writer", &write("the review")));
-    assert_eq!(board.approvals().open(), std::slice::from_ref(&envelope));
-    assert_eq!((board.load().turns_at_work, board.load().free_permits), (0, 5), "it holds neither permit nor slot");
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, json!("write_file REVIEW.md"));
-    assert_nothing_left(&board, 5).await;
+async fn what_was_approved_is_what_is_executed() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let envelope = open(&board, 1).await.remove(0);
+    assert_eq!((&envelope.action, envelope.agent.as_str()), (&write_file(), "writer"));
+    assert_eq!(envelope.request.turn.run, run.id());
+    assert_eq!(board.load().open_approvals, 1);
+    let decision = board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    assert_eq!((decision.approved, &*decision.by), (true, "ann"));
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!({ "executed": { "text": "fine", "n": [1, 2.5, null] }, "same": true }));
+    let consumed = run.history().await.unwrap().into_iter().find_map(|event| match event {
+        RunEvent::Decided { approval, decision, .. } => Some((approval, decision)),
+        _ => None,
+    });
+    assert_eq!(consumed, Some((envelope.id(), decision)), "the run journals that it was consumed");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_turn_holds_neither_permit_nor_slot() {
+    let board = asking(World::new().board().pool(1)).start().await.unwrap();
+    let runs = [submit(&board, "writer").await, submit(&board, "writer").await, submit(&board, "writer").await];
+    let asked = open(&board, 3).await;
+    tokio::task::yield_now().await;
+    let load = board.load();
+    assert_eq!((load.free_permits, load.turns_at_work, load.waiting_turns), (1, 0, 3));
+    for envelope in asked {
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    }
+    for run in runs {
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    }
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_reaches_the_agent_with_its_reason() {
-    let board = builder().agent("writer", writer).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    board.approvals().deny(asked(&run).await.id(), "ann", "too long").await.unwrap();
+    let board = asking(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let id = open(&board, 1).await[0].id();
+    board.approvals().deny(id, "ann", "not on a Friday").await.unwrap();
     let output = run.result().await.unwrap().output;
-    assert_eq!(output, json!("refused: write_file REVIEW.md was denied by ann: too long"));
+    let error = output.value()["error"].as_str().unwrap();
+    assert!(error.ends_with("write_file REVIEW.md was denied by ann: not on a Friday"), "{error}");
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_thousand_decisions_at_once_the_first_wins_and_the_others_are_told_so() {
-    let board = builder().agent("writer", writer).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    let id = asked(&run).await.id();
-    let deciders = (0..1_000).map(|n| {
+async fn the_first_of_a_thousand_decisions_wins() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let id = open(&board, 1).await[0].id();
+    let clicks = (0..1000).map(|n| {
         let decider = board.approvals().clone();
         tokio::spawn(async move {
-            let by = format!("person {n}");
-            if n % 2 == 0 { decider.approve(id, &by).await } else { decider.deny(id, &by, "no").await }
+            match n % 2 {
+                0 => decider.approve(id, &format!("person {n}")).await,
+                _ => decider.deny(id, &format!("person {n}"), "no").await,
+            }
         })
     });
-    let decided = futures::future::join_all(deciders).await.into_iter().map(Result::unwrap);
-    let (won, lost): (Vec<_>, Vec<_>) = decided.partition(Result::is_ok);
-    let [Ok(won)] = won.as_slice() else { panic!("{} won", won.len()) };
-    for error in lost.into_iter().map(Result::unwrap_err) {
-        assert_eq!(error, DecideError::AlreadyDecided { decision: won.clone() });
+    let clicks: Vec<Result<Decision, DecideError>> =
+        futures::future::join_all(clicks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
+    let winners: Vec<&Decision> = clicks.iter().filter_map(|click| click.as_ref().ok()).collect();
+    let [winner] = winners.as_slice() else { panic!("{} decisions won", winners.len()) };
+    let told =
+        format!("already {} by {} at {}", if winner.approved { "approved" } else { "denied" }, winner.by, winner.at);
+    for late in clicks.iter().filter_map(|click| click.as_ref().err()) {
+        assert_eq!(late, &DecideError::AlreadyDecided { decision: (*winner).clone() });
+        assert_eq!(late.to_string(), told);
     }
     run.result().await.unwrap();
-    let decisions = run.history().await.unwrap();
-    let decisions = decisions.iter().filter(|event| matches!(event, RunEvent::Decided { .. })).count();
-    assert_eq!(decisions, 1, "it took effect once");
-    let late = board.approvals().approve(id, "late").await.unwrap_err().to_string();
-    let verdict = if won.approved { "approved" } else { "denied" };
-    assert_eq!(late, format!("already {verdict} by {} at {}", won.by, won.at));
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unknown_approval_cannot_be_decided() {
-    let board = builder().agent("writer", writer).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    let envelope = asked(&run).await;
-    let mut changed = envelope.clone();
-    changed.action = write("something else");
-    for id in [ApprovalId([7; 32]), changed.id()] {
-        assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
-    }
-    assert_eq!(board.approvals().open(), [envelope]);
+    let decided = run.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::Decided { .. })).count();
+    assert_eq!(decided, 1);
+    let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
+    assert_eq!(late.to_string(), told, "also after the run has ended");
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_denies_after_a_day() {
-    let board = builder().sweep_every(secs(24 * 3600)).agent("writer", writer).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    let id = asked(&run).await.id();
-    let started = tokio::time::Instant::now();
-    let output = run.result().await.unwrap().output;
-    assert_eq!(output, json!("refused: nobody decided about write_file REVIEW.md before it expired"));
-    assert_eq!(started.elapsed().as_secs(), 24 * 3600);
-    let late = board.approvals().approve(id, "ann").await.unwrap_err();
-    assert!(late.to_string().starts_with("already denied by expiry at"), "{late}");
+    let world = World::new();
+    let board = asking(world.board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let envelope = open(&board, 1).await.remove(0);
+    assert_eq!(envelope.expires_at, world.env.now().wall + HOUR * 24);
+    let result = run.result().await.unwrap();
+    assert_eq!(world.env.now().wall, envelope.expires_at);
+    assert_eq!(
+        result.output.value()["error"].as_str().unwrap().rsplit(": ").next(),
+        Some("nobody decided about write_file REVIEW.md before it expired")
+    );
+    let late = board.approvals().approve(envelope.id(), "ann").await.unwrap_err();
+    assert!(late.to_string().starts_with("already denied by expiry at 2026-01-02"), "{late}");
+    assert_eq!(board.load().open_approvals, 0);
     board.shutdown().await;
 }
 
-/// A lead that hands off, under a policy.
-fn handing_off(builder: Builder, consent: Consent) -> Builder {
-    builder
-        .agent("lead", |_: Turn| async { Ok(Command::output("plan").with("note", "mine").goto("writer")) })
-        .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
-        .approval_policy(move |question| if &*question.action.action == "handoff" { consent } else { Consent::Auto })
+#[tokio::test(start_paused = true)]
+async fn an_unknown_approval_is_an_error() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let id = ApprovalId([7; 32]);
+    assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
+    board.shutdown().await;
 }
 
-async fn parked(run: &RunHandle) -> Envelope {
-    let is_parked = |event: &RunEvent| {
-        matches!(event, RunEvent::TurnEnded { verdict: callboard::messages::Verdict::Parked(_), .. })
-    };
-    match until(run, is_parked).await {
-        RunEvent::TurnEnded { verdict: callboard::messages::Verdict::Parked(envelope), .. } => *envelope,
-        _ => unreachable!(),
+#[tokio::test(start_paused = true)]
+async fn a_policy_may_decide_by_itself() {
+    for (consent, expected) in [(Consent::Auto, true), (Consent::Deny, false)] {
+        let board = asking(World::new().board()).approval_policy(move |_| consent).start().await.unwrap();
+        let run = submit(&board, "writer").await;
+        let output = run.result().await.unwrap().output;
+        assert_eq!(output.value().get("executed").is_some(), expected, "{consent:?} {output}");
+        let by = run.history().await.unwrap().into_iter().find_map(|event| match event {
+            RunEvent::Decided { decision, .. } => Some((decision.approved, decision.by)),
+            _ => None,
+        });
+        assert_eq!(by, Some((expected, "policy".into())));
+        assert_eq!(board.approvals().open(), []);
+        board.shutdown().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approved_handoff_goes_on_and_a_parked_one_holds_nothing() {
-    let board = handing_off(builder(), Consent::Ask).start().await.unwrap();
-    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let envelope = parked(&run).await;
-    assert_eq!(envelope.action, Action::new("handoff", "writer", "plan"));
-    quiet().await;
-    let load = board.load();
-    assert_eq!((load.turns_at_work, load.waiting_turns, load.free_permits, load.open_approvals), (0, 0, 5, 1));
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
-    let result = run.result().await.unwrap();
-    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(["written", "plan"]).into()));
-    assert_eq!(result.state, json!({ "note": "mine" }));
-    board.shutdown().await;
+async fn agents_that_only_analyse_are_approved_and_others_ask() {
+    for (mode, is_approved) in [(Mode::Plan, true), (Mode::Explore, true), (Mode::Build, false), (Mode::General, false)]
+    {
+        let agent = AgentSpec::new("one", |turn: Turn| async move {
+            Ok(Command::output(turn.approve(write_file()).await?.arguments))
+        });
+        let board = World::new().board().with(agent.mode(mode)).start().await.unwrap();
+        let run = submit(&board, "one").await;
+        if !is_approved {
+            let id = open(&board, 1).await[0].id();
+            board.approvals().approve(id, "ann").await.unwrap();
+        }
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished, "{mode:?}");
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_or_expired_handoff_ends_denied_without_its_update() {
-    let board = handing_off(builder(), Consent::Ask).start().await.unwrap();
-    let denied = board.submit(Task::new("x").to("lead")).await.unwrap();
-    board.approvals().deny(parked(&denied).await.id(), "ann", "not now").await.unwrap();
-    let result = denied.result().await.unwrap();
-    let reason = "handoff writer was denied by ann: not now".to_owned();
-    assert_eq!((result.outcome, result.state), (Outcome::Denied { reason }, json!({}).into()));
-    let result = finish(&board, Task::new("x").to("lead")).await;
-    let reason = "nobody decided about handoff writer before it expired".to_owned();
-    assert_eq!((result.outcome, result.state), (Outcome::Denied { reason }, json!({}).into()));
-    assert_nothing_left(&board, 5).await;
+async fn a_parked_handoff_reserves_nothing_and_goes_on_when_approved() {
+    let world = World::new();
+    let board = handoffs_ask(handing_off(world.board())).start().await.unwrap();
+    let run = submit(&board, "a").await;
+    let envelope = open(&board, 1).await.remove(0);
+    assert_eq!((&*envelope.action.action, &*envelope.action.target), ("handoff", "b"));
+    assert_eq!(envelope.action.arguments, json!("from a"));
+    tokio::time::advance(HOUR).await;
+    let load = board.load();
+    assert_eq!((load.turns_at_work, load.waiting_turns, load.ready_turns, load.waits), (0, 0, 0, 0));
+    assert_eq!((load.free_permits, load.open_approvals), (5, 1));
+    assert_eq!(run.read().await.unwrap().metrics().handoffs, 0);
+    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("b got from a").into()));
+    assert_eq!((result.metrics.handoffs, result.state), (1, json!({ "artifacts": { "a": 1 } }).into()));
     board.shutdown().await;
+}
 
-    let board = handing_off(builder(), Consent::Deny).start().await.unwrap();
-    let result = finish(&board, Task::new("x").to("lead")).await;
-    let reason = "handoff to writer was denied by policy".to_owned();
-    assert_eq!((result.outcome, result.state), (Outcome::Denied { reason }, json!({}).into()));
+async fn denied(decide: impl AsyncFnOnce(&Callboard, ApprovalId)) -> (RunResult, String) {
+    let board = handoffs_ask(handing_off(World::new().board())).start().await.unwrap();
+    let run = submit(&board, "a").await;
+    let id = open(&board, 1).await[0].id();
+    decide(&board, id).await;
+    let result = run.result().await.unwrap();
+    let Outcome::Denied { reason } = result.outcome.clone() else { panic!("{result:?}") };
+    assert_eq!((&result.state, result.metrics.handoffs), (&json!({}).into(), 0), "its update is not applied");
+    board.shutdown().await;
+    (result, reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_handoff_ends_its_branch_as_denied_without_its_update() {
+    let (_, reason) = denied(async |board, id| drop(board.approvals().deny(id, "ann", "not him").await.unwrap())).await;
+    assert_eq!(reason, "handoff b was denied by ann: not him");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_handoff_ends_its_branch_as_denied_without_its_update() {
+    let (_, reason) = denied(async |_, _| ()).await;
+    assert_eq!(reason, "nobody decided about handoff b before it expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_denies_a_handoff_ends_its_branch_as_denied() {
+    let board = handing_off(World::new().board()).approval_policy(|_| Consent::Deny).start().await.unwrap();
+    let result = submit(&board, "a").await.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Denied { reason } if reason.contains("by policy")), "{result:?}");
+    assert_eq!(result.state, json!({}), "its update is not applied");
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_guard_runs_again_when_a_parked_handoff_is_approved() {
-    let board = handing_off(builder(), Consent::Ask)
-        .agent("failing", |_: Turn| async { Err::<Command, _>(broken().into()) })
-        .start()
-        .await
-        .unwrap();
-    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    let envelope = parked(&run).await;
-    board.replace(AgentSpec::new("writer", |_: Turn| async { Err::<Command, _>(broken().into()) })).await.unwrap();
-    for _ in 0..3 {
-        finish(&board, Task::new("x").to("writer")).await;
-    }
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
-    let result = run.result().await.unwrap();
-    assert!(matches!(result.outcome, Outcome::Refused(Refusal::BreakerOpen { .. })), "{result:?}");
-    assert_eq!((result.output, result.state), (json!("plan").into(), json!({ "note": "mine" }).into()));
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_parked_fan_out_is_one_question() {
-    let board = handing_off(builder(), Consent::Ask)
-        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many([1, 2].map(|n| Send::new("writer", n)))) })
-        .start()
-        .await
-        .unwrap();
-    let run = board.submit(Task::new("x").to("wide")).await.unwrap();
-    let envelope = parked(&run).await;
-    assert_eq!(envelope.action, Action::new("handoff", "writer, writer", json!([1, 2])));
-    board.approvals().approve(envelope.id(), "ann").await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, json!([["written", 1], ["written", 2]]));
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn agents_that_only_analyse_are_approved_by_themselves() {
-    let board = builder()
-        .with(AgentSpec::new("planner", writer).mode(Mode::Plan))
-        .with(AgentSpec::new("reader", writer).mode(Mode::Explore))
-        .start()
-        .await
-        .unwrap();
-    for agent in ["planner", "reader"] {
-        let run = board.submit(Task::new("x").to(agent)).await.unwrap();
-        assert_eq!(run.result().await.unwrap().output, json!("write_file REVIEW.md"));
-        let history = run.history().await.unwrap();
-        let by = |event: &RunEvent| matches!(event, RunEvent::Decided { decision, .. } if &*decision.by == "policy");
-        assert!(history.iter().any(by), "it is in the journal");
-    }
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_policy_that_panics_denies() {
-    let board = builder().agent("writer", writer).approval_policy(|_| panic!("out of luck")).start().await.unwrap();
-    let output = finish(&board, Task::new("x")).await.output;
-    assert_eq!(output, json!("refused: write_file REVIEW.md was denied by policy"));
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn changed_arguments_do_not_use_an_approval_again() {
-    let board = builder()
-        .agent("writer", |turn: Turn| async move {
-            turn.approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
-            Err::<Command, _>(broken().into())
+    let board = World::new()
+        .board()
+        .agent("lead", |_: Turn| async move { Ok(Command::new().goto_many([Send::new("a", 1), Send::new("a", 2)])) })
+        .agent("a", |_: Turn| async move { Ok(Command::output("from a").goto("b")) })
+        .agent("b", |_: Turn| async move { Ok(Command::output("from b")) })
+        .approval_policy(|question| match (question.agent.as_str(), &*question.action.action) {
+            ("a", "handoff") => Consent::Ask,
+            _ => Consent::Auto,
         })
         .start()
         .await
         .unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    board.approvals().approve(asked(&run).await.id(), "ann").await.unwrap();
-    until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
-    run.cancel("changed").await;
-    board.shutdown().await;
-}
-
-/// Tells a list of what it was shown; panics once.
-struct Noticeboard(Arc<Mutex<Vec<String>>>, Counter);
-
-impl Channel for Noticeboard {
-    fn name(&self) -> &str {
-        "board"
+    // Each of two parked handoffs fits; both together do not.
+    let limits = Limits { handoffs: 3, ..Limits::default() };
+    let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
+    for envelope in open(&board, 2).await {
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
     }
-
-    fn ask(&self, envelope: &Envelope, decider: &Decider) {
-        if self.1.count() == 0 {
-            panic!("out of luck");
-        }
-        self.0.lock().push(format!("asked {}", envelope.action));
-        let (id, decider) = (envelope.id(), decider.clone());
-        tokio::spawn(async move { decider.approve(id, "the board").await });
-    }
-
-    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
-        let verdict = decision.map_or("withdrawn", |decision| if decision.approved { "approved" } else { "denied" });
-        self.0.lock().push(format!("{verdict} {}", envelope.action));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_channel_that_panics_is_shown_what_is_open_when_it_is_back() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let channel = Noticeboard(Arc::clone(&told), Counter::default());
-    let board = builder().agent("writer", writer).channel(channel).start().await.unwrap();
-    assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
-    quiet().await;
-    assert_eq!(*told.lock(), ["asked write_file REVIEW.md", "approved write_file REVIEW.md"]);
+    let result = run.result().await.unwrap();
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::HandoffLimit { max: 3, asked: 1 }));
+    assert_eq!(result.output, json!(["from b", "from a"]));
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_suspends_its_turn_which_is_not_replayed() {
-    let begun = Counter::default();
-    let counted = begun.clone();
-    let board = builder()
+async fn a_breaker_that_opened_meanwhile_refuses_an_approved_handoff() {
+    let board = handoffs_ask(World::new().board())
+        .agent("a", |_: Turn| async move { Ok(Command::output("from a").with("messages", "a").goto("b")) })
+        .agent("b", |_: Turn| async move { Err(TurnError::transient("down")) })
+        .start()
+        .await
+        .unwrap();
+    let run = submit(&board, "a").await;
+    let id = open(&board, 1).await[0].id();
+    for _ in 0..3 {
+        let limits = Limits { attempts: 1, ..Limits::default() };
+        board.submit(Task::new("x").to("b").limits(limits)).await.unwrap().result().await.unwrap();
+    }
+    board.approvals().approve(id, "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Refused(Refusal::BreakerOpen { .. })), "{result:?}");
+    assert_eq!(result.state, json!({ "messages": ["a"] }), "refused is not denied: output and update apply");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_approvals_survive_a_restart_and_keep_their_expiry() {
+    let world = World::new();
+    let start = || handoffs_ask(handing_off(world.board())).approval_policy(|_| Consent::Ask);
+    let start = || asking(start()).start();
+    let first = start().await.unwrap();
+    let runs = [submit(&first, "writer").await.id(), submit(&first, "a").await.id()];
+    let asked = open(&first, 2).await;
+    first.shutdown().await;
+    tokio::time::advance(HOUR).await;
+
+    let second = start().await.unwrap();
+    assert_eq!(open(&second, 2).await, asked, "the same questions, bound to the same bytes");
+    let of_run = |run: RunId| asked.iter().find(|envelope| envelope.request.turn.run == run).unwrap().clone();
+    second.approvals().approve(of_run(runs[0]).id(), "ann").await.unwrap();
+    let result = second.run(runs[0]).result().await.unwrap();
+    assert_eq!(result.output.value()["same"], true);
+    let result = second.run(runs[1]).result().await.unwrap();
+    assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
+    assert_eq!(world.env.now().wall, of_run(runs[1]).expires_at, "the restart did not prolong it");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_that_expired_while_no_board_ran_is_denied_at_the_start() {
+    let world = World::new();
+    let start = || handoffs_ask(handing_off(world.board())).start();
+    let first = start().await.unwrap();
+    let run = submit(&first, "a").await.id();
+    let id = open(&first, 1).await[0].id();
+    first.shutdown().await;
+    tokio::time::advance(HOUR * 30).await;
+    let second = start().await.unwrap();
+    assert!(second.approvals().approve(id, "ann").await.is_err(), "too late");
+    let result = second.run(run).result().await.unwrap();
+    assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
+    second.shutdown().await;
+}
+
+/// What a board writes that dies between storing a decision and delivering it.
+#[derive(Serialize, Deserialize)]
+struct StoredDecision {
+    decision: Decision,
+}
+
+impl Stored for StoredDecision {
+    const SCHEMA: u16 = 3;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "approval decision";
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_restart() {
+    let world = World::new();
+    let start = || asking(world.board()).start();
+    let first = start().await.unwrap();
+    let run = submit(&first, "writer").await.id();
+    let id = open(&first, 1).await[0].id();
+    first.shutdown().await;
+    // The board is gone, its decider is not: it stores the decision, and nobody is there to take it.
+    let decision = first.approvals().approve(id, "ann").await.unwrap();
+
+    let second = start().await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!(result.output.value()["same"], true);
+    let late = second.approvals().deny(id, "bob", "").await.unwrap_err();
+    assert_eq!(late, DecideError::AlreadyDecided { decision });
+    second.shutdown().await;
+
+    // The same, with the record as another process left it.
+    let third = start().await.unwrap();
+    let run = submit(&third, "writer").await.id();
+    let id = open(&third, 1).await[0].id();
+    third.shutdown().await;
+    let decision = Decision { approved: false, by: "cat".into(), reason: "no".into(), at: world.env.now().wall };
+    let put = Put {
+        key: Key::new(["approval", &*id.to_string()]),
+        value: codec::encode_shared(&StoredDecision { decision }),
+        expected: Expected::Absent,
+        ttl_secs: None,
+        durability: Durability::Sync,
+    };
+    world.storage.put_if_revision(put).await.unwrap();
+    let fourth = start().await.unwrap();
+    let output = fourth.run(run).result().await.unwrap().output;
+    assert!(output.value()["error"].as_str().unwrap().ends_with("denied by cat: no"), "{output}");
+    fourth.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_a_run_withdraws_its_approvals() {
+    let board = handoffs_ask(handing_off(asking(World::new().board())))
+        .approval_policy(|_| Consent::Ask)
+        .start()
+        .await
+        .unwrap();
+    let runs = [submit(&board, "writer").await, submit(&board, "a").await];
+    let asked = open(&board, 2).await;
+    for run in &runs {
+        assert!(run.cancel("enough").await);
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Cancelled { reason: "enough".into() });
+        assert!(!run.cancel("again").await);
+    }
+    for envelope in asked {
+        let id = envelope.id();
+        assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
+    }
+    tokio::time::advance(HOUR * 48).await;
+    let load = board.load();
+    assert_eq!((load.open_approvals, load.waiting_turns, load.turns_at_work, load.runs), (0, 0, 0, 0));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_attempt_gets_the_decision_that_was_recorded() {
+    let board = World::new()
+        .board()
+        .agent("writer", |turn: Turn| async move {
+            turn.approve(write_file()).await?;
+            if turn.attempt() == 1 { Err(TurnError::transient("flaky")) } else { Ok(Command::output("done")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = submit(&board, "writer").await;
+    let id = open(&board, 1).await[0].id();
+    board.approvals().approve(id, "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("done"));
+    let asked = run.history().await.unwrap().iter().filter(|e| matches!(e, RunEvent::ApprovalAsked { .. })).count();
+    assert_eq!(asked, 1);
+    board.shutdown().await;
+}
+
+/// Asks three questions at once and gives the answers in that order.
+fn curious(builder: Builder) -> Builder {
+    builder.agent("curious", |turn: Turn| async move {
+        let asked = ["one?", "two?", "three?"].map(|question| turn.ask(question));
+        let answers: Result<Vec<Json>, TurnError> = futures::future::join_all(asked).await.into_iter().collect();
+        Ok(Command::output(json!(answers?)))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_several_questions_is_answered_by_itself_and_null_is_an_answer() {
+    let world = World::new();
+    let board = curious(world.board()).start().await.unwrap();
+    let run = submit(&board, "curious").await;
+    let asked = questions(&run, 3).await;
+    let texts: Vec<&str> = asked.iter().filter_map(|question| question.question.as_str()).collect();
+    assert_eq!(texts, ["one?", "two?", "three?"]);
+    board.answer(asked[2].id, 3, "ann").await.unwrap();
+    assert_eq!(run.questions().await.len(), 2);
+    board.answer(asked[0].id, Json::null(), "bob").await.unwrap();
+    let again = board.answer(asked[0].id, 1, "ann").await;
+    assert_eq!(again, Err(AnswerError::Answered(asked[0].id.request)), "null was the answer");
+    tokio::time::advance(HOUR * 1000).await;
+    assert_eq!(run.questions().await.len(), 1, "questions do not expire");
+    board.answer(asked[1].id, json!({ "two": 2 }), "cat").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!([null, { "two": 2 }, 3]));
+    let attempts = run.history().await.unwrap().iter().filter(|e| matches!(e, RunEvent::AttemptFailed { .. })).count();
+    assert_eq!(attempts, 0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_what_was_not_asked_is_a_typed_error() {
+    let board = curious(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "curious").await;
+    let asked = questions(&run, 3).await;
+    let QuestionId { request, nonce } = asked[0].id;
+    let stranger = QuestionId { request, nonce: nonce.wrapping_add(1) };
+    assert_eq!(board.answer(stranger, 1, "ann").await, Err(AnswerError::Unknown(request)));
+    let mut elsewhere = asked[0].id;
+    elsewhere.request.ordinal = 77;
+    assert_eq!(board.answer(elsewhere, 1, "ann").await, Err(AnswerError::Unknown(elsewhere.request)));
+    let mut unknown = asked[0].id;
+    unknown.request.turn.run = RunId(uuid::Uuid::from_u128(7));
+    assert_eq!(board.answer(unknown, 1, "ann").await, Err(AnswerError::Unknown(unknown.request)));
+    for question in &asked {
+        board.answer(question.id, 1, "ann").await.unwrap();
+    }
+    run.result().await.unwrap();
+    let late = board.answer(asked[0].id, 1, "ann").await;
+    assert_eq!(late, Err(AnswerError::Unknown(request)), "when nothing is pending");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
+    let begun = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = Arc::clone(&begun);
+    let board = World::new()
+        .board()
         .agent("asker", move |turn: Turn| {
-            counted.count();
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             async move {
-                let (first, second) = (turn.ask("first?"), turn.ask("second?"));
-                let (first, second) = futures::future::join(first, second).await;
-                let last = turn.ask(json!({ "last": [first?, second?] })).await?;
-                Ok(Command::output(last))
+                let first = turn.ask("first?").await?;
+                let second = turn.ask("second?").await?;
+                Ok(Command::output(json!([first, second])))
             }
         })
         .start()
         .await
         .unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    until(&run, |event| matches!(event, RunEvent::Asked { ordinal: 1, .. })).await;
-    let questions = run.questions().await;
-    assert_eq!(questions.iter().map(|q| q.question.clone()).collect::<Vec<_>>(), [json!("first?"), json!("second?")]);
-    assert_eq!(board.load().free_permits, 5);
-    board.answer(questions[1].id, json!(null), "me").await.unwrap();
-    let again = board.answer(questions[1].id, 1, "me").await;
-    assert_eq!(again, Err(AnswerError::Answered(questions[1].id.request)), "null is an answer");
-    let mut unknown = questions[0].id;
-    unknown.nonce ^= 1;
-    assert_eq!(board.answer(unknown, 1, "me").await, Err(AnswerError::Unknown(unknown.request)));
-    board.answer(questions[0].id, 1, "me").await.unwrap();
-    until(&run, |event| matches!(event, RunEvent::Asked { ordinal: 2, .. })).await;
-    let last = run.questions().await.remove(0);
-    assert_eq!(last.question, json!({ "last": [1, null] }));
-    board.answer(last.id, "fine", "me").await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, json!("fine"));
-    assert_eq!(begun.get(), 1);
-    let nothing_pending = board.answer(last.id, 1, "me").await;
-    assert_eq!(nothing_pending, Err(AnswerError::Unknown(last.id.request)));
+    let run = submit(&board, "asker").await;
+    for n in 0..2 {
+        let question = questions(&run, 1).await.remove(0);
+        board.answer(question.id, n, "ann").await.unwrap();
+    }
+    assert_eq!(run.result().await.unwrap().output, json!([0, 1]));
+    assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 1);
     board.shutdown().await;
-}
-
-#[test]
-fn a_pending_approval_survives_a_restart_under_the_same_id() {
-    let world = World::new();
-    let (run, envelope) = world.process(async |builder| {
-        let board = builder.agent("writer", writer).start().await.unwrap();
-        let run = board.submit(Task::new("x")).await.unwrap();
-        (run.id(), asked(&run).await)
-    });
-    world.process(async |builder| {
-        let board = builder.agent("writer", writer).start().await.unwrap();
-        quiet().await;
-        assert_eq!(board.approvals().open(), std::slice::from_ref(&envelope));
-        board.approvals().approve(envelope.id(), "ann").await.unwrap();
-        assert_eq!(board.run(run).result().await.unwrap().output, json!("write_file REVIEW.md"));
-    });
-}
-
-#[test]
-fn an_approval_expires_while_nobody_is_there() {
-    let world = World::new();
-    let run = world.process(async |builder| {
-        let board = builder.agent("writer", writer).approval_ttl(secs(100)).start().await.unwrap();
-        let run = board.submit(Task::new("x")).await.unwrap();
-        asked(&run).await;
-        tokio::time::sleep(secs(99)).await;
-        run.id()
-    });
-    world.process(async |_| tokio::time::sleep(secs(1)).await);
-    world.process(async |builder| {
-        let board = builder.agent("writer", writer).start().await.unwrap();
-        let output = board.run(run).result().await.unwrap().output;
-        assert!(output.as_str().unwrap().contains("before it expired"), "{output}");
-    });
-}
-
-#[test]
-fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_crash() {
-    let world = World::new();
-    let (run, id) = world.process(async |builder| {
-        let board = builder.agent("writer", writer).start().await.unwrap();
-        let run = board.submit(Task::new("x")).await.unwrap();
-        let id = asked(&run).await.id();
-        // The process goes down before the run hears of it: nothing else gets to run.
-        board.approvals().approve(id, "ann").await.unwrap();
-        (run.id(), id)
-    });
-    world.process(async |builder| {
-        let history = callboard::storage::Journal::new(world.storage.clone()).read(run).await.unwrap();
-        assert!(!history.events.iter().any(|event| matches!(event, RunEvent::Decided { .. })), "it was delivered");
-        let board = builder.agent("writer", writer).start().await.unwrap();
-        assert_eq!(board.run(run).result().await.unwrap().output, json!("write_file REVIEW.md"));
-        let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
-        assert!(late.to_string().starts_with("already approved by ann at"), "{late}");
-    });
 }

@@ -1,346 +1,439 @@
-//! The context store (SEMANTICS 12), as its owner and as an agent sees it.
+//! The shared context: every rule of SEMANTICS 12, through the board's handle and through what a turn is given.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
+use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::actors::context::{ContextChange, ContextError, ContextStore};
-use callboard::messages::AgentName;
+use callboard::actors::context::{
+    ContextChange, ContextError, ContextStore, EXTENSION, MAX_KEY, MAX_NAMESPACE, MAX_VALUE,
+};
+use callboard::env::Env;
+use callboard::messages::{AgentName, ContextEntry, Durability};
 use callboard::prelude::*;
-use common::{World, builder, finish, quiet, secs};
+use callboard::storage::{Key, KeyPrefix, Memory, Storage};
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 
+const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn ann() -> AgentName {
-    AgentName::new("ann").unwrap()
+struct World {
+    env: Env,
+    storage: Arc<dyn Storage>,
+    context: ContextStore,
 }
 
-async fn board() -> Callboard {
-    builder().agent("worker", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap()
+fn world() -> World {
+    let env = Env::repeatable(1);
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
+    let context = ContextStore::new(Arc::clone(&storage), env.clone(), Durability::Memory, ContextStore::usual_ttls());
+    World { env, storage, context }
 }
 
-async fn keys(context: &ContextStore, namespace: &str) -> Vec<String> {
-    context.query(namespace, 100).await.unwrap().into_iter().map(|entry| entry.key).collect()
+fn agent(name: &str) -> AgentName {
+    AgentName::new(name).unwrap()
+}
+
+fn keys(entries: &[ContextEntry]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn set_replaces_value_agent_and_expiry_together_and_keeps_the_birthday() {
-    let board = board().await;
-    let context = board.context();
-    let first = context.set("code", "auth", "one", &ann(), Some(secs(100))).await.unwrap();
-    assert_eq!(first.expires_at, Some(first.created_at + secs(100)));
-    tokio::time::sleep(secs(10)).await;
-    let bob = AgentName::new("bob").unwrap();
-    let second = context.set("code", "auth", "two", &bob, None).await.unwrap();
-    assert_eq!((&*second.value, &second.agent, second.expires_at), ("two", &bob, None));
-    assert_eq!((second.created_at, second.updated_at), (first.created_at, first.created_at + secs(10)));
+    let World { env, context, .. } = world();
+    let (ann, bob) = (agent("ann"), agent("bob"));
+    let first = context.set("notes", "a", "one", &ann, Some(MINUTE)).await.unwrap();
+    let start = env.now().wall;
+    assert_eq!((first.created_at, first.updated_at, first.expires_at), (start, start, Some(start + MINUTE)));
+    tokio::time::advance(MINUTE / 2).await;
+    let second = context.set("notes", "a", "two", &bob, None).await.unwrap();
+    assert_eq!((second.value.as_str(), &second.agent, second.expires_at), ("two", &bob, None));
+    assert_eq!((second.created_at, second.updated_at), (start, start + MINUTE / 2));
     assert!(second.revision > first.revision);
-    assert_eq!(context.get("code", "auth").await.unwrap(), Some(second));
-    board.shutdown().await;
+    tokio::time::advance(DAY * 1000).await;
+    assert_eq!(context.get("notes", "a").await.unwrap(), Some(second), "no time to live means for ever");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_entry_is_absent_everywhere() {
-    let board = board().await;
-    let context = board.context();
-    let born = context.set("code", "auth", "1", &ann(), Some(secs(10))).await.unwrap();
-    context.set("code", "kept", "1", &ann(), None).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(9_999)).await;
-    assert!(context.get("code", "auth").await.unwrap().is_some());
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(context.get("code", "auth").await.unwrap(), None);
-    assert_eq!(context.get_structured::<u32>("code", "auth").await.unwrap(), None);
-    assert_eq!(keys(context, "code").await, ["kept"]);
-    assert_eq!(context.query_by_prefix("code", "au", 10).await.unwrap(), []);
-    assert!(!context.touch("code", "auth", secs(10)).await.unwrap());
-    assert_eq!(context.recall("code", "auth").await.unwrap(), None);
-    let stale = context.compare_and_set("code", "auth", Some(born.revision), "2", &ann(), None).await.unwrap_err();
-    assert!(matches!(stale, ContextError::Changed { actual: None, .. }), "{stale}");
-    let reborn = context.set("code", "auth", "2", &ann(), None).await.unwrap();
-    assert_eq!(reborn.created_at, born.created_at + secs(10));
-    context.set("code", "gone", "1", &ann(), Some(secs(1))).await.unwrap();
-    tokio::time::sleep(secs(1)).await;
-    assert!(!context.delete("code", "gone").await.unwrap());
-    board.shutdown().await;
+async fn expired_is_absent_for_every_operation() {
+    let World { env, context, .. } = world();
+    let ann = agent("ann");
+    let old = context.set("notes", "a", "1", &ann, Some(MINUTE)).await.unwrap();
+    tokio::time::advance(MINUTE - Duration::from_millis(1)).await;
+    assert!(context.get("notes", "a").await.unwrap().is_some(), "it lives until its last moment");
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(context.get("notes", "a").await.unwrap(), None);
+    assert_eq!(context.get_structured::<u32>("notes", "a").await.unwrap(), None);
+    assert_eq!(context.recall("notes", "a").await.unwrap(), None);
+    assert_eq!(context.query("notes", 10).await.unwrap(), []);
+    assert_eq!(context.query_by_prefix("notes", "", 10).await.unwrap(), []);
+    assert_eq!(context.search(&["notes"], 10).await.unwrap(), []);
+    assert!(!context.touch("notes", "a", MINUTE).await.unwrap());
+    let changed = context.compare_and_set("notes", "a", Some(old.revision), "2", &ann, None).await.unwrap_err();
+    assert!(matches!(changed, ContextError::Changed { actual: None, .. }), "{changed:?}");
+    assert!(!context.delete("notes", "a").await.unwrap());
+    context.set("notes", "a", "1", &ann, Some(MINUTE)).await.unwrap();
+    tokio::time::advance(MINUTE).await;
+    let reborn = context.set("notes", "a", "3", &ann, None).await.unwrap();
+    assert_eq!(reborn.created_at, env.now().wall, "a new life has a new birthday");
+    context.delete("notes", "a").await.unwrap();
+    context.set("notes", "a", "1", &ann, Some(MINUTE)).await.unwrap();
+    tokio::time::advance(MINUTE).await;
+    context.compare_and_set("notes", "a", None, "4", &ann, None).await.unwrap();
+    assert_eq!(context.get_structured::<u32>("notes", "a").await.unwrap(), Some(4));
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_have_usual_times_to_live() {
-    let board = board().await;
-    for (namespace, ttl) in [("performance", 1), ("security", 7), ("pm_learnings", 30)] {
-        let entry = board.context().set(namespace, "k", "v", &ann(), None).await.unwrap();
-        assert_eq!(entry.expires_at, Some(entry.created_at + DAY * ttl), "{namespace}");
-        let entry = board.context().set(namespace, "k", "v", &ann(), Some(secs(5))).await.unwrap();
-        assert_eq!(entry.expires_at, Some(entry.updated_at + secs(5)), "said otherwise");
+async fn touch_and_recall_move_the_expiry_and_nothing_else() {
+    let World { env, context, .. } = world();
+    let set = context.set("notes", "a", "x", &agent("ann"), Some(MINUTE)).await.unwrap();
+    tokio::time::advance(MINUTE / 2).await;
+    assert!(context.touch("notes", "a", MINUTE).await.unwrap());
+    let touched = context.get("notes", "a").await.unwrap().unwrap();
+    let expected =
+        ContextEntry { expires_at: Some(env.now().wall + MINUTE), revision: touched.revision, ..set.clone() };
+    assert_eq!(touched, expected);
+    let recalled = context.recall("notes", "a").await.unwrap().unwrap();
+    assert_eq!(recalled.expires_at, Some(env.now().wall + EXTENSION));
+    assert_eq!((recalled.updated_at, EXTENSION), (set.updated_at, DAY * 90));
+    let lasting = context.set("notes", "b", "x", &agent("ann"), None).await.unwrap();
+    assert!(context.touch("notes", "b", MINUTE).await.unwrap());
+    assert_eq!(context.recall("notes", "b").await.unwrap(), Some(lasting), "nothing adds an expiry");
+    assert!(!context.touch("notes", "absent", MINUTE).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_writes_the_value_and_never_shortens() {
+    let World { env, context, .. } = world();
+    let (ann, start) = (agent("ann"), env.now().wall);
+    let new = context.set_with_extension("notes", "new", "x", &ann, MINUTE).await.unwrap();
+    assert_eq!(new.expires_at, Some(start + MINUTE));
+    context.set("notes", "long", "x", &ann, Some(DAY)).await.unwrap();
+    let long = context.set_with_extension("notes", "long", "y", &ann, MINUTE).await.unwrap();
+    assert_eq!((long.value.as_str(), long.expires_at), ("y", Some(start + DAY)));
+    context.set("notes", "lasting", "x", &ann, None).await.unwrap();
+    let lasting = context.set_with_extension("notes", "lasting", "y", &ann, MINUTE).await.unwrap();
+    assert_eq!((lasting.value.as_str(), lasting.expires_at), ("y", None));
+    tokio::time::advance(MINUTE / 2).await;
+    let later = context.set_with_extension("notes", "new", "z", &ann, MINUTE).await.unwrap();
+    assert_eq!(later.expires_at, Some(env.now().wall + MINUTE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_namespaces_have_a_time_to_live_of_their_own() {
+    let World { env, context, .. } = world();
+    let (ann, start) = (agent("ann"), env.now().wall);
+    for (namespace, ttl) in [("performance", DAY), ("security", DAY * 7), ("pm_learnings", DAY * 30)] {
+        let entry = context.set(namespace, "a", "x", &ann, None).await.unwrap();
+        assert_eq!(entry.expires_at, Some(start + ttl), "{namespace}");
+        let entry = context.set(namespace, "a", "x", &ann, Some(MINUTE)).await.unwrap();
+        assert_eq!(entry.expires_at, Some(start + MINUTE), "what the writer says counts");
     }
-    assert_eq!(board.context().set("other", "k", "v", &ann(), None).await.unwrap().expires_at, None);
+    let board = Callboard::builder()
+        .env(env.clone())
+        .namespace_ttl("drafts", Some(MINUTE))
+        .namespace_ttl("performance", None)
+        .start()
+        .await
+        .unwrap();
+    let drafts = board.context().set("drafts", "a", "x", &ann, None).await.unwrap();
+    assert_eq!(drafts.expires_at, Some(env.now().wall + MINUTE));
+    let performance = board.context().set("performance", "a", "x", &ann, None).await.unwrap();
+    assert_eq!(performance.expires_at, None);
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_and_a_touch_only_move_an_expiry_later() {
-    let worker = |_: Turn| async { Ok(Command::new()) };
-    let board = builder().agent("worker", worker).sweep_every(DAY).start().await.unwrap();
-    let context = board.context();
-    let first = context.set("code", "k", "one", &ann(), Some(DAY * 100)).await.unwrap();
-    let kept = context.set_with_extension("code", "k", "two", &ann(), DAY * 90).await.unwrap();
-    assert_eq!((&*kept.value, kept.expires_at), ("two", first.expires_at));
-    tokio::time::sleep(DAY * 20).await;
-    let later = context.set_with_extension("code", "k", "three", &ann(), DAY * 90).await.unwrap();
-    assert_eq!(later.expires_at, Some(first.created_at + DAY * 110));
-    assert!(context.touch("code", "k", DAY).await.unwrap());
-    assert_eq!(context.get("code", "k").await.unwrap().unwrap().expires_at, later.expires_at, "not earlier");
-    tokio::time::sleep(DAY * 50).await;
-    let recalled = context.recall("code", "k").await.unwrap().unwrap();
-    assert_eq!(recalled.expires_at, Some(first.created_at + DAY * 160));
-    assert_eq!(recalled.updated_at, later.updated_at, "a touch is no update");
-    context.set("code", "lasting", "v", &ann(), None).await.unwrap();
-    assert!(context.touch("code", "lasting", DAY).await.unwrap());
-    let lasting = context.set_with_extension("code", "lasting", "w", &ann(), DAY).await.unwrap();
-    assert_eq!((lasting.expires_at, &*lasting.value), (None, "w"));
-    board.shutdown().await;
+async fn less_than_a_millisecond_is_rounded_up() {
+    let World { env, context, .. } = world();
+    let entry = context.set("notes", "a", "x", &agent("ann"), Some(Duration::from_nanos(1))).await.unwrap();
+    assert_eq!(entry.expires_at, Some(env.now().wall + Duration::from_millis(1)));
+    assert!(context.get("notes", "a").await.unwrap().is_some(), "an entry with a time to live lives");
+    let huge = context.set("notes", "b", "x", &agent("ann"), Some(Duration::MAX)).await.unwrap();
+    assert!(huge.expires_at.is_some_and(|at| at > env.now().wall));
 }
 
 #[tokio::test(start_paused = true)]
-async fn structured_values_are_read_or_refused_by_type() {
-    let board = board().await;
-    let context = board.context();
-    context.set("code", "list", "[1, 2]", &ann(), None).await.unwrap();
-    assert_eq!(context.get_structured::<Vec<u32>>("code", "list").await.unwrap(), Some(vec![1, 2]));
-    let wrong = context.get_structured::<String>("code", "list").await.unwrap_err();
-    assert!(matches!(wrong, ContextError::BadJson { .. }), "{wrong}");
-    context.set("code", "text", "not json", &ann(), None).await.unwrap();
-    assert!(matches!(context.get_structured::<u32>("code", "text").await, Err(ContextError::BadJson { .. })));
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn queries_are_newest_first_and_ties_go_by_revision() {
-    let board = board().await;
-    let context = board.context();
-    for key in ["b", "a", "c"] {
-        context.set("one", key, "v", &ann(), None).await.unwrap();
+async fn a_query_gives_the_newest_first_and_ties_go_by_revision() {
+    let World { context, .. } = world();
+    let ann = agent("ann");
+    for key in ["a", "b", "c"] {
+        context.set("notes", key, "x", &ann, None).await.unwrap();
     }
-    tokio::time::sleep(secs(1)).await;
-    context.set("two", "d", "v", &ann(), None).await.unwrap();
-    context.set("one", "b", "w", &ann(), None).await.unwrap();
-    assert_eq!(keys(context, "one").await, ["b", "c", "a"]);
-    let merged = context.search(&["one", "two", "one"], 3).await.unwrap();
-    assert_eq!(merged.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["b", "d", "c"]);
-    assert_eq!(context.query("one", 1).await.unwrap().len(), 1);
-    board.shutdown().await;
+    assert_eq!(keys(&context.query("notes", 10).await.unwrap()), ["c", "b", "a"]);
+    tokio::time::advance(MINUTE).await;
+    context.set("notes", "b", "y", &ann, None).await.unwrap();
+    context.set("other", "z", "y", &ann, None).await.unwrap();
+    assert_eq!(keys(&context.query("notes", 10).await.unwrap()), ["b", "c", "a"]);
+    assert_eq!(keys(&context.query("notes", 2).await.unwrap()), ["b", "c"]);
+    assert_eq!(context.query("notes", 0).await.unwrap(), []);
+    let merged = context.search(&["notes", "other", "notes", "empty"], 3).await.unwrap();
+    assert_eq!(keys(&merged), ["z", "b", "c"], "merged, each entry once");
+    tokio::time::advance(MINUTE).await;
+    context.touch("notes", "a", MINUTE).await.unwrap();
+    assert_eq!(keys(&context.query("notes", 1).await.unwrap()), ["b"], "a touch is not news");
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_and_values_over_their_limits_are_errors_and_never_cut() {
-    let board = board().await;
-    let context = board.context();
-    let (namespace, key, value) = ("n".repeat(64), "ä".repeat(128), "v".repeat(64 << 10));
-    context.set(&namespace, &key, &value, &ann(), None).await.unwrap();
-    assert_eq!(context.get(&namespace, &key).await.unwrap().unwrap().value, value);
-    let longer = |text: &str| format!("{text}x");
-    for (namespace, key, value) in [
-        (longer(&namespace), key.clone(), value.clone()),
-        (namespace.clone(), longer(&key), value.clone()),
-        (namespace.clone(), key.clone(), longer(&value)),
-        (String::new(), key.clone(), value.clone()),
-        (namespace.clone(), String::new(), value.clone()),
-    ] {
-        assert!(context.set(&namespace, &key, &value, &ann(), None).await.is_err());
+async fn a_prefix_is_taken_literally() {
+    let World { context, .. } = world();
+    let ann = agent("ann");
+    let all = ["a", "a%b", "a*b", "a.b", "a/b", "a\\b", "a_b", "ab", "ab/c", "b", "ä", "äb"];
+    for key in all {
+        context.set("notes", key, "x", &ann, None).await.unwrap();
     }
-    assert_eq!(context.query(&namespace, 10).await.unwrap().len(), 1);
-    let longest = AgentName::new(&"a".repeat(57)).unwrap();
-    context.set(&format!("memory:{longest}"), "module:x", "v", &longest, None).await.unwrap();
-    board.shutdown().await;
+    for prefix in ["", "a", "a%", "a*", "a.", "a/", "a\\", "a_", "ab", "ab/", "ä", "%", "*", "zz"] {
+        let found = context.query_by_prefix("notes", prefix, 100).await.unwrap();
+        let mut expected: Vec<&str> = all.into_iter().filter(|key| key.starts_with(prefix)).collect();
+        expected.sort_unstable();
+        assert_eq!(keys(&found), expected, "prefix {prefix:?}");
+    }
+    assert_eq!(keys(&context.query_by_prefix("notes", "a", 2).await.unwrap()), ["a", "a%b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn hostile_names_never_meet() {
-    const NAMES: [&str; 14] =
-        ["x", "a", "x/a", "a/b", "b", "x/a/b", "%", "_", "x%", "*", "x*", "\u{1f980}", "..", "memory:x"];
-    let board = board().await;
-    let context = board.context();
-    for namespace in NAMES {
-        for key in NAMES {
-            context.set(namespace, key, &format!("{namespace}|{key}"), &ann(), None).await.unwrap();
-        }
-    }
-    for namespace in NAMES {
-        assert_eq!(keys(context, namespace).await.len(), NAMES.len());
-        for key in NAMES {
-            let entry = context.get(namespace, key).await.unwrap().unwrap();
-            assert_eq!(entry.value, format!("{namespace}|{key}"));
-            let begins = context.query_by_prefix(namespace, key, 100).await.unwrap();
-            let mut expected: Vec<&str> = NAMES.into_iter().filter(|name| name.starts_with(key)).collect();
-            expected.sort_unstable();
-            assert_eq!(begins.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), expected, "{namespace} {key}");
-        }
-    }
-    assert!(context.delete("x", "a/b").await.unwrap());
-    assert!(context.get("x/a", "b").await.unwrap().is_some());
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_a_hundred_writers_that_saw_the_same_revision_one_wins_each_round() {
-    let board = board().await;
-    let rounds = (0..100).map(|writer| {
-        let context = board.context().clone();
+async fn a_hundred_concurrent_increments_all_count() {
+    let World { context, .. } = world();
+    let increments = (0..100).map(|_| {
+        let context = context.clone();
         tokio::spawn(async move {
-            let mut lost = 0;
             loop {
-                let there = context.get("code", "count").await.unwrap();
-                let (revision, count) =
-                    there.map_or((None, 0), |entry| (Some(entry.revision), entry.value.parse().unwrap()));
-                tokio::time::sleep(Duration::from_millis(writer % 7)).await;
-                let next = (count + 1_u32).to_string();
-                match context.compare_and_set("code", "count", revision, &next, &ann(), None).await {
-                    Ok(_) => return lost,
-                    Err(ContextError::Changed { .. }) => lost += 1,
+                let there = context.get("notes", "n").await.unwrap();
+                let n: u32 = there.as_ref().map_or(0, |entry| entry.value.parse().unwrap());
+                tokio::task::yield_now().await;
+                let (expected, next) = (there.map(|entry| entry.revision), (n + 1).to_string());
+                match context.compare_and_set("notes", "n", expected, &next, &agent("ann"), None).await {
+                    Ok(_) => return,
+                    Err(ContextError::Changed { actual, .. }) => assert_ne!(actual, expected),
                     Err(error) => panic!("{error}"),
                 }
             }
         })
     });
-    let lost: u32 = futures::future::join_all(rounds).await.into_iter().map(Result::unwrap).sum();
-    assert!(lost > 0, "they raced");
-    assert_eq!(board.context().get("code", "count").await.unwrap().unwrap().value, "100", "no write was lost");
-    board.shutdown().await;
+    futures::future::join_all(increments.collect::<Vec<_>>()).await.into_iter().for_each(|done| done.unwrap());
+    assert_eq!(context.get_structured::<u32>("notes", "n").await.unwrap(), Some(100));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_changes_of_its_namespace_and_how_many_it_missed() {
-    let board = board().await;
-    let context = board.context();
-    let mut watch = context.watch("code").unwrap();
-    context.set("other", "k", "v", &ann(), None).await.unwrap();
-    let set = context.set("code", "k", "v", &ann(), None).await.unwrap();
-    context.delete("code", "k").await.unwrap();
-    assert_eq!(watch.next().await.unwrap(), ContextChange::Set(Box::new(set)));
-    assert_eq!(watch.next().await.unwrap(), ContextChange::Deleted { key: "k".into() });
-    assert!(watch.next().now_or_never().is_none());
+async fn a_value_that_is_not_the_expected_json_is_a_typed_error() {
+    let World { context, .. } = world();
+    context.set("notes", "a", "not json", &agent("ann"), None).await.unwrap();
+    let error = context.get_structured::<u32>("notes", "a").await.unwrap_err();
+    let ContextError::BadJson { namespace, key, .. } = &error else { panic!("{error:?}") };
+    assert_eq!((namespace.as_str(), key.as_str()), ("notes", "a"));
+    assert_eq!(context.get("notes", "a").await.unwrap().unwrap().value, "not json");
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_the_limits_fit_and_one_more_is_an_error_that_writes_nothing() {
+    let World { context, storage, .. } = world();
+    assert_eq!((MAX_NAMESPACE, MAX_KEY, MAX_VALUE), (64, 128, 64 * 1024));
+    let ann = agent("ann");
+    let (namespace, key, value) = ("ä".repeat(64), "ß".repeat(128), "x".repeat(MAX_VALUE));
+    let entry = context.set(&namespace, &key, &value, &ann, None).await.unwrap();
+    assert_eq!(context.get(&namespace, &key).await.unwrap(), Some(entry), "limits of names count characters");
+    let too_long = [
+        ("ä".repeat(65), key.clone(), value.clone()),
+        (namespace.clone(), "ß".repeat(129), value.clone()),
+        (namespace.clone(), key.clone(), "x".repeat(MAX_VALUE + 1)),
+        (namespace.clone(), "other".into(), "ä".repeat(MAX_VALUE / 2) + "x"),
+        (String::new(), key.clone(), "x".into()),
+        (namespace.clone(), String::new(), "x".into()),
+    ];
+    let everything: KeyPrefix = Key::new(["context"]).children();
+    let before = storage.scan(&everything, None, 100).await.unwrap();
+    for (namespace, key, value) in &too_long {
+        context.set(namespace, key, value, &ann, None).await.unwrap_err();
+        context.set_with_extension(namespace, key, value, &ann, MINUTE).await.unwrap_err();
+        context.compare_and_set(namespace, key, None, value, &ann, None).await.unwrap_err();
+    }
+    assert_eq!(storage.scan(&everything, None, 100).await.unwrap(), before);
+    let longest = agent(&"a".repeat(57));
+    let memory = format!("memory:{longest}");
+    context.set(&memory, "module:x", "x", &longest, None).await.unwrap();
+    AgentName::new(&"a".repeat(58)).unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn hostile_names_never_see_each_others_keys() {
+    let World { context, .. } = world();
+    let ann = agent("ann");
+    let pairs = [
+        ("x", "a/b"),
+        ("x/a", "b"),
+        ("x/a/b", "c"),
+        ("x", "a"),
+        ("xa", "b"),
+        ("x:a", "b"),
+        ("x", ":a:b"),
+        ("x\\", "a"),
+        ("x%", "a"),
+        ("context", "x"),
+        ("memory:a", "b"),
+        ("memory", "a:b"),
+        ("x\u{ff}", "a"),
+        ("é", "a"),
+        ("e\u{301}", "a"),
+    ];
+    for (namespace, key) in pairs {
+        context.set(namespace, key, &format!("{namespace}|{key}"), &ann, None).await.unwrap();
+    }
+    for (namespace, key) in pairs {
+        let value = context.get(namespace, key).await.unwrap().unwrap().value;
+        assert_eq!(value, format!("{namespace}|{key}"));
+        let found = context.query(namespace, 100).await.unwrap();
+        assert!(found.iter().all(|entry| entry.namespace == namespace), "{namespace:?} {found:?}");
+        let owned = pairs.iter().filter(|(owner, _)| *owner == namespace).count();
+        assert_eq!(found.len(), owned, "{namespace:?}");
+        assert_eq!(context.query_by_prefix(namespace, "", 100).await.unwrap().len(), owned);
+    }
+    for (namespace, key) in [("a\0b", "c"), ("a", "b\0c"), ("a", "b\nc"), (" a", "b"), ("a", "b ")] {
+        context.set(namespace, key, "x", &ann, None).await.unwrap_err();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
+    let World { context, storage, .. } = world();
+    let ann = agent("ann");
     for n in 0..300 {
-        context.set("code", &n.to_string(), "v", &ann(), None).await.unwrap();
+        let ttl = [Some(MINUTE), Some(DAY), None][n % 3];
+        context.set("notes", &format!("{n:03}"), "x", &ann, ttl).await.unwrap();
     }
-    let mut heard = 0;
-    while let Some(Some(change)) = watch.next().now_or_never() {
-        heard += match change {
-            ContextChange::Missed(count) => count,
-            ContextChange::Set(_) | ContextChange::Deleted { .. } => 1,
-        };
-    }
-    assert_eq!(heard, 300, "heard or counted");
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_has_expired_is_swept_by_hand_and_by_itself() {
-    let board = board().await;
-    let context = board.context();
-    for n in 0..600 {
-        context.set("code", &n.to_string(), "v", &ann(), (n % 2 == 0).then_some(secs(10))).await.unwrap();
-    }
-    tokio::time::sleep(secs(10)).await;
-    context.set("code", "0", "reborn", &ann(), None).await.unwrap();
-    assert_eq!(context.sweep().await.unwrap(), 299);
     assert_eq!(context.sweep().await.unwrap(), 0);
-    assert_eq!(keys(context, "code").await.len(), 100);
-    assert_eq!(context.get("code", "0").await.unwrap().unwrap().value, "reborn");
-    let mut watch = context.watch("code").unwrap();
-    context.set("code", "brief", "v", &ann(), Some(secs(1))).await.unwrap();
-    watch.next().await.unwrap();
-    let started = tokio::time::Instant::now();
-    assert_eq!(watch.next().await.unwrap(), ContextChange::Deleted { key: "brief".into() });
-    assert!(started.elapsed() <= secs(61), "the sweeper comes once a minute");
+    tokio::time::advance(MINUTE).await;
+    context.set("notes", "000", "again", &ann, None).await.unwrap();
+    assert_eq!(context.sweep().await.unwrap(), 99);
+    let everything = Key::new(["context"]).children();
+    assert_eq!(storage.scan(&everything, None, 1000).await.unwrap().len(), 201, "they are gone from the store");
+    assert_eq!(context.get("notes", "000").await.unwrap().unwrap().value, "again");
+    assert_eq!(context.sweep().await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_board_sweeps_by_itself() {
+    let env = Env::repeatable(1);
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
+    let board =
+        Callboard::builder().env(env).shared_storage(Arc::clone(&storage)).sweep_every(MINUTE).start().await.unwrap();
+    board.context().set("notes", "a", "x", &agent("ann"), Some(MINUTE / 2)).await.unwrap();
+    let mut changes = board.context().watch("notes").unwrap();
+    assert_eq!(changes.next().await, Some(ContextChange::Deleted { key: "a".into() }));
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_sees_what_it_was_granted_and_its_own_memory_only() {
-    let board = builder()
-        .with(
-            AgentSpec::new("reader", |turn: Turn| async move {
-                let context = turn.context();
-                let mut seen = Vec::new();
-                for namespace in ["code", "secrets", "memory:reader", "memory:other", "memory:"] {
-                    seen.push(match context.get(namespace, "k").await {
-                        Ok(entry) => json!(entry.map(|entry| entry.value)),
-                        Err(ContextError::NotGranted { .. }) => json!("not granted"),
-                        Err(error) => json!(error.to_string()),
-                    });
-                }
-                let refused = [
-                    context.set("secrets", "k", "v", None).await.is_err(),
-                    context.set_with_extension("secrets", "k", "v").await.is_err(),
-                    context.compare_and_set("secrets", "k", None, "v", None).await.is_err(),
-                    context.query("secrets", 1).await.is_err(),
-                    context.query_by_prefix("secrets", "", 1).await.is_err(),
-                    context.search(&["code", "secrets"], 1).await.is_err(),
-                    context.recall("secrets", "k").await.is_err(),
-                    context.touch("secrets", "k", DAY).await.is_err(),
-                    context.delete("secrets", "k").await.is_err(),
-                    context.get_structured::<u32>("secrets", "k").await.is_err(),
-                ];
-                Ok(Command::output(json!([seen, refused])))
-            })
-            .namespaces(["code", "memory:other"]),
-        )
-        .start()
-        .await
-        .unwrap();
-    for namespace in ["code", "secrets", "memory:reader", "memory:other"] {
-        board.context().set(namespace, "k", namespace, &ann(), None).await.unwrap();
+async fn a_watch_sees_writes_and_deletions_of_its_namespace() {
+    let World { context, .. } = world();
+    let ann = agent("ann");
+    context.set("notes", "before", "x", &ann, None).await.unwrap();
+    let mut changes = context.watch("notes").unwrap();
+    let written = context.set("notes", "a", "x", &ann, None).await.unwrap();
+    context.set("notes/a", "b", "x", &ann, None).await.unwrap();
+    context.set("other", "a", "x", &ann, None).await.unwrap();
+    context.delete("notes", "a").await.unwrap();
+    assert_eq!(changes.next().await, Some(ContextChange::Set(Box::new(written))));
+    assert_eq!(changes.next().await, Some(ContextChange::Deleted { key: "a".into() }));
+    assert_eq!(changes.next().now_or_never(), None);
+    for n in 0..1000 {
+        context.set("notes", &n.to_string(), "x", &ann, None).await.unwrap();
     }
-    let output = finish(&board, Task::new("x")).await.output;
-    assert_eq!(output[0], json!(["code", "not granted", "memory:reader", "not granted", "not granted"]));
-    assert_eq!(output[1], json!(vec![true; 10]));
-    board.shutdown().await;
+    let (mut seen, mut missed) = (0, 0);
+    while let Some(Some(change)) = changes.next().now_or_never() {
+        match change {
+            ContextChange::Set(_) => seen += 1,
+            ContextChange::Missed(count) => missed += count,
+            ContextChange::Deleted { key } => panic!("{key} was deleted"),
+        }
+    }
+    assert!(missed > 0, "a slow watcher is told");
+    assert_eq!(seen + missed, 1000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_turn_writes_bears_its_agent_run_and_chain() {
-    let board = builder()
-        .agent("lead", |turn: Turn| async move {
-            turn.delegate("helper", "remember").await?;
-            Ok(Command::new())
-        })
-        .agent("helper", |turn: Turn| async move {
-            turn.context().set(&turn.context().memory(), "module:auth", "it is old", None).await?;
-            Ok(Command::new())
+async fn an_agent_sees_what_it_was_granted_and_its_own_memory() {
+    let board = Callboard::builder()
+        .with(
+            AgentSpec::new("scout", |turn: Turn| async move {
+                let context = turn.context();
+                context.set("notes", "a", "x", None).await?;
+                assert_eq!(context.memory(), "memory:scout");
+                context.set(&context.memory(), "module:parser", "fast", None).await?;
+                let mut refused = Vec::new();
+                for namespace in ["other", "notes/a", "memory:writer", "memory:", "memory"] {
+                    refused.push(context.set(namespace, "a", "x", None).await.unwrap_err());
+                    refused.push(context.set_with_extension(namespace, "a", "x").await.unwrap_err());
+                    refused.push(context.compare_and_set(namespace, "a", None, "x", None).await.unwrap_err());
+                    refused.push(context.get(namespace, "a").await.unwrap_err());
+                    refused.push(context.get_structured::<u32>(namespace, "a").await.unwrap_err());
+                    refused.push(context.query(namespace, 1).await.unwrap_err());
+                    refused.push(context.query_by_prefix(namespace, "", 1).await.unwrap_err());
+                    refused.push(context.search(&["notes", namespace], 1).await.unwrap_err());
+                    refused.push(context.recall(namespace, "a").await.unwrap_err());
+                    refused.push(context.touch(namespace, "a", MINUTE).await.unwrap_err());
+                    refused.push(context.delete(namespace, "a").await.unwrap_err());
+                }
+                let is_grant = |error: &ContextError| matches!(error, ContextError::NotGranted { .. });
+                assert!(refused.iter().all(is_grant), "{refused:?}");
+                Ok(Command::output("done").goto("writer"))
+            })
+            .namespaces(["notes", "memory:writer"]),
+        )
+        .agent("writer", |turn: Turn| async move {
+            let context = turn.context();
+            context.set("anything", "a", "x", None).await?;
+            let refused = context.get("memory:scout", "module:parser").await.unwrap_err();
+            assert!(matches!(refused, ContextError::NotGranted { .. }));
+            Ok(Command::output("done"))
         })
         .start()
         .await
         .unwrap();
-    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-    run.result().await.unwrap();
-    let entry = board.context().get("memory:helper", "module:auth").await.unwrap().unwrap();
-    assert_eq!((entry.agent.as_str(), &*entry.value), ("helper", "it is old"));
-    let origin = entry.origin.unwrap();
-    assert_eq!((origin.run, origin.chain.to_string()), (run.id(), "lead → helper".to_owned()));
+    let run = board.submit(Task::new("look").to("scout")).await.unwrap();
+    assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
     board.shutdown().await;
 }
 
-#[test]
-fn the_context_outlives_its_process() {
-    let world = World::new();
-    let board = async |builder: callboard::runtime::Builder| {
-        builder.agent("worker", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap()
+#[tokio::test(start_paused = true)]
+async fn what_a_turn_writes_bears_its_agent_and_where_it_comes_from() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("scout", "look").await?)) })
+        .agent("scout", |turn: Turn| async move {
+            let context = turn.context();
+            let entry = context.set("notes", "a", "1", None).await?;
+            context.compare_and_set("notes", "a", Some(entry.revision), "2", None).await?;
+            context.set_with_extension("notes", "b", "3").await?;
+            Ok(Command::output("done"))
+        })
+        .start()
+        .await
+        .unwrap();
+    let by_hand = board.context().set("notes", "c", "x", &agent("ann"), None).await.unwrap();
+    assert_eq!(by_hand.origin, None);
+    let run = board.submit(Task::new("look").to("lead")).await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("done"));
+    for (key, value) in [("a", "2"), ("b", "3")] {
+        let entry = board.context().get("notes", key).await.unwrap().unwrap();
+        let origin = entry.origin.unwrap();
+        assert_eq!((entry.agent.as_str(), entry.value.as_str(), origin.run), ("scout", value, run.id()));
+        assert_eq!(origin.chain.to_string(), "lead → scout");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_outlive_the_board_on_its_store() {
+    let env = Env::repeatable(1);
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
+    let start = || {
+        let builder = Callboard::builder().env(env.clone()).shared_storage(Arc::clone(&storage));
+        builder.durability(Durability::Sync).start()
     };
-    world.process(async |builder| {
-        let board = board(builder).await;
-        board.context().set("code", "kept", "v", &ann(), Some(secs(100))).await.unwrap();
-        board.context().set("code", "brief", "v", &ann(), Some(secs(10))).await.unwrap();
-        quiet().await;
-    });
-    world.process(async |_| tokio::time::sleep(secs(50)).await);
-    world.process(async |builder| {
-        let board = board(builder).await;
-        assert_eq!(keys(board.context(), "code").await, ["kept"]);
-        tokio::time::sleep(secs(50)).await;
-        assert_eq!(keys(board.context(), "code").await, [""; 0]);
-    });
+    let first = start().await.unwrap();
+    let entry = first.context().set("notes", "a", "x", &agent("ann"), Some(DAY)).await.unwrap();
+    first.shutdown().await;
+    let second = start().await.unwrap();
+    assert_eq!(second.context().get("notes", "a").await.unwrap(), Some(entry));
+    second.shutdown().await;
 }

@@ -1,5 +1,7 @@
 //! Delegations: a turn gives a task away and waits, holding neither slot nor permit.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::time::Duration;
 
 use callboard::env::Env;
@@ -39,6 +41,7 @@ async fn delegations_made_together_run_side_by_side() {
             Ok(Command::output(json!(answers?)))
         })
         .agent("worker", |turn: Turn| async move {
+            turn.notice("on it");
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok(Command::output(turn.task().body.len()).with("messages", turn.input::<String>()?))
         })
@@ -60,7 +63,8 @@ async fn delegations_made_together_run_side_by_side() {
             callboard::actors::InboxMessage::Request(_) => None,
         })
         .collect();
-    assert_eq!(statuses, [Status::Ack, Status::Ack, Status::Ack, Status::Complete, Status::Complete, Status::Complete]);
+    let of_each = [Status::Ack, Status::Notice, Status::Complete];
+    assert_eq!(statuses, of_each.iter().flat_map(|status| [*status; 3]).collect::<Vec<_>>());
     board.shutdown().await;
 }
 
@@ -109,4 +113,53 @@ async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() 
     assert_eq!(refused, 1, "{outputs:?}");
     assert!(outputs.iter().any(|output| output == "\"fine\""), "{outputs:?}");
     board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a_restart() {
+    use callboard::messages::{Durability, LateAnswer};
+    use callboard::storage::{Memory, Storage};
+    let env = Env::repeatable(1);
+    let storage: std::sync::Arc<dyn Storage> = std::sync::Arc::new(Memory::new(env.clock()));
+    let start = || {
+        Callboard::builder()
+            .env(env.clone())
+            .shared_storage(storage.clone())
+            .durability(Durability::Sync)
+            .agent("admin", |turn: Turn| async move {
+                if turn.previous_agent().is_none() {
+                    turn.delegate("developer", "which version runs?").detach().await?;
+                    return Ok(Command::output("asked").with("messages", "asked"));
+                }
+                let late: LateAnswer = turn.input()?;
+                assert_eq!(late.original_input, json!("check all"));
+                Ok(Command::output(late.answer.output).with("messages", "told"))
+            })
+            .agent("developer", |turn: Turn| async move {
+                let version = turn.ask("version?").await?;
+                Ok(Command::output(version).with("messages", "looked it up"))
+            })
+            .start()
+    };
+    let first = start().await.unwrap();
+    let run = first.submit(Task::new("check all").to("admin")).await.unwrap().id();
+    while first.run(run).questions().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    let handle = second.run(run);
+    let question = loop {
+        match handle.questions().await.pop() {
+            Some(question) => break question.id,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    second.answer(question, "2.3.1", "tester").await.unwrap();
+    let result = handle.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("2.3.1").into()));
+    assert_eq!(result.state, json!({ "messages": ["asked", "looked it up", "told"] }));
+    assert_eq!(second.status(question.request), None, "a question is not a delegation");
+    second.shutdown().await;
 }

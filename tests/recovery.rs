@@ -1,5 +1,6 @@
 //! Delivery and recovery (SEMANTICS 10): a process or a supervisor goes down in the middle, and the work goes on.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;

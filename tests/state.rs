@@ -1,17 +1,23 @@
 //! State and commands (SEMANTICS 5 and 6): what a turn sees follows from cause, not from timing.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::env::Env;
 use callboard::messages::state::StateRules;
-use callboard::messages::{Reducer, RunEvent, RunResult, Schema};
+use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send};
 use callboard::prelude::*;
+use callboard::runtime::Builder;
+use callboard::storage::Storage;
 use callboard::supervision::runs::snapshot::fold;
-use common::{assert_nothing_left, broken, builder, finish, secs};
+use common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, secs};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -131,7 +137,7 @@ async fn an_end_inside_a_delegation_ends_only_that() {
 }
 
 /// A lead that delegates as it is told; the helpers write.
-fn delegating() -> callboard::runtime::Builder {
+fn delegating() -> Builder {
     builder()
         .agent("lead", |turn: Turn| async move {
             match &*turn.task().body {
@@ -330,8 +336,18 @@ async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     })
 }
 
-async fn play(script: &Script, delays: u64) -> (RunResult, Vec<RunEvent>) {
-    let mut builder = builder().pool(100).breaker(callboard::supervision::runs::breaker::BreakerPolicy {
+/// On a store that is slow, and one of whose appends in so many fails.
+async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize) {
+    let env = Env::repeatable(delays);
+    let store = Arc::new(Shaky::new(&env, one_in));
+    let storage: Arc<dyn Storage> = store.clone();
+    let board = builder().env(env).shared_storage(storage);
+    let (result, _) = play(board, script, delays).await;
+    (result, store.failed.get())
+}
+
+async fn play(builder: Builder, script: &Script, delays: u64) -> (RunResult, Vec<RunEvent>) {
+    let mut builder = builder.pool(100).breaker(callboard::supervision::runs::breaker::BreakerPolicy {
         threshold: u32::MAX,
         cooldown: secs(1),
         max_cooldown: secs(1),
@@ -361,7 +377,7 @@ proptest! {
         delays in any::<[u64; 2]>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let played = delays.map(|delays| runtime.block_on(play(&script, delays)));
+        let played = delays.map(|delays| runtime.block_on(async { play(builder(), &script, delays).await }));
         let [(first, _), (second, _)] = &played;
         prop_assert_eq!(&first.output, &second.output);
         prop_assert_eq!(&first.state, &second.state);
@@ -371,4 +387,26 @@ proptest! {
             prop_assert_eq!(&**folded.result().unwrap(), result);
         }
     }
+}
+
+#[test]
+fn a_store_that_loses_writes_and_acknowledgements_changes_no_result() {
+    let failures = Counter::default();
+    let case = |(script, delays, one_in): (Script, u64, u64)| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let (expected, _) = runtime.block_on(async { play(builder(), &script, delays).await });
+        for one_in in [0, one_in] {
+            let (result, failed) = runtime.block_on(play_on(&script, delays, one_in));
+            (0..failed).for_each(|_| drop(failures.count()));
+            let told = (&result.outcome, failed);
+            prop_assert_eq!(&result.output, &expected.output, "{:?}", told);
+            prop_assert_eq!(&result.state, &expected.state, "{:?}", told);
+            prop_assert_eq!(result.outcome.is_finished(), expected.outcome.is_finished(), "{:?}", told);
+            prop_assert_eq!(result.metrics.turns, expected.metrics.turns, "{:?}", told);
+        }
+        Ok(())
+    };
+    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+    TestRunner::new(config).run(&(scripts(), any::<u64>(), 2_u64..6), case).unwrap();
+    assert!(failures.get() > 100, "only {} appends failed", failures.get());
 }

@@ -1,5 +1,6 @@
 //! Turns (SEMANTICS 8): attempts, panics, timeouts, steps, slots, and what a cancelled run leaves behind.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use callboard::messages::Send;
 use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status};
 use callboard::prelude::*;
 use callboard::supervision::tree::{NodeState, TreeNode};
@@ -585,11 +587,12 @@ async fn a_delegation_is_acknowledged_while_its_target_is_busy() {
     until(&run, |event| matches!(event, RunEvent::Delegated { .. })).await;
     let request =
         callboard::messages::RequestId { turn: callboard::messages::TurnId { run: run.id(), number: 1 }, ordinal: 0 };
-    assert_eq!(board.status(request), Some(Status::Ack));
+    assert_eq!(board.status(request).map(|standing| standing.status), Some(Status::Ack));
     let started = Instant::now();
     thinking.result().await.unwrap();
     run.result().await.unwrap();
-    assert_eq!((board.status(request), started.elapsed()), (Some(Status::Complete), Duration::from_secs(120)));
+    let status = board.status(request).map(|standing| standing.status);
+    assert_eq!((status, started.elapsed()), (Some(Status::Complete), Duration::from_secs(120)));
     board.shutdown().await;
 }
 

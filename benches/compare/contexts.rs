@@ -115,16 +115,13 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     let count = effort.of(1_000);
     let [one, raw_one] = interleaved(
         rounds,
-        [
-            &mut || each(wall, count, || run(&runtime, writes(&synced, count, 1))) * 1e6,
-            &mut || {
-                let write = |step| {
-                    raw_write(scattered(step));
-                    raw.sync();
-                };
-                each(wall, count, || (0..count).for_each(write)) * 1e6
-            },
-        ],
+        [&mut || each(wall, count, || run(&runtime, writes(&synced, count, 1))) * 1e6, &mut || {
+            let write = |step| {
+                raw_write(scattered(step));
+                raw.sync();
+            };
+            each(wall, count, || (0..count).for_each(write)) * 1e6
+        }],
     );
     report.add(Line {
         name: "context write, Sync, one at a time",
@@ -148,10 +145,9 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     };
     let [one, raw_one] = interleaved(
         rounds,
-        [
-            &mut || each(cpu, count, || run(&runtime, reads(context.clone()))) * 1e6,
-            &mut || each(cpu, count, || (0..count).for_each(raw_read)) * 1e6,
-        ],
+        [&mut || each(cpu, count, || run(&runtime, reads(context.clone()))) * 1e6, &mut || {
+            each(cpu, count, || (0..count).for_each(raw_read)) * 1e6
+        }],
     );
     report.add(Line {
         name: "context point read",
@@ -177,10 +173,9 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     };
     let [one, raw_one] = interleaved(
         rounds,
-        [
-            &mut || each(cpu, count, || run(&runtime, scans(context.clone()))) * 1e6,
-            &mut || each(cpu, count, || (0..count).for_each(raw_scan)) * 1e6,
-        ],
+        [&mut || each(cpu, count, || run(&runtime, scans(context.clone()))) * 1e6, &mut || {
+            each(cpu, count, || (0..count).for_each(raw_scan)) * 1e6
+        }],
     );
     report.add(Line {
         name: "context scan of 20",

@@ -69,8 +69,11 @@ impl DiskBoard {
         let done = run(&self.runtime, work(self.board.clone()));
         let (after, took) = (self.store.stats(), wall() - began);
         let SledStats { syncs, batches, writes } = after;
-        let did =
-            SledStats { syncs: syncs - before.syncs, batches: batches - before.batches, writes: writes - before.writes };
+        let did = SledStats {
+            syncs: syncs - before.syncs,
+            batches: batches - before.batches,
+            writes: writes - before.writes,
+        };
         (took, did, done)
     }
 

@@ -39,8 +39,11 @@ impl Effort {
     }
 }
 
-/// A case or several that share their setup; the name is what a filter is compared with.
-const CASES: [(&str, fn(&mut Report, Effort)); 11] = [
+/// Measures one case or several that share their setup.
+type Measure = fn(&mut Report, Effort);
+
+/// The name is what a filter is compared with.
+const CASES: [(&str, Measure); 11] = [
     ("chain", runs::chain),
     ("delegation", runs::delegation),
     ("ask", runs::ask),

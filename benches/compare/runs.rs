@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callboard::messages::Send;
 use callboard::prelude::*;
 use callboard::storage::{Memory, Storage};
 use parking_lot::Mutex;
@@ -185,7 +186,7 @@ pub(crate) fn ask(report: &mut Report, effort: Effort) {
     let count = effort.of(400_000);
     let board = run(&stage.runtime, async {
         let doubler = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
-        Callboard::builder().add(doubler).start().await.unwrap()
+        Callboard::builder().with(doubler).start().await.unwrap()
     });
     let asking = |board: Callboard| async move {
         for number in 0..count as u64 {
@@ -194,10 +195,7 @@ pub(crate) fn ask(report: &mut Report, effort: Effort) {
     };
     let [ask, call] = interleaved(
         effort.of(9),
-        [
-            &mut || each(cpu, count, || run(&stage.runtime, asking(board.clone()))) * 1e6,
-            &mut || stage.raw_call(count),
-        ],
+        [&mut || each(cpu, count, || run(&stage.runtime, asking(board.clone()))) * 1e6, &mut || stage.raw_call(count)],
     );
     report.add(Line {
         name: "typed ask outside any run",
@@ -219,11 +217,9 @@ pub(crate) fn crowd(report: &mut Report, effort: Effort) {
     };
     let [two_at_once, one_at_once, one_in_turn] = interleaved(
         effort.of(9),
-        [
-            &mut || two.cost(chain_of_three, count, crowd),
-            &mut || one.cost(chain_of_three, count, crowd),
-            &mut || one.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count)),
-        ],
+        [&mut || two.cost(chain_of_three, count, crowd), &mut || one.cost(chain_of_three, count, crowd), &mut || {
+            one.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count))
+        }],
     );
     report.add(Line {
         name: "handoff chain, 1,000 at once",
@@ -271,10 +267,9 @@ pub(crate) fn fan_out(report: &mut Report, effort: Effort) {
     };
     let [fan_out, spawn] = interleaved(
         effort.of(9),
-        [
-            &mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3,
-            &mut || each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3,
-        ],
+        [&mut || stage.cost(fanning, count, move |board| in_turn(board, fan, count)) / 1e3, &mut || {
+            each(cpu, count, || run(&stage.runtime, spawning(count))) * 1e3
+        }],
     );
     report.add(Line {
         name: "fan-out to 1,000 and join",
@@ -331,24 +326,28 @@ pub(crate) fn long_run(report: &mut Report, effort: Effort) {
     });
 }
 
-/// Repeats one thing for some seconds.
+/// Repeats one thing for some seconds and prints what it costs each time; `one-` in front puts it on one thread.
 pub(crate) fn repeat(what: &str, for_seconds: f64) {
     let end = wall() + for_seconds;
     let stage = Stage::new(if what.starts_with("one-") { one_thread() } else { two_workers() });
-    while wall() < end {
+    // A profiler that counts instructions is slow: with no time given, little is done.
+    let count = if for_seconds > 0.0 { 8_000 } else { 1_000 };
+    loop {
         let cost = match what.trim_start_matches("one-") {
-            "chain" => stage.cost(chain_of_three, 20_000, |board| in_turn(board, chain_task, 20_000)),
-            "crowd" => stage.cost(chain_of_three, 20_000, |board| async move {
-                for _ in 0..20 {
+            "chain" => stage.cost(chain_of_three, count, move |board| in_turn(board, chain_task, count)),
+            "crowd" => stage.cost(chain_of_three, count, move |board| async move {
+                for _ in 0..count / WIDTH {
                     at_once(board.clone(), chain_task, WIDTH).await;
                 }
             }),
-            "delegation" => {
-                stage.cost(delegating, 20_000, |board| in_turn(board, || delegations(10), 2_000))
-            }
-            "fan-out" => stage.cost(fanning, 20, |board| in_turn(board, fan, 20)),
+            "delegation" => stage.cost(delegating, count, move |board| in_turn(board, || delegations(10), count / 10)),
+            "fan-out" => stage.cost(fanning, count / WIDTH, move |board| in_turn(board, fan, count / WIDTH)),
+            "raw" => stage.raw_call(count * 10),
             other => panic!("there is no loop named {other}"),
         };
-        eprintln!("{cost:.2} µs");
+        println!("{cost:.2} µs");
+        if wall() >= end {
+            return;
+        }
     }
 }

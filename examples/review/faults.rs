@@ -20,6 +20,7 @@ impl Faults {
     /// Passed by an agent at work: it panics here once, or takes the whole process along.
     pub(crate) fn strike(&self, agent: &str) {
         if self.kill_at.as_deref() == Some(agent) {
+            eprintln!("The process dies here, as --kill-at {agent} wants. The same command with --resume goes on.");
             abort();
         }
         if self.crash.as_deref() == Some(agent) && !self.has_crashed.swap(true, Ordering::Relaxed) {

@@ -12,18 +12,13 @@ use crate::escaping::visible;
 #[derive(Debug, Default)]
 pub(crate) struct Cast {
     agents: Vec<AgentName>,
-    /// Turns that wait for the decision about their handoff.
-    began: Option<Timestamp>,
 }
 
 impl Cast {
     /// Takes note of the turns that an event admits.
     pub(crate) fn follow(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::Submitted(submission) => {
-                self.agents.push(submission.agent.clone());
-                self.began = Some(submission.at);
-            }
+            RunEvent::Submitted(submission) => self.agents.push(submission.agent.clone()),
             RunEvent::TurnEnded { verdict: Verdict::Admitted(agents), .. }
             | RunEvent::Delegated { verdict: Verdict::Admitted(agents), .. }
             | RunEvent::Decided { verdict: Verdict::Admitted(agents), .. } => self.agents.extend_from_slice(agents),
@@ -37,8 +32,8 @@ impl Cast {
     }
 }
 
-/// What an event has to say for itself, and when it happened; `None` when it is not news.
-pub(crate) fn line(cast: &Cast, event: &RunEvent) -> Option<(Timestamp, String)> {
+/// What happened in which turn and when, for people; `None` when it is not news.
+pub(crate) fn news(event: &RunEvent) -> Option<(u32, Timestamp, String)> {
     let (turn, at, text) = match event {
         RunEvent::Noticed { turn, text, at } => (turn, at, text.to_string()),
         RunEvent::TurnEnded { turn, command, verdict, at, .. } => {
@@ -57,7 +52,10 @@ pub(crate) fn line(cast: &Cast, event: &RunEvent) -> Option<(Timestamp, String)>
             };
             (turn, at, format!("attempt {attempt} failed ({failure}); {again}"))
         }
-        RunEvent::TurnFailed { turn, failure, at, .. } => (turn, at, format!("failed: {failure}")),
+        RunEvent::TurnFailed { turn, failure, at, .. } => match failure.kind {
+            FailureKind::Denied => (turn, at, "ends without it".to_owned()),
+            _ => (turn, at, format!("failed: {failure}")),
+        },
         RunEvent::ApprovalAsked { turn, envelope, at, .. } => {
             (turn, at, format!("asks for consent: {}", visible(&envelope.action.to_string())))
         }
@@ -70,7 +68,7 @@ pub(crate) fn line(cast: &Cast, event: &RunEvent) -> Option<(Timestamp, String)>
         RunEvent::NeedsAttention { turn, why, at } => (turn, at, format!("cannot go on by itself: {why}")),
         _ => return None,
     };
-    Some((*at, format!("{:<9} {text}", cast.agent(*turn))))
+    Some((*turn, *at, text))
 }
 
 fn shown(verdict: &Verdict) -> Option<String> {
@@ -96,8 +94,7 @@ pub(crate) fn flow(history: &[RunEvent]) -> String {
         cast.follow(event);
         match event {
             RunEvent::TurnEnded { turn, .. } | RunEvent::TurnFailed { turn, .. } => {
-                let told = line(&cast, event).map(|(_, told)| told[9..].trim().to_owned());
-                ends.insert(*turn, told.unwrap_or_default());
+                ends.insert(*turn, news(event).map(|(.., text)| text).unwrap_or_default());
             }
             RunEvent::AttemptFailed { turn, .. } => *retries.entry(*turn).or_default() += 1,
             _ => {}
@@ -105,14 +102,29 @@ pub(crate) fn flow(history: &[RunEvent]) -> String {
     }
     let mut flow = String::new();
     for turn in 1..=cast.agents.len() as u32 {
-        let indent = if delegated.contains_key(&turn) { "└ " } else { "" };
-        let about = delegated.get(&turn).map_or("", String::as_str);
+        let (indent, about) = delegated.get(&turn).map_or(("", ""), |about| ("  ", about.as_str()));
         let retried = retries.get(&turn).map(|count| format!(" (attempt {})", count + 1)).unwrap_or_default();
         let told = ends.get(&turn).map_or("not ended", String::as_str);
-        let text = format!("{turn:>3}  {indent}{:<9} {about}{told}{retried}", cast.agent(turn));
+        let who = format!("{indent}{}", cast.agent(turn));
+        let text = format!("{turn:>3}  {who:<10} {about}{told}{retried}");
         let _ = writeln!(flow, "{}", text.trim_end());
     }
     flow
+}
+
+/// Whose turns are open at the end of this history.
+pub(crate) fn at_work(history: &[RunEvent]) -> Vec<String> {
+    let mut cast = Cast::default();
+    history.iter().for_each(|event| cast.follow(event));
+    let has_ended = |turn: u32| {
+        history.iter().any(|event| {
+            matches!(event, RunEvent::TurnEnded { .. } | RunEvent::TurnFailed { .. }) && event.turn() == Some(turn)
+        })
+    };
+    let open = (1..=cast.agents.len() as u32).filter(|turn| !has_ended(*turn));
+    let mut names: Vec<String> = open.map(|turn| cast.agent(turn).to_owned()).collect();
+    names.dedup();
+    names
 }
 
 /// `0.31 s`.

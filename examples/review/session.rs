@@ -18,6 +18,7 @@ use crate::escaping::visible;
 use crate::faults::Faults;
 use crate::options::{Options, tree_name};
 use crate::progress::{self, Cast, seconds};
+use crate::reporting::counted;
 use crate::team::{self, Assignment, Conclusion, TEAM};
 
 /// The review did not finish, or wrote no report.
@@ -29,6 +30,7 @@ const UNFINISHED: u8 = 1;
 /// What kept it from starting or from being followed to its end.
 pub(crate) async fn review(options: Options) -> Result<ExitCode, Box<dyn Error>> {
     let env = Env::system();
+    let began = env.now().wall;
     let store: Arc<dyn Storage> = Arc::new(Sled::open(&options.data)?);
     introduce(&options);
     if !options.resume {
@@ -37,7 +39,7 @@ pub(crate) async fn review(options: Options) -> Result<ExitCode, Box<dyn Error>>
     let faults = Arc::new(Faults::new(options.crash.clone(), options.kill_at.clone()));
     let mut builder = Callboard::builder().shared_storage(store).env(env.clone());
     for member in team::members(&faults, &env) {
-        builder = builder.add(member);
+        builder = builder.with(member);
     }
     let builder = if options.yes { builder.channel(Yes) } else { builder.channel(Terminal::new().deny_at_end()) };
     let board = builder.start().await?;
@@ -45,7 +47,7 @@ pub(crate) async fn review(options: Options) -> Result<ExitCode, Box<dyn Error>>
         Some(run) => run,
         None => board.submit(task(&options)?).await?,
     };
-    follow(&run, &env).await?;
+    follow(&run, began).await?;
     let result = run.result().await?;
     let code = conclude(&board, &run, &result).await?;
     board.shutdown().await;
@@ -100,12 +102,19 @@ async fn unfinished(board: &Callboard, options: &Options) -> Result<Option<RunHa
             let root = visible(&assignment.root.to_string_lossy());
             return Err(format!("this folder holds an interrupted review of {root}; resume that one first").into());
         }
-        let history = run.history().await?;
+        // The board has found the run when it started, and may be further on by now.
+        let mut history = run.history().await?;
+        let found = history.iter().rposition(|event| matches!(event, RunEvent::Recovered { .. }));
+        history.truncate(found.unwrap_or(history.len()));
         let ended = history.iter().filter(|event| matches!(event, RunEvent::TurnEnded { .. })).count();
         let steps = history.iter().filter(|event| matches!(event, RunEvent::StepFinished { .. })).count();
-        let open: Vec<&str> = state.open_turns().filter_map(|turn| Some(state.turn(turn)?.agent().as_str())).collect();
         eprintln!("Resuming the review of {}:", shown(state.submission().at));
-        eprintln!("  {ended} turns and {steps} steps are done; it goes on with {}\n", open.join(", "));
+        eprintln!(
+            "  {} and {} were done; it goes on with {}\n",
+            counted(ended, "turn", "turns"),
+            counted(steps, "step", "steps"),
+            progress::at_work(&history).join(", ")
+        );
         return Ok(Some(run));
     }
     eprintln!("There is nothing to resume: no review of this tree was interrupted. A new one begins.\n");
@@ -113,8 +122,7 @@ async fn unfinished(board: &Callboard, options: &Options) -> Result<Option<RunHa
 }
 
 /// Tells what happens until the run has ended.
-async fn follow(run: &RunHandle, env: &Env) -> Result<(), Box<dyn Error>> {
-    let began = env.now().wall;
+async fn follow(run: &RunHandle, began: Timestamp) -> Result<(), Box<dyn Error>> {
     let mut events = run.events(1, &[StreamMode::Debug]).await?;
     let mut cast = Cast::default();
     while let Some(watched) = events.next().await {
@@ -126,8 +134,8 @@ async fn follow(run: &RunHandle, env: &Env) -> Result<(), Box<dyn Error>> {
             }
         };
         cast.follow(&event);
-        if let Some((at, line)) = progress::line(&cast, &event).filter(|(at, _)| *at >= began) {
-            eprintln!("{:>8}  {line}", seconds(at.since(began)));
+        if let Some((turn, at, text)) = progress::news(&event).filter(|(_, at, _)| *at >= began) {
+            eprintln!("{:>8}  {:<9} {text}", seconds(at.since(began)), cast.agent(turn));
         }
         if let RunEvent::NeedsAttention { why, .. } = &*event {
             run.cancel(&format!("it cannot go on by itself: {why}")).await;
@@ -145,34 +153,38 @@ async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Res
             (true, format!("{summary}\nReport: {}\n", visible(&path.to_string_lossy())))
         }
         (Outcome::Finished, Some(Conclusion::NoSources { skipped })) => {
-            eprintln!(
-                "review: there are no Rust, Python or JavaScript sources in it ({skipped} skipped); name another folder"
-            );
+            let skipped = counted(skipped, "file was skipped", "files were skipped");
+            eprintln!("review: no Rust, Python or JavaScript sources are there ({skipped}); name another folder");
             return Ok(ExitCode::from(2));
         }
-        (outcome, _) => (false, format!("No report was written: the run {outcome}\n")),
+        (Outcome::Denied { reason }, _) => (false, format!("No report was written: {reason}\n")),
+        (outcome, _) => (false, format!("No report was written: the review {outcome}\n")),
     };
     let history = run.history().await?;
     writeln!(out, "\n{told}\nFlow\n{}", progress::flow(&history))?;
-    let metrics = &result.metrics;
+    let (metrics, limits) = (&result.metrics, team::limits());
+    writeln!(out, "Run {}", run.id())?;
     writeln!(
         out,
-        "Run {}: {} turns, {} of {} handoffs and delegations, {} of {} agents, {} repeated attempts, {} tokens, {}",
-        run.id(),
-        metrics.turns,
-        metrics.handoffs,
-        team::limits().handoffs,
-        metrics.agents,
-        team::limits().agents,
-        metrics.retries,
-        metrics.tokens_spent,
+        "  {} in {}, {} of {} handoffs and delegations, {} of {} agents, {}, {}",
+        counted(metrics.turns as usize, "turn", "turns"),
         seconds(metrics.elapsed),
+        metrics.handoffs,
+        limits.handoffs,
+        metrics.agents,
+        limits.agents,
+        counted(metrics.retries as usize, "repeated attempt", "repeated attempts"),
+        counted(metrics.tokens_spent as usize, "token", "tokens"),
     )?;
     for agent in board.tree().await?.find(&["agents"]).into_iter().flat_map(|agents| &agents.children) {
         if agent.restarts > 0 {
-            let (name, error) = (&agent.name, agent.last_error.as_deref().unwrap_or("no error"));
-            let (generation, restarts) = (agent.generation, agent.restarts);
-            writeln!(out, "Survived: {name} crashed ({error}); restarts: {restarts}, now generation {generation}")?;
+            let (name, error) = (&agent.name, agent.last_error.as_deref().unwrap_or("no reason given"));
+            let (restarts, generation) = (counted(agent.restarts as usize, "restart", "restarts"), agent.generation);
+            writeln!(
+                out,
+                "  {name} crashed ({error}) and is {} after {restarts}, generation {generation}",
+                agent.state
+            )?;
         }
     }
     Ok(if is_written { ExitCode::SUCCESS } else { ExitCode::from(UNFINISHED) })

@@ -23,7 +23,7 @@ use crate::faults::Faults;
 use crate::findings::Finding;
 use crate::listing::{self, Listing, Scope, SkipReason, Skipped, SourceFile};
 use crate::measuring::{self, Measurement};
-use crate::reporting::{self, Review};
+use crate::reporting::{self, Review, counted};
 use crate::reviewing::{self, CloserLook};
 use crate::scoring::{self, ACCEPTABLE, Score};
 use crate::shelf::{LastReview, NAMESPACE, Shelf};
@@ -134,7 +134,11 @@ impl Agent for Scout {
             None => Search { scope: Scope::Everything, narrowed: 0 },
         };
         let listing = listing::list(&assignment.root, &search.scope)?;
-        turn.notice(&format!("{} of source in {}", size(listing.bytes()), files(listing.files.len())));
+        let skipped = match listing.skipped.len() {
+            0 => String::new(),
+            count => format!(", {count} skipped"),
+        };
+        turn.notice(&format!("{} of source in {}{skipped}", size(listing.bytes()), files(listing.files.len())));
         if listing.files.is_empty() {
             let conclusion = Conclusion::NoSources { skipped: listing.skipped.len() };
             return Ok(Command::output(Json::of(conclusion)?).end());
@@ -301,6 +305,7 @@ impl Agent for Writer {
                 .map_err(|error| TurnError::terminal(format!("{} cannot be written: {error}", approved.target)))
         })
         .await?;
+        turn.notice(&format!("wrote {}", visible(&approved.target)));
         turn.step("remember the findings", async {
             shelf.set_last(&LastReview { run, date: report.date }).await?;
             match report.before.filter(|before| before.run != run) {
@@ -380,7 +385,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn files(count: usize) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+    counted(count, "file", "files")
 }
 
 fn size(bytes: u64) -> String {

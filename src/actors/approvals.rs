@@ -93,7 +93,7 @@ struct StoredDecision {
 impl Stored for StoredDecision {
     const SCHEMA: u16 = 3;
     const VERSION: u16 = 1;
-    const NAME: &'static str = "approval decision";
+    const NAME: &'static str = "approval-decision";
 }
 
 /// How long a decision is kept: well past every approval's expiry, so that a late click finds it.
@@ -215,4 +215,19 @@ impl GatewayDesk {
 
 fn key(id: ApprovalId) -> Key {
     Key::new(["approval", &*id.to_string()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_decision_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let decision = Decision { approved: false, by: "ann".into(), reason: "too long".into(), at };
+        crate::testing::golden::check(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
+            &StoredDecision { decision },
+        );
+    }
 }

@@ -33,6 +33,7 @@ impl StreamMode {
             | RunEvent::Delegated { .. }
             | RunEvent::Decided { .. }
             | RunEvent::NeedsAttention { .. }
+            | RunEvent::TurnRestarted { .. }
             | RunEvent::Recovered { .. }
             | RunEvent::Stopped { .. } => matches!(self, Self::Updates | Self::Debug),
             RunEvent::TurnEnded { command, .. } => match self {

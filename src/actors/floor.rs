@@ -29,6 +29,7 @@ use crate::supervision::tree::ChildRef;
 use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
+use super::meters;
 use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
 
@@ -79,6 +80,7 @@ struct Place {
     stuck: u64,
     restarts: u64,
     last_error: Option<String>,
+    latency: metrics::Histogram,
 }
 
 /// An agent's value, and which one it is.
@@ -239,6 +241,7 @@ impl Floor {
                     stuck: 0,
                     restarts: 0,
                     last_error: None,
+                    latency: meters::latency_of(name),
                 });
             }
         }
@@ -427,6 +430,7 @@ impl Floor {
         let now = self.env.now().monotonic;
         let mut state = self.state.lock();
         let place = &mut state.places[index];
+        place.latency.record(now.saturating_sub(shared.ready.ready_at));
         let Some(live) = place.turns.get_mut(&shared.ready.id).filter(|live| live.attempt == shared.ready.attempt)
         else {
             // Stopped between being taken and being begun.

@@ -7,17 +7,18 @@ pub mod context;
 pub mod events;
 mod floor;
 mod keeper;
+pub mod meters;
 mod router;
 mod shards;
 mod turn;
 mod worker;
 
 pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
-pub use router::{ApprovalPolicy, InboxMessage, PolicyQuestion, default_policy};
+pub use router::{ApprovalPolicy, InboxMessage, PolicyQuestion, Standing, default_policy};
 pub use turn::{Delegation, DelegationError, Reservation, Terminal, Turn, TurnError};
 
 pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments};
 pub(crate) use floor::{AgentGlance, AgentStatus, Floor};
 pub(crate) use keeper::{Arguments as KeeperArguments, Keeper, KeeperMsg};
-pub(crate) use router::{Listed, Router};
+pub(crate) use router::{Listed, Router, RouterActor};
 pub(crate) use shards::Shards;

@@ -224,7 +224,8 @@ impl Turn {
     /// The order of the calls counts, not the order of the awaits: that is how a repeated attempt finds its answers.
     #[must_use = "a delegation is asked for when it is awaited"]
     pub fn delegate(&self, to: &str, body: &str) -> Delegation {
-        let order = Order { to: to.into(), body: body.into(), input: Json::from(body), reference: None };
+        let order =
+            Order { to: to.into(), body: body.into(), input: Json::from(body), reference: None, is_detached: false };
         Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order }
     }
 
@@ -246,7 +247,7 @@ impl Turn {
     /// comes back: it is the one that was approved.
     ///
     /// # Errors
-    /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn if passed on with `?`.
+    /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn's branch as denied if passed on with `?`.
     pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
@@ -358,6 +359,25 @@ impl Delegation {
     pub fn reference(mut self, reference: &str) -> Self {
         self.order.reference = Some(reference.into());
         self
+    }
+}
+
+impl Delegation {
+    /// Gives the task away without waiting. The answer comes to this agent with a turn of its own, whose input is a
+    /// [`LateAnswer`](crate::messages::LateAnswer), also after a restart; until then the branch stays open. The turn that
+    /// gave it away ends without handing control on.
+    ///
+    /// # Errors
+    /// [`DelegationError::Refused`], and when an earlier attempt asked for something else in this place.
+    pub async fn detach(mut self) -> Result<RequestId, DelegationError> {
+        self.order.is_detached = true;
+        let id = RequestId { turn: self.turn.id(), ordinal: self.ordinal };
+        let request = TurnRequest::Delegate(self.order);
+        match self.turn.request(self.ordinal, request).await.map_err(DelegationError::Turn)? {
+            TurnReply::Done => Ok(id),
+            TurnReply::Delegated(Err(refusal)) => Err(DelegationError::Refused(refusal)),
+            reply => Err(DelegationError::Turn(unexpected(&reply))),
+        }
     }
 }
 
@@ -484,6 +504,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for TurnError {
     fn from(error: E) -> Self {
         let any: &dyn Any = &error;
         let kind = match (any.downcast_ref::<Refusal>(), any.downcast_ref::<DelegationError>()) {
+            (Some(Refusal::Denied { .. } | Refusal::ApprovalExpired { .. }), _) => FailureKind::Denied,
             (Some(_), _) | (_, Some(DelegationError::Refused(_))) => FailureKind::Refused,
             (_, Some(DelegationError::Turn(error))) => return error.clone(),
             (_, Some(DelegationError::NotFinished { .. })) => FailureKind::Terminal,

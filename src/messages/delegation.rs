@@ -86,7 +86,7 @@ pub struct StatusUpdate {
 }
 
 /// What a delegation came to, as the asking turn sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// How the delegated branch ended.
     pub outcome: Outcome,

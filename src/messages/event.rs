@@ -145,6 +145,8 @@ pub enum RunEvent {
     TurnEnded {
         /// The turn.
         turn: u32,
+        /// Whose it was.
+        agent: AgentName,
         /// The attempt that ended it.
         attempt: u32,
         /// What it returned.
@@ -185,6 +187,13 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// A person had a turn begin again that needed attention; what it had asked for before is forgotten.
+    TurnRestarted {
+        /// The turn.
+        turn: u32,
+        /// When.
+        at: Timestamp,
+    },
     /// The run was stopped from outside before its branches ended.
     Stopped {
         /// Cancelled, or failed by its deadline or by a reducer that panicked.
@@ -213,7 +222,8 @@ impl RunEvent {
             | Self::AttemptFailed { turn, .. }
             | Self::TurnEnded { turn, .. }
             | Self::TurnFailed { turn, .. }
-            | Self::NeedsAttention { turn, .. } => Some(*turn),
+            | Self::NeedsAttention { turn, .. }
+            | Self::TurnRestarted { turn, .. } => Some(*turn),
         }
     }
 }
@@ -229,6 +239,8 @@ pub struct Order {
     pub input: Json,
     /// A place outside that the task is about.
     pub reference: Option<Arc<str>>,
+    /// The asking turn does not wait: the answer comes with a turn of its own.
+    pub is_detached: bool,
 }
 
 /// What the guard said about a request.
@@ -272,6 +284,8 @@ pub enum FailureKind {
     ChangedTurn,
     /// The guard refused something that the turn could not do without: the turn ends.
     Refused,
+    /// People, or a policy, did not consent to something that the turn could not do without: its branch ends denied.
+    Denied,
 }
 
 impl std::fmt::Display for FailureKind {
@@ -284,6 +298,7 @@ impl std::fmt::Display for FailureKind {
             Self::InvalidCommand => "invalid command",
             Self::ChangedTurn => "changed turn",
             Self::Refused => "refused",
+            Self::Denied => "denied",
         })
     }
 }
@@ -336,6 +351,21 @@ pub struct DeadLetter {
     pub failure: Failure,
     /// When.
     pub at: Timestamp,
+}
+
+/// The input of a turn that is there because a detached delegation was answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LateAnswer {
+    /// The delegation.
+    pub request: String,
+    /// Whom it was given to, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// What was asked.
+    pub body: Arc<str>,
+    /// What came of it.
+    pub answer: super::Answer,
+    /// What the asking turn worked on.
+    pub original_input: Json,
 }
 
 /// What a step of a delegation tells the asking turn.

@@ -94,6 +94,7 @@ impl Flow {
                 | RunEvent::Answered { .. }
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::Noticed { .. }
+                | RunEvent::TurnRestarted { .. }
                 | RunEvent::Recovered { .. } => {}
             }
         }

@@ -2,7 +2,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The longest agent name in characters, so that `memory:<agent>` fits a context namespace (SEMANTICS 12).
 pub const MAX_AGENT_NAME: usize = 57;
@@ -15,8 +15,8 @@ pub const MAX_AGENT_NAME: usize = 57;
 /// assert!(AgentName::new(" reviewer").is_err());
 /// assert!(AgentName::new(&"x".repeat(58)).is_err());
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct AgentName(Arc<str>);
 
 impl AgentName {
@@ -62,9 +62,9 @@ impl TryFrom<String> for AgentName {
     }
 }
 
-impl From<AgentName> for String {
-    fn from(name: AgentName) -> Self {
-        name.0.as_ref().to_owned()
+impl Serialize for AgentName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

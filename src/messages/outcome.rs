@@ -33,9 +33,18 @@ impl Outcome {
     /// The outcome of work that stops at a refusal.
     #[must_use]
     pub fn refused(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Denied { .. } | Refusal::ApprovalExpired { .. } => Self::Denied { reason: refusal.to_string() },
-            refusal => Self::Refused(refusal),
+        if refusal.is_denial() { Self::Denied { reason: refusal.to_string() } } else { Self::Refused(refusal) }
+    }
+
+    /// The variant's name, for metrics and for programs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed { .. } => "failed",
+            Self::Refused(_) => "refused",
+            Self::Denied { .. } => "denied",
+            Self::Cancelled { .. } => "cancelled",
         }
     }
 

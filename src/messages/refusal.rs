@@ -127,6 +127,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether a human or a policy said no, or nobody answered in time.
+    #[must_use]
+    pub const fn is_denial(&self) -> bool {
+        matches!(self, Self::Denied { .. } | Self::ApprovalExpired { .. })
+    }
+
     /// The variant's name, for metrics and for programs that read events.
     #[must_use]
     pub const fn name(&self) -> &'static str {

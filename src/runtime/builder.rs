@@ -7,9 +7,10 @@ use tokio::sync::Semaphore;
 
 use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
+use crate::actors::meters::{GaugeSources, Gauges};
 use crate::actors::{
-    AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router, Shards,
-    default_policy,
+    AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router,
+    RouterActor, Shards, default_policy,
 };
 use crate::env::Env;
 use crate::messages::names::check_name;
@@ -268,6 +269,7 @@ impl Builder {
             Floor::new(env.clone(), Arc::clone(&facts), context.clone(), settings.pool, settings.ready_per_agent);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
         let router = Arc::new(Router::new(
+            env.clone(),
             Arc::clone(&floor),
             decider.clone(),
             policy.unwrap_or_else(|| Arc::new(default_policy)),
@@ -319,6 +321,16 @@ impl Builder {
             move || (Sweeper, (context.clone(), every))
         });
         let approvals = approvals_spec(&channels, &decider);
+        let (router_spec, router_actor) = ChildSpec::actor("delegation-router", {
+            let router = Arc::clone(&router);
+            move || (RouterActor, Arc::clone(&router))
+        });
+        router.set_actor(router_actor);
+        let (gauges_spec, _) = ChildSpec::actor("gauges", {
+            let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
+            let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
+            move || (Gauges, sources.clone())
+        });
         let (agents_spec, agents_tree) = ChildSpec::supervisor(SupervisorSpec::one_for_one("agents"));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, office) in offices.iter().enumerate() {
@@ -336,7 +348,9 @@ impl Builder {
             .child(keeper_spec.restart(Restart::Transient).significant())
             .child(context_spec)
             .child(approvals)
+            .child(router_spec)
             .child(agents_spec)
+            .child(gauges_spec)
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start(root, env.clone()).await?;
         let board = Arc::new(Board {

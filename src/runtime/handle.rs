@@ -13,13 +13,13 @@ use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
 use crate::actors::events::{StreamMode, Watched};
 use crate::actors::{
-    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards,
+    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards, Standing,
 };
 use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Status, Submission, Task, TraceId,
+    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Submission, Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -454,15 +454,14 @@ impl Callboard {
 
     /// Where a delegation stands, as long as an inbox remembers it.
     #[must_use]
-    pub fn status(&self, request: RequestId) -> Option<Status> {
-        self.board.router.status(request)
+    pub fn status(&self, request: RequestId) -> Option<Standing> {
+        self.board.router.standing(request)
     }
 
     /// The state of an agent's circuit breaker.
     #[must_use]
     pub fn breaker(&self, agent: &str) -> BreakerState {
-        let facts = self.board.facts.lock();
-        facts.breakers.get(agent).map_or(BreakerState::Closed, |breaker| breaker.state())
+        self.board.facts.lock().breaker_state(agent)
     }
 
     /// Events of all runs from now on, in any of the modes. A slow watcher is told how many it missed.

@@ -81,6 +81,14 @@ impl RunHandle {
         self.board.answered(stopped).await.unwrap_or(false)
     }
 
+    /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]); what they had asked for
+    /// before is forgotten. Returns how many there were.
+    pub async fn restart_turns(&self) -> usize {
+        let (ack, restarted) = oneshot::channel();
+        self.board.board.shards.of(self.id).push(Input::RestartTurns { run: self.id, ack });
+        self.board.answered(restarted).await.unwrap_or(0)
+    }
+
     /// The run's questions that wait for an answer.
     pub async fn questions(&self) -> Vec<Question> {
         let (reply, questions) = oneshot::channel();

@@ -12,7 +12,7 @@ use super::codec::{self, Stored};
 use super::{Append, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
 
 /// The events of one append.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct JournalRecord {
     events: Vec<RunEvent>,
 }
@@ -20,7 +20,7 @@ struct JournalRecord {
 impl Stored for JournalRecord {
     const SCHEMA: u16 = 1;
     const VERSION: u16 = 1;
-    const NAME: &'static str = "journal record";
+    const NAME: &'static str = "journal-record";
 }
 
 /// How many records are read at once.
@@ -239,7 +239,10 @@ fn run_of(key: &Key) -> Option<RunId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{AgentName, Chain, Command, Submission, Task, Timestamp, TraceId, Verdict};
+    use crate::messages::{
+        Action, AgentName, Chain, Command, Decision, Envelope, Failure, FailureKind, Json, Order, Outcome, Refusal,
+        RequestId, Submission, Task, Timestamp, TraceId, TurnId, Usage, Verdict,
+    };
     use crate::storage::Memory;
     use serde_json::json;
     use uuid::Uuid;
@@ -258,8 +261,62 @@ mod tests {
         let verdict = Verdict::Admitted(vec![AgentName::new("writer").unwrap()]);
         vec![
             RunEvent::Submitted(Box::new(submission)),
-            RunEvent::TurnEnded { turn: 1, attempt: 1, command: Box::new(command), verdict, at },
+            RunEvent::TurnEnded {
+                turn: 1,
+                agent: AgentName::new("researcher").unwrap(),
+                attempt: 1,
+                command: Box::new(command),
+                verdict,
+                at,
+            },
         ]
+    }
+
+    /// One of every kind, so that none changes its bytes unnoticed.
+    fn every_event() -> Vec<RunEvent> {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (turn, ordinal, attempt) = (3, 2, 1);
+        let agent = AgentName::new("writer").unwrap();
+        let input = Json::from("in");
+        let name: Arc<str> = "search".into();
+        let request = RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal };
+        let action = Action::new("write_file", "REVIEW.md", json!({ "text": "x" }));
+        let envelope =
+            Envelope { request, agent: agent.clone(), action, policy: "ask".into(), nonce: 9, expires_at: at };
+        let approval = envelope.id();
+        let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at };
+        let failure = Failure { kind: FailureKind::Transient, text: "later".into() };
+        let reference = Some("group/project#7".into());
+        let order =
+            Order { to: "writer".into(), body: "write".into(), input: input.clone(), reference, is_detached: true };
+        let refused = Verdict::Refused(Refusal::HandoffLimit { max: 5, asked: 1 });
+        let usage = Some(Usage { input_tokens: 300, output_tokens: 20 });
+        let mut events = events();
+        events.extend([
+            RunEvent::StepStarted { turn, ordinal, name: name.clone() },
+            RunEvent::StepFinished { turn, ordinal, name, value: input.clone() },
+            RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
+            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing },
+            RunEvent::Settled { turn, ordinal, usage },
+            RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },
+            RunEvent::Answered { turn, ordinal, answer: Json::null(), by: "ann".into(), at },
+            RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope.clone()), at },
+            RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Parked(Box::new(envelope)), at },
+            RunEvent::Noticed { turn, text: "half way".into(), at },
+            RunEvent::AttemptFailed { turn, attempt, failure: failure.clone(), retry_at: at, at },
+            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at },
+            RunEvent::Recovered { at, new_process: true },
+            RunEvent::NeedsAttention { turn, why: "changed".into(), at },
+            RunEvent::TurnRestarted { turn, at },
+            RunEvent::Stopped { outcome: Outcome::Cancelled { reason: "enough".into() }, at },
+        ]);
+        events
+    }
+
+    #[test]
+    fn the_bytes_of_a_journal_record_are_golden() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+        crate::testing::golden::check(folder, &JournalRecord { events: every_event() });
     }
 
     #[tokio::test]

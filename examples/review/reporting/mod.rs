@@ -54,7 +54,7 @@ impl<'a> Review<'a> {
 }
 
 /// `1 file`, `2 files`, `12,345 files`.
-fn counted(count: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 

@@ -30,7 +30,7 @@ pub(super) struct StoredEntry {
 impl Stored for StoredEntry {
     const SCHEMA: u16 = 2;
     const VERSION: u16 = 1;
-    const NAME: &'static str = "context entry";
+    const NAME: &'static str = "context-entry";
 }
 
 impl StoredEntry {
@@ -48,11 +48,16 @@ pub(super) struct Writing {
     pub(super) now: Timestamp,
 }
 
+/// When an entry stops existing that lives for `ttl`: rounded up, so that no entry is born dead.
+fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
+    now + ttl.saturating_add(Duration::from_nanos(999_999))
+}
+
 /// Replaces value, agent and expiry together; a live entry keeps its birthday.
 pub(super) fn set(there: Option<&StoredEntry>, writing: Writing, ttl: Option<Duration>) -> StoredEntry {
     let Writing { value, agent, origin, now } = writing;
     let created_at = there.filter(|entry| entry.is_live(now)).map_or(now, |entry| entry.created_at);
-    StoredEntry { value, agent, expires_at: ttl.map(|ttl| now + ttl), created_at, updated_at: now, origin }
+    StoredEntry { value, agent, expires_at: ttl.map(|ttl| expiry(now, ttl)), created_at, updated_at: now, origin }
 }
 
 /// Replaces value and agent; the expiry moves later, never earlier, and an entry without one stays without.
@@ -71,7 +76,7 @@ pub(super) fn set_with_extension(there: Option<&StoredEntry>, writing: Writing, 
 /// Moves the expiry later and leaves everything else, `updated_at` included. `None` when there is nothing to change.
 pub(super) fn touch(there: &StoredEntry, ttl: Duration, now: Timestamp) -> Option<StoredEntry> {
     let before = there.expires_at?;
-    let later = now + ttl;
+    let later = expiry(now, ttl);
     (later > before).then(|| StoredEntry { expires_at: Some(later), ..there.clone() })
 }
 
@@ -88,6 +93,16 @@ mod tests {
     }
 
     const TEN: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn the_bytes_of_an_entry_are_golden() {
+        use crate::messages::{Chain, RunId};
+        let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
+        let chain = Chain::default().add_step(&lead, &coder, "fix");
+        let origin = Some(Origin { run: RunId(uuid::Uuid::from_u128(7)), chain });
+        let entry = StoredEntry { origin, ..set(None, writing("a", 1), Some(TEN)) };
+        crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), &entry);
+    }
 
     #[test]
     fn set_replaces_value_and_expiry_and_keeps_the_birthday_of_a_live_entry() {

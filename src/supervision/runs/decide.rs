@@ -81,6 +81,13 @@ fn on_command(
     if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
         return Err(invalid("the output is nested too deeply".into()));
     }
+    let goes_elsewhere = matches!(command.goto, Goto::Agent(_) | Goto::Many(_));
+    if goes_elsewhere && (turn.has_detached() || !run.branch_of(turn).outbound.is_empty()) {
+        return Err(invalid(
+            "it hands control on while answers to detached delegations are to come; end with `Next`, or wait for them"
+                .into(),
+        ));
+    }
     let size = command.size();
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
@@ -92,7 +99,8 @@ fn on_command(
         Err(error) => return Err(invalid(error.to_string())),
     };
     let at = around.now.wall;
-    let event = RunEvent::TurnEnded { turn: number, attempt: turn.attempt, command: Box::new(command), verdict, at };
+    let (agent, attempt) = (turn.agent.clone(), turn.attempt);
+    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };
     Ok(event)
 }
 
@@ -220,7 +228,7 @@ fn admit_delegation(
         targets: std::slice::from_ref(&target),
         first: run.turn_id(run.next_turn),
         chain: &run.branch_of(turn).chain,
-        waiter: Some((run.turn_id(number), &turn.agent)),
+        waiter: (!order.is_detached).then(|| (run.turn_id(number), &turn.agent)),
         limits: &run.submission.task.limits,
         handoffs: run.handoffs,
         agents: &run.agents,
@@ -272,7 +280,7 @@ pub fn on_parked_decision(
     let at = around.now.wall;
     let (id, parked) = run.branches.iter().find_map(|(id, branch)| match &branch.now {
         BranchNow::Parked(parked) if parked.ended.number == number => Some((*id, parked)),
-        BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Forked { .. } => None,
+        BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Awaiting | BranchNow::Forked { .. } => None,
     })?;
     let verdict = if decision.approved {
         let turn = OpenTurn::ended(id, &parked.ended);

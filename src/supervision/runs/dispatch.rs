@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::messages::{
-    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RequestId,
-    RunEvent, RunId, RunMetrics, State, Submission, TurnId,
+    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RunEvent,
+    RunMetrics, State, Submission, TurnId,
 };
 
 use super::inbox::Inbox;
 use super::run::{Record, Run};
+use super::step::Answered;
 
 /// Carries out what run supervisors decide. The agents' side implements it.
 pub trait Dispatch: Send + Sync + 'static {
@@ -43,11 +45,11 @@ pub trait Dispatch: Send + Sync + 'static {
     /// An event was journaled: the `sequence`-th of its run. The run may be further on.
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
 
-    /// A request of a turn has its answer.
-    fn replied(&self, run: &Run, request: RequestId);
+    /// A delegation was answered.
+    fn answered(&self, run: &Run, answered: &Answered);
 
     /// A run has ended; all of its events were handed over.
-    fn ended(&self, run: RunId);
+    fn ended(&self, run: &Run);
 }
 
 /// A turn that may be taken, with everything that whoever takes it needs.
@@ -75,6 +77,8 @@ pub struct ReadyTurn {
     pub records: BTreeMap<u32, Record>,
     /// How far the run's writes must have got.
     pub durability: Durability,
+    /// The clock's monotonic reading when it became ready.
+    pub ready_at: Duration,
     /// Where its outcome goes.
     pub inbox: Arc<Inbox>,
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::messages::{AgentName, RunId, TurnId};
 
-use super::breaker::{Breaker, BreakerPolicy, Signal, Ticket};
+use super::breaker::{Breaker, BreakerPolicy, BreakerState, Signal, Ticket};
 use super::wait_for::{WaitGraph, Waiting};
 
 /// The shared facts behind their lock. It is held for one admission, so that check and reservation are one step, and
@@ -50,6 +50,12 @@ impl AdmissionFacts {
     /// The time to wait.
     pub fn check_breaker(&self, agent: &AgentName, now: Duration) -> Result<(), Duration> {
         self.breakers.get(agent).map_or(Ok(()), |breaker| breaker.check(&self.policy, now))
+    }
+
+    /// The state of an agent's breaker; closed if it never did anything.
+    #[must_use]
+    pub fn breaker_state(&self, agent: &str) -> BreakerState {
+        self.breakers.get(agent).map_or(BreakerState::Closed, Breaker::state)
     }
 
     /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.

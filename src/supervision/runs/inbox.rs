@@ -140,6 +140,13 @@ pub enum Input {
         /// Why.
         error: String,
     },
+    /// A person has the turns begin again that need attention.
+    RestartTurns {
+        /// The run.
+        run: RunId,
+        /// Told how many there were.
+        ack: oneshot::Sender<usize>,
+    },
     /// Somebody waits for a run's result.
     Result {
         /// The run.

@@ -56,6 +56,7 @@ pub(super) enum Held {
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
     Answered(oneshot::Sender<Result<(), AnswerError>>),
     Cancelled(oneshot::Sender<bool>),
+    Restarted(oneshot::Sender<usize>, usize),
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
 
@@ -131,6 +132,7 @@ impl LiveRun {
     pub(super) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
         match self.run.turn(turn)?.records.get(&ordinal)? {
             Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
+            Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
             Record::Delegation { reply, .. } => reply.clone().map(TurnReply::Delegated),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
             Record::Approval { envelope, decision } => {

@@ -21,7 +21,7 @@ pub enum AfterFailure {
 #[must_use]
 pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
     match kind {
-        FailureKind::Terminal | FailureKind::Refused => AfterFailure::GiveUp,
+        FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied => AfterFailure::GiveUp,
         FailureKind::ChangedTurn => AfterFailure::NeedAttention,
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
             if failures >= attempts {
@@ -40,7 +40,9 @@ pub fn signal(kind: FailureKind) -> Signal {
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
             Signal::Failure
         }
-        FailureKind::Terminal | FailureKind::Refused | FailureKind::ChangedTurn => Signal::Neutral,
+        FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied | FailureKind::ChangedTurn => {
+            Signal::Neutral
+        }
     }
 }
 

@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RunId, RunMetrics, RunResult,
-    State, Submission, Timestamp, TurnId, Update,
+    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RequestId, RunId, RunMetrics,
+    RunResult, State, Submission, Timestamp, TurnId, Update,
 };
 
 use super::budget::Budget;
 use super::guard::Handoff;
+
+/// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
+pub(super) const LATE_ORDINAL: u32 = u32::MAX - 1;
 
 /// The ordinal under which a handoff that was parked after its turn asks for consent.
 pub const HANDOFF_ORDINAL: u32 = u32::MAX;
@@ -28,8 +31,8 @@ pub struct Run {
     pub(super) handoffs: u32,
     pub(super) agents: BTreeSet<AgentName>,
     pub(super) budget: Budget,
-    pub(super) branches: BTreeMap<u32, Branch>,
-    pub(super) turns: BTreeMap<u32, OpenTurn>,
+    pub(super) branches: BTreeMap<u32, Box<Branch>>,
+    pub(super) turns: BTreeMap<u32, Box<OpenTurn>>,
     pub(super) next_turn: u32,
     pub(super) next_branch: u32,
     pub(super) next_reservation: u32,
@@ -50,6 +53,20 @@ pub struct Branch {
     pub(super) recent: Vec<Handoff>,
     pub(super) previous_agent: Option<AgentName>,
     pub(super) now: Now,
+    /// Delegations whose asking turns have ended without waiting.
+    pub(super) outbound: Vec<Outbound>,
+}
+
+/// A detached delegation after its asking turn: the outbound map of SEMANTICS 11.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Outbound {
+    pub(super) turn: u32,
+    pub(super) ordinal: u32,
+    pub(super) agent: AgentName,
+    pub(super) input: Json,
+    pub(super) order: Order,
+    pub(super) reply: Option<Answer>,
+    pub(super) deltas: ChildDeltas,
 }
 
 /// Where a branch comes from, and so where its end goes.
@@ -63,6 +80,8 @@ pub(super) enum Origin {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Now {
     Turn(u32),
+    /// Its last turn has ended, and answers to what it gave away are still to come.
+    Awaiting,
     /// Its last turn has ended; where it goes waits for a decision.
     Parked(Box<ParkedHandoff>),
     Forked {
@@ -218,10 +237,18 @@ impl Run {
         self.turns.keys().copied()
     }
 
+    /// The turns that wait for a person, with the reason.
+    pub fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
+        self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
+            Phase::NeedsAttention { why } => Some((self.turn_id(*number), &**why)),
+            Phase::Leased | Phase::Backoff { .. } => None,
+        })
+    }
+
     /// An open turn.
     #[must_use]
     pub fn turn(&self, number: u32) -> Option<&OpenTurn> {
-        self.turns.get(&number)
+        self.turns.get(&number).map(|turn| &**turn)
     }
 
     /// The id of one of its turns.
@@ -243,7 +270,33 @@ impl Run {
             match self.branches.get(&branch)?.origin {
                 Origin::Root => return None,
                 Origin::Fork { parent, .. } => branch = parent,
-                Origin::Delegation { turn, .. } => return Some((turn, &self.turns.get(&turn)?.agent)),
+                Origin::Delegation { turn, ordinal } => {
+                    let open = self.turns.get(&turn)?;
+                    let is_detached = matches!(open.records.get(&ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
+                    return (!is_detached).then_some((turn, &open.agent));
+                }
+            }
+        }
+    }
+
+    /// The delegation that an open turn works on, and who asked for it.
+    #[must_use]
+    pub fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
+        let mut branch = self.branches.get(&turn.branch)?;
+        loop {
+            match branch.origin {
+                Origin::Root => return None,
+                Origin::Fork { parent, .. } => branch = self.branches.get(&parent)?,
+                Origin::Delegation { turn, ordinal } => {
+                    let asker = match self.turns.get(&turn) {
+                        Some(open) => &open.agent,
+                        None => {
+                            let mut left = self.branches.values().flat_map(|branch| &branch.outbound);
+                            &left.find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))?.agent
+                        }
+                    };
+                    return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
+                }
             }
         }
     }
@@ -267,7 +320,7 @@ impl Run {
     pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
         let parked = self.branches.values().filter_map(|branch| match &branch.now {
             Now::Parked(parked) => Some(&parked.envelope),
-            Now::Turn(_) | Now::Forked { .. } => None,
+            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } => None,
         });
         let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match record {
             Record::Approval { envelope, decision: None } => Some(&**envelope),
@@ -336,10 +389,19 @@ impl OpenTurn {
         Self { branch, agent, input, attempt: 0, phase: Phase::Leased, records: BTreeMap::new(), recoveries: 0 }
     }
 
+    /// Whether it gave something away that is not answered and that it does not wait for.
+    pub(super) fn has_detached(&self) -> bool {
+        self.records
+            .values()
+            .any(|record| matches!(record, Record::Delegation { order, reply: None, .. } if order.is_detached))
+    }
+
     /// What the children that were answered wrote.
     pub(super) fn children(&self) -> Vec<ChildDeltas> {
         let answered = |record: &Record| match record {
-            Record::Delegation { deltas, .. } if deltas.answered.is_some() => Some(deltas.clone()),
+            Record::Delegation { deltas, order, .. } if deltas.answered.is_some() && !order.is_detached => {
+                Some(deltas.clone())
+            }
             _ => None,
         };
         self.records.values().filter_map(answered).collect()

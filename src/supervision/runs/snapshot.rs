@@ -20,7 +20,7 @@ pub(super) struct Snapshot {
 impl Stored for Snapshot {
     const SCHEMA: u16 = 4;
     const VERSION: u16 = 1;
-    const NAME: &'static str = "run snapshot";
+    const NAME: &'static str = "run-snapshot";
 }
 
 /// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the longer the next
@@ -103,4 +103,70 @@ pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
         run.step(&event);
     }
     Some(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{AgentName, Chain, Command, Order, Submission, Task, Timestamp, TraceId, Verdict};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn run() -> Run {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
+        let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
+        let task = Task::new("fix").to("lead");
+        let submission = Submission { run, trace, task, agent: lead.clone(), chain: Chain::default(), at };
+        let command = Command::update("artifacts", json!({ "plan": "p.md" }))
+            .with("context", json!({ "artifacts_created": ["p.md"], "completed": { "plan": true } }))
+            .with("messages", "planned")
+            .goto("coder");
+        let (body, input) = ("review".into(), "x".into());
+        let order = Order { to: "lead".into(), body, input, reference: None, is_detached: false };
+        let events = vec![
+            RunEvent::Submitted(Box::new(submission)),
+            RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()) },
+            RunEvent::TurnEnded {
+                turn: 1,
+                agent: lead.clone(),
+                attempt: 1,
+                command: Box::new(command),
+                verdict: Verdict::Admitted(vec![coder]),
+                at,
+            },
+            RunEvent::StepFinished { turn: 2, ordinal: 0, name: "edit".into(), value: json!([1]).into() },
+            RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
+        ];
+        fold(events, &StateRules::default()).unwrap()
+    }
+
+    #[test]
+    fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
+        let run = run();
+        let bytes = codec::encode(&Snapshot { last: 4, run: run.clone() });
+        let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+        let at = Timestamp::from_millis(1_767_225_600_001);
+        let command = Box::new(Command::output("fine").with("messages", "reviewed"));
+        let agent = AgentName::new("lead").unwrap();
+        let event = RunEvent::TurnEnded { turn: 3, agent, attempt: 1, command, verdict: Verdict::Nothing, at };
+        let (mut first, mut second) = (run, read);
+        assert_eq!(first.step(&event), second.step(&event));
+        assert_eq!(format!("{first:?}"), format!("{second:?}"));
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_are_golden() {
+        crate::testing::golden::check(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
+            &Snapshot { last: 4, run: run() },
+        );
+    }
+
+    /// The golden check compares values; a run's debug form shows all of it.
+    impl PartialEq for Snapshot {
+        fn eq(&self, other: &Self) -> bool {
+            format!("{self:?}") == format!("{other:?}")
+        }
+    }
 }

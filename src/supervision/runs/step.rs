@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messages::state::{StateRules, join};
+use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Goto, Json, Order, Outcome, Refusal, RunEvent, RunResult, State, Submission, Timestamp, Update, Verdict,
+    AgentName, Answer, Chain, Command, FailureKind, Goto, Json, LateAnswer, Order, Outcome, RequestId, RunEvent,
+    RunResult, State, Submission, Timestamp, Verdict,
 };
 
 use super::budget::Budget;
 use super::guard::{Handoff, Mark};
 use super::run::{
-    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, Now, OpenTurn, Origin, ParkedHandoff, Phase, Record,
-    Run,
+    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
+    ParkedHandoff, Phase, Record, Run,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -38,6 +39,8 @@ pub enum Effect {
         /// The request.
         ordinal: u32,
     },
+    /// A delegation was answered.
+    Answered(Box<Answered>),
     /// A decision is needed.
     RequestApproval {
         /// The turn.
@@ -49,6 +52,21 @@ pub enum Effect {
     WithdrawApproval(crate::messages::ApprovalId),
     /// The run has its result.
     Ended,
+}
+
+/// A delegation and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The asking turn.
+    pub turn: u32,
+    /// Which of its requests.
+    pub ordinal: u32,
+    /// Who asked.
+    pub asker: AgentName,
+    /// Whom, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// The answer.
+    pub answer: Answer,
 }
 
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
@@ -164,8 +182,17 @@ impl Run {
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
-                let error = failure.to_string();
-                self.turn_failed(*turn, Outcome::Failed { error }, &mut effects);
+                let outcome = match failure.kind {
+                    FailureKind::Denied => Outcome::Denied { reason: failure.text.clone() },
+                    FailureKind::Transient
+                    | FailureKind::Terminal
+                    | FailureKind::Panic
+                    | FailureKind::Timeout
+                    | FailureKind::InvalidCommand
+                    | FailureKind::ChangedTurn
+                    | FailureKind::Refused => Outcome::Failed { error: failure.to_string() },
+                };
+                self.turn_failed(*turn, outcome, &mut effects);
             }
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
@@ -177,6 +204,16 @@ impl Run {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(turn) {
                     open.phase = Phase::NeedsAttention { why: Arc::clone(why) };
+                }
+            }
+            RunEvent::TurnRestarted { turn, at } => {
+                self.last_at = *at;
+                if let Some(open) = self.turns.get_mut(turn) {
+                    open.attempt += 1;
+                    (open.phase, open.recoveries) = (Phase::Leased, 0);
+                    // The answer that a late turn is about is not something that it asked for.
+                    open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
+                    effects.push(Effect::Start(*turn));
                 }
             }
             RunEvent::Stopped { outcome, at } => {
@@ -208,7 +245,9 @@ impl Run {
         let id = self.next_branch;
         self.next_branch += 1;
         let now = Now::Turn(0);
-        self.branches.insert(id, Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now });
+        let branch =
+            Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now, outbound: Vec::new() };
+        self.branches.insert(id, Box::new(branch));
         id
     }
 
@@ -220,7 +259,8 @@ impl Run {
             branch.now = Now::Turn(number);
         }
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        self.turns.insert(number, OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 });
+        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 };
+        self.turns.insert(number, Box::new(turn));
         effects.push(Effect::Start(number));
     }
 
@@ -251,7 +291,8 @@ impl Run {
     }
 
     fn turn_ended(&mut self, number: u32, command: &Command, verdict: &Verdict, effects: &mut Vec<Effect>) {
-        let Some(children) = self.turns.get(&number).map(OpenTurn::children) else { return };
+        let Some(children) = self.turns.get(&number).map(|turn| turn.children()) else { return };
+        self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: command.clone(), children };
@@ -265,6 +306,47 @@ impl Run {
         }
     }
 
+    /// What an ended turn gave away without waiting stays open with its branch.
+    fn keep_outbound(&mut self, number: u32) {
+        let Some(open) = self.turns.get_mut(&number) else { return };
+        let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
+        let is_detached = |record: &Record| matches!(record, Record::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))));
+        let ordinals: Vec<u32> =
+            open.records.iter().filter(|(_, record)| is_detached(record)).map(|(ordinal, _)| *ordinal).collect();
+        for ordinal in ordinals {
+            let Some(Record::Delegation { order, reply, deltas }) = open.records.remove(&ordinal) else { continue };
+            let reply = reply.and_then(Result::ok);
+            let (agent, input) = (agent.clone(), input.clone());
+            if let Some(branch) = self.branches.get_mut(&id) {
+                branch.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
+            }
+        }
+    }
+
+    /// The asking agent gets a turn with the first answer that has come, if the branch has nothing else to do.
+    fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let request = |outbound: &Outbound| RequestId { turn: self.turn_id(outbound.turn), ordinal: outbound.ordinal };
+        let Some(branch) = self.branches.get(&id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
+        let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
+        let request = request(&branch.outbound[position]);
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        let Outbound { agent, input, mut order, reply, deltas, .. } = branch.outbound.remove(position);
+        let Some(answer) = reply else { return };
+        let late = LateAnswer {
+            request: request.to_string(),
+            to: Arc::clone(&order.to),
+            body: Arc::clone(&order.body),
+            answer: answer.clone(),
+            original_input: input,
+        };
+        // Every part of it is JSON already.
+        let input = Json::of(late).unwrap_or_default();
+        let number = self.next_turn;
+        self.start_turn(id, agent, input, effects);
+        order.is_detached = false;
+        self.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
+    }
+
     /// A decision about the handoff that `turn` ended with.
     fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
         let parked_here = |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == turn);
@@ -273,11 +355,11 @@ impl Run {
         self.go_on(id, parked.ended, verdict, effects);
     }
 
-    /// Applies what an ended turn wrote and follows where it goes. A denied handoff ends the branch without its update.
+    /// Applies what an ended turn wrote, unless where it goes was denied, and follows where it goes.
     fn go_on(&mut self, id: u32, ended: EndedTurn, verdict: &Verdict, effects: &mut Vec<Effect>) {
         let EndedTurn { number, agent, input, mut command, mut children } = ended;
-        if matches!(verdict, Verdict::Refused(Refusal::Denied { .. } | Refusal::ApprovalExpired { .. })) {
-            command.update = Update::default();
+        if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+            command.update = crate::messages::Update::default();
             children.clear();
         }
         let output = command.output.clone();
@@ -296,6 +378,12 @@ impl Run {
         match verdict {
             Verdict::Nothing | Verdict::Parked(_) => match command.goto {
                 Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
+                Goto::Next if self.branches.get(&id).is_some_and(|branch| !branch.outbound.is_empty()) => {
+                    if let Some(branch) = self.branches.get_mut(&id) {
+                        branch.now = Now::Awaiting;
+                    }
+                    self.take_answer(id, effects);
+                }
                 Goto::Next | Goto::Agent(_) | Goto::Many(_) => {
                     self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
                 }
@@ -369,10 +457,8 @@ impl Run {
     fn end_scope(&mut self, id: u32, output: Json, effects: &mut Vec<Effect>) {
         let (mut child, mut open) = (id, Vec::new());
         while let Some(Origin::Fork { parent, .. }) = self.branches.get(&child).map(|branch| branch.origin) {
-            let Some(Branch { now: Now::Forked { children, ends, open: left }, .. }) = self.branches.get_mut(&parent)
-            else {
-                break;
-            };
+            let Some(branch) = self.branches.get_mut(&parent) else { break };
+            let Now::Forked { children, ends, open: left } = &mut branch.now else { break };
             for (sibling, end) in children.iter().zip(ends.iter_mut()) {
                 if *sibling != child && end.is_none() {
                     let outcome = Outcome::Cancelled { reason: "another branch ended the run".into() };
@@ -393,24 +479,18 @@ impl Run {
     fn cascade(&mut self, id: u32, outcome: Outcome, output: Json, forced: Option<&Json>, effects: &mut Vec<Effect>) {
         let (mut id, mut outcome, mut output) = (id, outcome, output);
         loop {
+            self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.remove(&id) else { return };
             let end = BranchEnd { outcome, output, deltas: branch.deltas };
             match branch.origin {
                 Origin::Root => return self.finish(end.outcome, end.output, &branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
-                    let answered = Some(self.sequence);
-                    if let Some(Record::Delegation { reply, deltas, .. }) = self.record_mut(turn, ordinal) {
-                        *reply = Some(Ok(Answer { outcome: end.outcome, output: end.output }));
-                        *deltas = ChildDeltas { answered, deltas: end.deltas, ..*deltas };
-                        effects.push(Effect::Reply { turn, ordinal });
-                    }
-                    return;
+                    let answer = Answer { outcome: end.outcome, output: end.output };
+                    return self.answered(turn, ordinal, answer, end.deltas, effects);
                 }
                 Origin::Fork { parent, index } => {
-                    let Some(Branch { now: Now::Forked { ends, open, .. }, .. }) = self.branches.get_mut(&parent)
-                    else {
-                        return;
-                    };
+                    let Some(branch) = self.branches.get_mut(&parent) else { return };
+                    let Now::Forked { ends, open, .. } = &mut branch.now else { return };
                     ends[index] = Some(end);
                     *open -= 1;
                     if *open > 0 {
@@ -421,6 +501,51 @@ impl Run {
                     id = parent;
                 }
             }
+        }
+    }
+
+    /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
+    fn answered(&mut self, turn: u32, ordinal: u32, answer: Answer, written: Vec<Delta>, effects: &mut Vec<Effect>) {
+        let answered = Some(self.sequence);
+        let told = |asker: &AgentName, to: &Arc<str>| {
+            let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
+            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer }))
+        };
+        if let Some(open) = self.turns.get_mut(&turn) {
+            if let Some(Record::Delegation { order, reply, deltas }) = open.records.get_mut(&ordinal) {
+                effects.push(told(&open.agent, &order.to));
+                *deltas = ChildDeltas { answered, deltas: written, ..*deltas };
+                *reply = Some(Ok(answer));
+                effects.push(Effect::Reply { turn, ordinal });
+            }
+            return;
+        }
+        let is_asked = |outbound: &Outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal);
+        let found = self
+            .branches
+            .iter_mut()
+            .find_map(|(id, branch)| Some((*id, branch.outbound.iter_mut().find(|outbound| is_asked(outbound))?)));
+        if let Some((id, outbound)) = found {
+            effects.push(told(&outbound.agent, &outbound.order.to));
+            outbound.deltas = ChildDeltas { answered, deltas: written, ..outbound.deltas };
+            outbound.reply = Some(answer);
+            self.take_answer(id, effects);
+        }
+    }
+
+    /// Nobody will take the answers to what the branch gave away.
+    fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let Some(branch) = self.branches.get(&id).filter(|branch| !branch.outbound.is_empty()) else { return };
+        let open: Vec<Origin> = branch
+            .outbound
+            .iter()
+            .filter(|outbound| outbound.reply.is_none())
+            .map(|outbound| Origin::Delegation { turn: outbound.turn, ordinal: outbound.ordinal })
+            .collect();
+        let children: Vec<u32> =
+            self.branches.iter().filter(|(_, branch)| open.contains(&branch.origin)).map(|(id, _)| *id).collect();
+        for child in children {
+            self.cancel_branch(child, effects);
         }
     }
 
@@ -464,7 +589,7 @@ impl Run {
     }
 
     /// Takes a turn out, with everything that only it waits for.
-    fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<OpenTurn> {
+    fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<Box<OpenTurn>> {
         let waiter = self.waiter_of(self.turns.get(&number)?.branch).map(|(waiter, agent)| (waiter, agent.clone()));
         let open = self.turns.remove(&number)?;
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
@@ -488,6 +613,7 @@ impl Run {
     fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
+            self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.get(&id) else { continue };
             match &branch.now {
                 Now::Turn(turn) => {
@@ -496,6 +622,7 @@ impl Run {
                 }
                 Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
                 Now::Forked { children, .. } => ids.extend(children),
+                Now::Awaiting => {}
             }
             self.branches.remove(&id);
         }

@@ -102,7 +102,7 @@ pub struct Wake;
 /// The actor's state.
 pub struct Desk {
     office: Arc<Office>,
-    runs: HashMap<RunId, LiveRun>,
+    runs: HashMap<RunId, Box<LiveRun>>,
     /// Runs that are being read back, with what has arrived for them meanwhile.
     loading: HashMap<RunId, Vec<Input>>,
     /// Tells this life of the actor from those before: an append that they began may end in this one.
@@ -169,6 +169,7 @@ impl Desk {
             Input::Answer { question, .. } => Some(question.request.turn.run),
             Input::Cancel { run, .. }
             | Input::Fail { run, .. }
+            | Input::RestartTurns { run, .. }
             | Input::Result { run, .. }
             | Input::Questions { run, .. } => Some(*run),
         };
@@ -223,6 +224,7 @@ impl Desk {
             | Input::Decide { .. }
             | Input::Cancel { .. }
             | Input::Fail { .. }
+            | Input::RestartTurns { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
         }
@@ -255,7 +257,7 @@ impl Desk {
         let deadline = submission.task.deadline;
         let event = RunEvent::Submitted(Box::new(submission.clone()));
         let (fold, effects) = Run::begin(submission, self.office.rules.clone());
-        let live = vacant.insert(LiveRun::new(fold, Fence::FIRST, 0, durability, place));
+        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.keep(event, effects);
         live.held.push(Held::Accepted(ack));
         self.office.roster.lock().insert(run, Fence::FIRST);
@@ -315,7 +317,7 @@ impl Desk {
         let run = fold.id();
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
-        let mut live = LiveRun::new(fold, fence, last, durability, None);
+        let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
         live.is_noted_open = true;
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
@@ -369,20 +371,19 @@ impl Desk {
             } else {
                 live.is_committing = true;
                 let durability = std::mem::take(&mut live.events_durability).min(live.durability);
-                let mut append = {
-                    let append =
-                        self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
-                    if live.is_noted_open || durability == Durability::Memory {
-                        append
-                    } else {
-                        live.is_noted_open = true;
-                        let noted = self.office.journal.mark_open(run);
-                        async move {
-                            noted.await?;
-                            append.await
-                        }
-                        .boxed()
+                // Handed over first: a record that is on disk has its note there too.
+                let needs_note = !live.is_noted_open && durability != Durability::Memory;
+                live.is_noted_open |= needs_note;
+                let noted = needs_note.then(|| self.office.journal.mark_open(run));
+                let append =
+                    self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
+                let mut append = match noted {
+                    None => append,
+                    Some(noted) => async move {
+                        noted.await?;
+                        append.await
                     }
+                    .boxed(),
                 };
                 match (&mut append).now_or_never() {
                     Some(result) => result,
@@ -453,7 +454,7 @@ impl Desk {
         });
     }
 
-    fn ended(&mut self, mut live: LiveRun) {
+    fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
@@ -466,7 +467,7 @@ impl Desk {
                 }
             }
         }
-        self.office.dispatch.ended(run);
+        self.office.dispatch.ended(&live.run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {
             let (ended, open) =
@@ -479,7 +480,7 @@ impl Desk {
     }
 
     /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
-    fn not_committed(&mut self, live: LiveRun, error: &StorageError) {
+    fn not_committed(&mut self, live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
         for held in live.held {
@@ -490,7 +491,7 @@ impl Desk {
                     let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Reply(..) => {}
+                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
             }
         }
         self.office.facts.lock().forget_run(run);
@@ -525,6 +526,7 @@ impl Desk {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
             Held::Cancelled(ack) => drop(ack.send(true)),
+            Held::Restarted(ack, turns) => drop(ack.send(turns)),
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),
             Held::Close { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
@@ -536,14 +538,12 @@ impl Desk {
                 }
             }
             Held::Effect(effect) => match effect {
-                Effect::Start(turn) => self.start(live, turn),
+                Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
                 }
-                Effect::Reply { turn, ordinal } => {
-                    office.dispatch.replied(&live.run, RequestId { turn: live.run.turn_id(turn), ordinal });
-                    live.reply(turn, ordinal);
-                }
+                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
                 Effect::RequestApproval { turn, ordinal } => {
                     let request = RequestId { turn: live.run.turn_id(turn), ordinal };
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
@@ -557,7 +557,7 @@ impl Desk {
         }
     }
 
-    fn start(&self, live: &mut LiveRun, number: u32) {
+    fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
         let Some(turn) = live.run.turn(number) else { return };
         let branch = live.run.branch_of(turn);
         self.office.dispatch.start(ReadyTurn {
@@ -572,6 +572,7 @@ impl Desk {
             submission: Arc::clone(live.run.submission()),
             records: turn.records.clone(),
             durability: live.durability,
+            ready_at: now.monotonic,
             inbox: Arc::clone(&self.office.inbox),
         });
     }
@@ -599,7 +600,7 @@ impl Desk {
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
                             turn.phase = Phase::Leased;
-                            self.start(&mut live, number);
+                            self.start(&mut live, number, now);
                         }
                     }
                 }
@@ -666,6 +667,13 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
         }
         Input::Fail { error, .. } => {
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
+        }
+        Input::RestartTurns { ack, .. } => {
+            let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
+            for turn in &stuck {
+                live.absorb(RunEvent::TurnRestarted { turn: *turn, at: around.now.wall });
+            }
+            live.held.push(Held::Restarted(ack, stuck.len()));
         }
         Input::Result { reply, .. } => live.results.push(reply),
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
@@ -821,6 +829,7 @@ fn refuse(input: Input) {
         Input::Request { reply, .. } => drop(reply.map(|reply| reply.send(TurnReply::Gone))),
         Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
         Input::Cancel { ack, .. } => drop(ack.send(false)),
+        Input::RestartTurns { ack, .. } => drop(ack.send(0)),
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }

@@ -1,26 +1,37 @@
 //! The delegation router: who takes a delegation, and where it stands. It is also what run supervisors dispatch through.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod actor;
+mod books;
+
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::{
     Action, AgentName, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunEvent, RunId, Status, StatusUpdate, TurnId, Verdict,
+    RunEvent, Status, StatusUpdate, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
-use crate::supervision::runs::run::{Record, Run};
+use crate::supervision::runs::run::Run;
+use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
+
+pub(crate) use actor::{Posted, RouterActor};
+pub use books::{InboxMessage, Standing};
+
+use books::Books;
 
 use super::agent::{AgentSpec, Mode};
 use super::agent_actor::AgentMsg;
 use super::approvals::Decider;
 use super::events::Hub;
 use super::floor::Floor;
+use super::meters::Meters;
 use super::turn::StopReason;
 
 /// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
@@ -44,26 +55,19 @@ pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
     if &*question.action.action == "handoff" || question.mode.is_analysis_only() { Consent::Auto } else { Consent::Ask }
 }
 
-/// Messages that an agent's inbox keeps in memory.
-const INBOX: usize = 200;
-
-/// What an agent's inbox holds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum InboxMessage {
-    /// A task for the agent.
-    Request(DelegationRequest),
-    /// News of a task that the agent gave away.
-    Status(StatusUpdate),
-}
-
-/// The router's books. A restart of its actor leaves them as they are.
+/// Who there is, and what is posted about their delegations. A restart of its actor leaves it as it is.
 pub(crate) struct Router {
     agents: RwLock<BTreeMap<AgentName, Listed>>,
     pub(crate) floor: Arc<Floor>,
     pub(crate) hub: Hub,
+    meters: Meters,
     decider: Decider,
     policy: ApprovalPolicy,
-    delegations: Mutex<Delegations>,
+    env: Env,
+    /// Not yet entered; the actor is woken for the first.
+    posts: Mutex<Vec<InboxMessage>>,
+    books: Mutex<Books>,
+    actor: OnceLock<ChildRef<Posted>>,
 }
 
 /// An agent as the router knows it.
@@ -75,16 +79,25 @@ pub(crate) struct Listed {
     pub(crate) actor: ChildRef<AgentMsg>,
 }
 
-#[derive(Default)]
-struct Delegations {
-    statuses: HashMap<RequestId, Status>,
-    inboxes: HashMap<AgentName, VecDeque<InboxMessage>>,
-}
-
 impl Router {
-    pub(crate) fn new(floor: Arc<Floor>, decider: Decider, policy: ApprovalPolicy) -> Self {
-        let (agents, delegations) = (RwLock::default(), Mutex::default());
-        Self { agents, floor, hub: Hub::default(), decider, policy, delegations }
+    pub(crate) fn new(env: Env, floor: Arc<Floor>, decider: Decider, policy: ApprovalPolicy) -> Self {
+        Self {
+            agents: RwLock::default(),
+            floor,
+            hub: Hub::default(),
+            meters: Meters::default(),
+            decider,
+            policy,
+            env,
+            posts: Mutex::default(),
+            books: Mutex::default(),
+            actor: OnceLock::new(),
+        }
+    }
+
+    /// Where the actor is, once.
+    pub(crate) fn set_actor(&self, actor: ChildRef<Posted>) {
+        let _ = self.actor.set(actor);
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
@@ -106,24 +119,34 @@ impl Router {
 
     /// The last messages of an agent's inbox, oldest first.
     pub(crate) fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
-        self.delegations.lock().inboxes.get(agent).map(|inbox| inbox.iter().cloned().collect()).unwrap_or_default()
+        self.enter_posts();
+        self.books.lock().inbox(agent)
     }
 
     /// Where a delegation stands, as long as an inbox remembers it.
-    pub(crate) fn status(&self, request: RequestId) -> Option<Status> {
-        self.delegations.lock().statuses.get(&request).copied()
+    pub(crate) fn standing(&self, request: RequestId) -> Option<Standing> {
+        self.enter_posts();
+        self.books.lock().standing(request, self.env.now().wall)
     }
 
-    /// Statuses only move forward; one that does not is dropped.
-    fn post(&self, update: StatusUpdate) {
-        let mut delegations = self.delegations.lock();
-        match delegations.statuses.get_mut(&update.request_id) {
-            Some(before) if before.may_become(update.status) => *before = update.status,
-            Some(_) => return,
-            None => drop(delegations.statuses.insert(update.request_id, update.status)),
+    fn post(&self, message: InboxMessage) {
+        let is_first = {
+            let mut posts = self.posts.lock();
+            posts.push(message);
+            posts.len() == 1
+        };
+        if is_first && let Some(actor) = self.actor.get() {
+            // An actor that is down looks for posts when it is back.
+            let _ = actor.cast(Posted);
         }
-        let asker = update.to_agent.clone();
-        delegations.keep(&asker, InboxMessage::Status(update));
+    }
+
+    /// Enters what was posted, in order: the books are locked before the posts are taken.
+    fn enter_posts(&self) {
+        let mut books = self.books.lock();
+        for message in std::mem::take(&mut *self.posts.lock()) {
+            books.enter(message);
+        }
     }
 
     fn requested(&self, run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict) {
@@ -151,29 +174,30 @@ impl Router {
                     input: order.input.clone(),
                     reference: order.reference.clone(),
                 };
-                self.delegations.lock().keep(&to_agent, InboxMessage::Request(request));
+                self.post(InboxMessage::Request(request));
                 (update.status, update.from_agent) = (Status::Ack, to_agent);
             }
             Verdict::Refused(refusal) => update.detail = refusal.to_string().into(),
             Verdict::Nothing | Verdict::Parked(_) => return,
         }
-        self.post(update);
+        self.post(InboxMessage::Status(update));
     }
 }
 
-impl Delegations {
-    fn keep(&mut self, agent: &AgentName, message: InboxMessage) {
-        let inbox = match self.inboxes.get_mut(agent) {
-            Some(inbox) => inbox,
-            None => self.inboxes.entry(agent.clone()).or_default(),
-        };
-        inbox.push_back(message);
-        if inbox.len() > INBOX
-            && let Some(InboxMessage::Status(forgotten)) = inbox.pop_front()
-            && forgotten.status.is_terminal()
-        {
-            self.statuses.remove(&forgotten.request_id);
-        }
+impl Router {
+    /// A turn reports progress; whoever delegated to it is told.
+    fn noticed(&self, run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) {
+        let Some(turn) = run.turn(turn) else { return };
+        let Some((request_id, asker)) = run.delegation_of(turn) else { return };
+        self.post(InboxMessage::Status(StatusUpdate {
+            request_id,
+            from_agent: turn.agent().clone(),
+            to_agent: asker.clone(),
+            status: Status::Notice,
+            detail: Arc::clone(text),
+            body: Json::null(),
+            at,
+        }));
     }
 }
 
@@ -240,23 +264,24 @@ impl Dispatch for Router {
     }
 
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
+        self.meters.count(run, event);
         self.hub.publish(run.id(), sequence, event);
-        if let RunEvent::Delegated { turn, ordinal, order, verdict, .. } = event {
-            self.requested(run, RequestId { turn: run.turn_id(*turn), ordinal: *ordinal }, order, verdict);
+        match event {
+            RunEvent::Delegated { turn, ordinal, order, verdict, .. } => {
+                self.requested(run, RequestId { turn: run.turn_id(*turn), ordinal: *ordinal }, order, verdict);
+            }
+            RunEvent::Noticed { turn, text, at } => self.noticed(run, *turn, text, *at),
+            _ => {}
         }
     }
 
-    fn replied(&self, run: &Run, request: RequestId) {
-        let Some(turn) = run.turn(request.turn.number) else { return };
-        let Some(Record::Delegation { order, reply: Some(Ok(answer)), .. }) = turn.record(request.ordinal) else {
-            return;
-        };
+    fn answered(&self, run: &Run, answered: &Answered) {
+        let Answered { turn, ordinal, asker, to, answer } = answered;
         let is_complete = answer.outcome.is_finished();
-        let from_agent = AgentName::new(&order.to).unwrap_or_else(|_| turn.agent().clone());
-        self.post(StatusUpdate {
-            request_id: request,
-            from_agent,
-            to_agent: turn.agent().clone(),
+        self.post(InboxMessage::Status(StatusUpdate {
+            request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
+            from_agent: AgentName::new(to).unwrap_or_else(|_| asker.clone()),
+            to_agent: asker.clone(),
             status: if is_complete { Status::Complete } else { Status::Fail },
             detail: match &answer.outcome {
                 Outcome::Finished => "".into(),
@@ -264,10 +289,11 @@ impl Dispatch for Router {
             },
             body: answer.output.clone(),
             at: run.last_at(),
-        });
+        }));
     }
 
-    fn ended(&self, run: RunId) {
-        self.hub.ended(run);
+    fn ended(&self, run: &Run) {
+        Meters::ended(run);
+        self.hub.ended(run.id());
     }
 }

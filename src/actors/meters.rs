@@ -1,0 +1,178 @@
+//! The board's metrics, all of them, through the `metrics` facade. Install a recorder before the board starts; without
+//! one they cost next to nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram};
+use parking_lot::RwLock;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::messages::{AgentName, Refusal, RunEvent, Verdict};
+use crate::supervision::runs::breaker::BreakerState;
+use crate::supervision::runs::facts::SharedFacts;
+use crate::supervision::runs::run::Run;
+
+use super::floor::Floor;
+
+/// Runs that ended, by `outcome`. Counter.
+pub const RUNS: &str = "callboard_runs_total";
+/// Handoffs and delegations of a run, recorded at its end. Histogram.
+pub const HANDOFFS_PER_RUN: &str = "callboard_handoffs_per_run";
+/// Turns that ended, by `agent`. Counter.
+pub const TURNS: &str = "callboard_turns_total";
+/// Attempts that failed, by `agent`. Counter.
+pub const FAILED_ATTEMPTS: &str = "callboard_failed_attempts_total";
+/// Tokens that providers reported, by `agent`. Counter.
+pub const TOKENS: &str = "callboard_tokens_total";
+/// From a turn's admission to its beginning, by `agent`, in seconds. Histogram.
+pub const HANDOFF_LATENCY: &str = "callboard_handoff_latency_seconds";
+/// Refusals, by `refusal` (`WaitCycle` counts the circles of waits). Counter.
+pub const REFUSALS: &str = "callboard_refusals_total";
+/// Rebuilds of an agent's value, by `agent`. Gauge.
+pub const RESTARTS: &str = "callboard_agent_restarts";
+/// Ready turns that wait for an agent, by `agent`. Gauge.
+pub const MAILBOX_DEPTH: &str = "callboard_mailbox_depth";
+/// An agent's circuit breaker: 0 closed, 1 half-open, 2 open, by `agent`. Gauge.
+pub const BREAKER_STATE: &str = "callboard_breaker_state";
+/// Permits of the pool that nobody holds. Gauge.
+pub const FREE_PERMITS: &str = "callboard_free_permits";
+
+/// The handles of the counters that events move; looked up once for each agent.
+#[derive(Default)]
+pub(crate) struct Meters {
+    agents: RwLock<HashMap<AgentName, Arc<AgentMeters>>>,
+}
+
+struct AgentMeters {
+    turns: Counter,
+    failed_attempts: Counter,
+    tokens: Counter,
+}
+
+impl Meters {
+    fn agent(&self, name: &AgentName) -> Arc<AgentMeters> {
+        if let Some(meters) = self.agents.read().get(name) {
+            return Arc::clone(meters);
+        }
+        let label = || name.to_string();
+        let meters = Arc::new(AgentMeters {
+            turns: metrics::counter!(TURNS, "agent" => label()),
+            failed_attempts: metrics::counter!(FAILED_ATTEMPTS, "agent" => label()),
+            tokens: metrics::counter!(TOKENS, "agent" => label()),
+        });
+        self.agents.write().insert(name.clone(), Arc::clone(&meters));
+        meters
+    }
+
+    /// Counts a journaled event.
+    pub(crate) fn count(&self, run: &Run, event: &RunEvent) {
+        match event {
+            RunEvent::TurnEnded { agent, verdict, .. } => {
+                self.agent(agent).turns.increment(1);
+                count_refusal(verdict);
+            }
+            RunEvent::TurnFailed { agent, .. } => {
+                let meters = self.agent(agent);
+                meters.turns.increment(1);
+                meters.failed_attempts.increment(1);
+            }
+            RunEvent::AttemptFailed { turn, .. } => {
+                if let Some(turn) = run.turn(*turn) {
+                    self.agent(turn.agent()).failed_attempts.increment(1);
+                }
+            }
+            RunEvent::Settled { turn, usage: Some(usage), .. } => {
+                if let Some(turn) = run.turn(*turn) {
+                    self.agent(turn.agent()).tokens.increment(usage.total());
+                }
+            }
+            RunEvent::Delegated { verdict, .. }
+            | RunEvent::Reserved { verdict, .. }
+            | RunEvent::Decided { verdict, .. } => {
+                count_refusal(verdict);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts the end of a run.
+    pub(crate) fn ended(run: &Run) {
+        let Some(result) = run.result() else { return };
+        metrics::counter!(RUNS, "outcome" => result.outcome.name()).increment(1);
+        metrics::histogram!(HANDOFFS_PER_RUN).record(f64::from(result.metrics.handoffs));
+    }
+}
+
+fn count_refusal(verdict: &Verdict) {
+    if let Verdict::Refused(refusal) = verdict {
+        count_refused(refusal);
+    }
+}
+
+/// Counts a refusal that is not an event, such as that of a submission.
+pub(crate) fn count_refused(refusal: &Refusal) {
+    metrics::counter!(REFUSALS, "refusal" => refusal.name()).increment(1);
+}
+
+/// The histogram of an agent's handoff latency.
+pub(crate) fn latency_of(agent: &AgentName) -> Histogram {
+    metrics::histogram!(HANDOFF_LATENCY, "agent" => agent.to_string())
+}
+
+/// Reads the gauges at intervals.
+pub(crate) struct Gauges;
+
+/// What the gauges are read from.
+#[derive(Clone)]
+pub(crate) struct GaugeSources {
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) facts: Arc<SharedFacts>,
+    pub(crate) every: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReadGauges;
+
+impl Actor for Gauges {
+    type Msg = ReadGauges;
+    type State = GaugeSources;
+    type Arguments = GaugeSources;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ReadGauges>,
+        sources: GaugeSources,
+    ) -> Result<GaugeSources, ActorProcessingErr> {
+        me.send_interval(sources.every, || ReadGauges);
+        Ok(sources)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<ReadGauges>,
+        _: ReadGauges,
+        sources: &mut GaugeSources,
+    ) -> Result<(), ActorProcessingErr> {
+        sources.read();
+        Ok(())
+    }
+}
+
+impl GaugeSources {
+    fn read(&self) {
+        metrics::gauge!(FREE_PERMITS).set(self.floor.permits() as f64);
+        for glance in self.floor.glance() {
+            let gauge = |name: &'static str| -> Gauge { metrics::gauge!(name, "agent" => glance.name.to_string()) };
+            gauge(MAILBOX_DEPTH).set(glance.ready as f64);
+            gauge(RESTARTS).set(glance.restarts as f64);
+            let state = self.facts.lock().breaker_state(glance.name.as_str());
+            gauge(BREAKER_STATE).set(match state {
+                BreakerState::Closed => 0.0,
+                BreakerState::HalfOpen => 1.0,
+                BreakerState::Open => 2.0,
+            });
+        }
+    }
+}

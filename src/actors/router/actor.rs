@@ -1,0 +1,30 @@
+//! The router's actor: it enters in the books what run supervisors post. Posts are collected outside it, so a restart
+//! loses none, and one message wakes it for all of them.
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::Router;
+
+pub(crate) struct RouterActor;
+
+/// There are posts.
+#[derive(Debug)]
+pub(crate) struct Posted;
+
+impl Actor for RouterActor {
+    type Msg = Posted;
+    type State = Arc<Router>;
+    type Arguments = Arc<Router>;
+
+    async fn pre_start(&self, _: ActorRef<Posted>, router: Arc<Router>) -> Result<Arc<Router>, ActorProcessingErr> {
+        router.enter_posts();
+        Ok(router)
+    }
+
+    async fn handle(&self, _: ActorRef<Posted>, _: Posted, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
+        router.enter_posts();
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The router's books: where delegations stand, and what agents' inboxes hold. Pure; the router's actor keeps them.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::messages::{AgentName, DelegationRequest, RequestId, Status, StatusUpdate, Timestamp};
+
+/// Messages that an agent's inbox keeps in memory; all of them are in the journals.
+const INBOX: usize = 200;
+
+/// How long a delegation may be silent before it is shown as stale.
+const TTL: Duration = Duration::from_secs(600);
+
+/// What an agent's inbox holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InboxMessage {
+    /// A task for the agent.
+    Request(DelegationRequest),
+    /// News of a task that the agent gave away.
+    Status(StatusUpdate),
+}
+
+/// Where a delegation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its last status.
+    pub status: Status,
+    /// Since when.
+    pub at: Timestamp,
+    /// Nothing was heard of it for [10 minutes]. That is not an end: the answer may still come.
+    pub is_stale: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    statuses: HashMap<RequestId, (Status, Timestamp)>,
+    inboxes: HashMap<AgentName, VecDeque<InboxMessage>>,
+}
+
+impl Books {
+    /// Enters a message. Statuses only move forward; one that does not is dropped.
+    pub(super) fn enter(&mut self, message: InboxMessage) {
+        let owner = match &message {
+            InboxMessage::Request(request) => request.to_agent.clone(),
+            InboxMessage::Status(update) => {
+                match self.statuses.get_mut(&update.request_id) {
+                    Some((before, at)) if before.may_become(update.status) => {
+                        (*before, *at) = (update.status, update.at)
+                    }
+                    Some(_) => return,
+                    None => drop(self.statuses.insert(update.request_id, (update.status, update.at))),
+                }
+                update.to_agent.clone()
+            }
+        };
+        let inbox = self.inboxes.entry(owner).or_default();
+        inbox.push_back(message);
+        if inbox.len() > INBOX
+            && let Some(InboxMessage::Status(forgotten)) = inbox.pop_front()
+            && forgotten.status.is_terminal()
+        {
+            self.statuses.remove(&forgotten.request_id);
+        }
+    }
+
+    pub(super) fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
+        self.inboxes.get(agent).map(|inbox| inbox.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(super) fn standing(&self, request: RequestId, now: Timestamp) -> Option<Standing> {
+        let (status, at) = *self.statuses.get(&request)?;
+        Some(Standing { status, at, is_stale: !status.is_terminal() && now.since(at) >= TTL })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Json, RunId, TurnId};
+
+    fn request(ordinal: u32) -> RequestId {
+        RequestId { turn: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 }, ordinal }
+    }
+
+    fn update(ordinal: u32, status: Status, secs: u64) -> InboxMessage {
+        let [from_agent, to_agent] = ["coder", "lead"].map(|name| AgentName::new(name).unwrap());
+        let at = Timestamp::from_millis(secs * 1000);
+        let request_id = request(ordinal);
+        InboxMessage::Status(StatusUpdate {
+            request_id,
+            from_agent,
+            to_agent,
+            status,
+            detail: "".into(),
+            body: Json::null(),
+            at,
+        })
+    }
+
+    #[test]
+    fn statuses_only_move_forward_and_end_once() {
+        let mut books = Books::default();
+        for status in
+            [Status::Ack, Status::Notice, Status::Ack, Status::Notice, Status::Complete, Status::Fail, Status::Notice]
+        {
+            books.enter(update(0, status, 1));
+        }
+        let statuses: Vec<Status> = books
+            .inbox("lead")
+            .into_iter()
+            .filter_map(|message| match message {
+                InboxMessage::Status(update) => Some(update.status),
+                InboxMessage::Request(_) => None,
+            })
+            .collect();
+        assert_eq!(statuses, [Status::Ack, Status::Notice, Status::Notice, Status::Complete]);
+    }
+
+    #[test]
+    fn a_silent_delegation_is_shown_as_stale_and_an_answered_one_is_not() {
+        let mut books = Books::default();
+        books.enter(update(0, Status::Ack, 0));
+        books.enter(update(1, Status::Complete, 0));
+        let is_stale = |ordinal, secs: u64| {
+            books.standing(request(ordinal), Timestamp::from_millis(secs * 1000)).unwrap().is_stale
+        };
+        assert_eq!((is_stale(0, 599), is_stale(0, 600), is_stale(1, 9999)), (false, true, false));
+    }
+
+    #[test]
+    fn an_inbox_keeps_its_last_two_hundred_messages() {
+        let mut books = Books::default();
+        (0..250).for_each(|ordinal| books.enter(update(ordinal, Status::Complete, 0)));
+        assert_eq!(books.inbox("lead").len(), 200);
+        assert_eq!(books.standing(request(49), Timestamp::default()), None);
+        assert!(books.standing(request(50), Timestamp::default()).is_some());
+    }
+}
