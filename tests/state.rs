@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::env::Env;
+use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::StateRules;
 use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send};
 use callboard::prelude::*;
@@ -336,12 +336,27 @@ async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     })
 }
 
-/// On a store that is slow, and one of whose appends in so many fails.
+/// Takes the run supervisor down, three times, each so many rounds after the last.
+struct Crashes {
+    every: usize,
+    rounds: Counter,
+}
+
+impl Faults for Crashes {
+    fn at(&self, point: &'static str) -> Option<Fault> {
+        let round = self.rounds.count() + 1;
+        let is_due = point == "runs.applied" && round.is_multiple_of(self.every) && round <= 3 * self.every;
+        is_due.then(|| Fault::Panic("planted".into()))
+    }
+}
+
+/// With a supervisor that crashes, on a store that is slow and one of whose appends in so many fails.
 async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize) {
-    let env = Env::repeatable(delays);
+    let crashes = Crashes { every: 4 + delays as usize % 17, rounds: Counter::default() };
+    let env = Env::repeatable(delays).with_faults(Arc::new(crashes));
     let store = Arc::new(Shaky::new(&env, one_in));
     let storage: Arc<dyn Storage> = store.clone();
-    let board = builder().env(env).shared_storage(storage);
+    let board = builder().env(env).shared_storage(storage).run_supervisors(1);
     let (result, _) = play(board, script, delays).await;
     (result, store.failed.get())
 }
@@ -390,7 +405,7 @@ proptest! {
 }
 
 #[test]
-fn a_store_that_loses_writes_and_acknowledgements_changes_no_result() {
+fn lost_writes_lost_acknowledgements_and_crashing_supervisors_change_no_result() {
     let failures = Counter::default();
     let case = |(script, delays, one_in): (Script, u64, u64)| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
