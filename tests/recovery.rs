@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Backoff, Consent, RunEvent, RunId, TurnId};
 use callboard::prelude::*;
-use callboard::runtime::Builder;
-use callboard::storage::{Append, Durability, Fence, Journal, Storage};
+use callboard::runtime::{Builder, RunError};
+use callboard::storage::{Append, Durability, Fence, Journal, Storage, StorageError};
 use callboard::supervision::runs::inbox::AnswerError;
-use common::{Counter, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use common::{Counter, Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -314,6 +314,29 @@ async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
     assert_eq!(node.restarts, 4);
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
+    let env = Env::repeatable(7);
+    let store = Arc::new(Shaky::new(&env, 0));
+    let board = builder()
+        .env(env)
+        .shared_storage(Arc::clone(&store) as Arc<dyn Storage>)
+        .agent("worker", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
+    let question = run.questions().await[0].id;
+    store.has_stopped.store(true, Ordering::SeqCst);
+    let (result, answered) = tokio::join!(run.result(), board.answer(question, 1, "me"));
+    assert_eq!(result, Err(RunError::Stopped(run.id())));
+    assert!(matches!(answered, Err(AnswerError::Storage(StorageError::Stopped { .. }))), "{answered:?}");
+    board.ended().await;
+    assert!(board.submit(Task::new("x")).await.is_err());
+    assert!(!run.cancel("too late").await);
 }
 
 #[tokio::test(start_paused = true)]

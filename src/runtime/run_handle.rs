@@ -66,10 +66,11 @@ impl RunHandle {
             if let Some(result) = run.result() {
                 return Ok((**result).clone());
             }
-            if self.board.board.is_closed() {
-                return Err(RunError::Stopped(self.id));
+            tokio::select! {
+                biased;
+                _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
