@@ -1,417 +1,654 @@
-//! Delivery and recovery (SEMANTICS 10): a process or a supervisor goes down in the middle, and the work goes on.
+//! Recovery: what was acknowledged goes on after a restart of the process, the supervisor or the agent (SEMANTICS 8, 10).
+//!
+//! A board is abandoned in the middle by a shutdown without grace: its turns stay leased, as after a crash. Killed
+//! processes are the matter of `kill.rs`.
 
-#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::{Action, Backoff, Consent, RunEvent, RunId, TurnId};
+use callboard::messages::{Action, Backoff, Consent, Durability, Question, RunEvent, RunId, Send, TurnId};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunError};
-use callboard::storage::{Append, Durability, Fence, Journal, Storage, StorageError};
-use callboard::supervision::runs::inbox::AnswerError;
-use common::{Counter, Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use callboard::runtime::{Builder, RunHandle};
+use callboard::storage::{Append, Fence, Journal, Memory, Storage};
+use callboard::supervision::runs::supervisor::TAKEN;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// Three agents with steps, a delegation and a handoff; turns note their ids.
-fn pipeline(builder: Builder, seen: &Arc<Mutex<Vec<TurnId>>>, effects: &Counter) -> Builder {
-    let (seen, effects) = (Arc::clone(seen), effects.clone());
-    let agent = move |seen: &Arc<Mutex<Vec<TurnId>>>| {
-        let (seen, effects) = (Arc::clone(seen), effects.clone());
-        move |turn: Turn| {
-            seen.lock().push(turn.id());
-            let effects = effects.clone();
-            async move {
-                let before = turn.step("effect", async { Ok::<_, TurnError>(effects.count()) }).await?;
-                match turn.agent().as_str() {
-                    "lead" => {
-                        let helped = turn.delegate("helper", "help").await?;
-                        Ok(Command::output(json!([before, helped])).with("messages", "lead").goto("writer"))
-                    }
-                    _ => {
-                        tokio::time::sleep(secs(10)).await;
-                        turn.step("second effect", async { Ok::<_, TurnError>(effects.count()) }).await?;
-                        tokio::time::sleep(secs(10)).await;
-                        Ok(Command::output(turn.agent().as_str()).with("messages", turn.agent().as_str()))
-                    }
-                }
-            }
-        }
-    };
-    builder.agent("lead", agent(&seen)).agent("helper", agent(&seen)).agent("writer", agent(&seen))
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A store that boards are started on one after another, and what happened outside.
+#[derive(Clone)]
+struct World {
+    env: Env,
+    storage: Arc<dyn Storage>,
+    effects: Arc<Mutex<BTreeMap<String, u32>>>,
+    crash: Arc<Crash>,
 }
 
-#[test]
-fn a_run_goes_on_in_the_next_process_under_the_same_turn_ids_and_repeats_no_finished_step() {
-    let (seen, effects) = (Arc::default(), Counter::default());
-    let world = World::new();
-    let run = world.process(async |builder| {
-        let board = pipeline(builder, &seen, &effects).start().await.unwrap();
-        board.submit(Task::new("x").to("lead")).await.unwrap().id()
-    });
-    // Each waits until the claim of the one before has run out, and goes down in the middle of the work.
-    for life in [15, 70, 50] {
-        world.process(async |builder| {
-            let board = pipeline(builder, &seen, &effects).start().await.unwrap();
-            tokio::time::sleep(secs(life)).await;
-            drop(board);
-        });
-    }
-    let result = world.process(async |builder| {
-        let board = pipeline(builder, &seen, &effects).start().await.unwrap();
-        let result = board.run(run).result().await.unwrap();
-        let history = board.run(run).history().await.unwrap();
-        let recoveries = history.iter().filter(|event| matches!(event, RunEvent::Recovered { .. })).count();
-        assert_eq!(recoveries, 4, "every process took it up");
-        assert_eq!(board.unfinished_runs().await.unwrap().len(), 0);
-        result
-    });
-    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("writer").into()));
-    assert_eq!(result.state, json!({ "messages": ["helper", "lead", "writer"] }));
-    assert_eq!(effects.get(), 5, "one of the lead, two of each other");
-    let mut turns: Vec<u32> = seen.lock().iter().map(|turn| turn.number).collect();
-    turns.sort_unstable();
-    turns.dedup();
-    assert_eq!(turns, [1, 2, 3]);
-}
-
-#[test]
-fn a_backoff_goes_on_after_a_restart_and_keeps_its_attempts() {
-    let world = World::new();
-    let tries = Counter::default();
-    let failing = |builder: Builder| {
-        let tries = tries.clone();
-        builder.backoff(Backoff { first: secs(100), max: secs(100) }).agent("worker", move |turn: Turn| {
-            tries.count();
-            async move { Err::<Command, _>(TurnError::transient(format!("attempt {}", turn.attempt()))) }
-        })
-    };
-    let run = world.process(async |builder| {
-        let board = failing(builder).start().await.unwrap();
-        let run = board.submit(Task::new("x")).await.unwrap();
-        until(&run, |event| matches!(event, RunEvent::AttemptFailed { .. })).await;
-        run.id()
-    });
-    world.process(async |builder| {
-        let board = failing(builder).start().await.unwrap();
-        quiet().await;
-        assert_eq!(tries.get(), 1, "its time has not come");
-        let outcome = board.run(run).result().await.unwrap().outcome;
-        assert_eq!(outcome, Outcome::Failed { error: "error: attempt 3".into() }, "the restart was no attempt");
-    });
-}
-
-#[test]
-fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
-    let world = World::new();
-    let board = |builder: Builder| {
-        builder
-            .agent("lead", |turn: Turn| async move {
-                let answer = turn.ask("which one?").await?;
-                Ok(Command::output(answer).with("messages", "lead").goto("writer"))
-            })
-            .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
-            .approval_policy(|_| Consent::Ask)
-    };
-    let run = world.process(async |builder| {
-        let board = board(builder).start().await.unwrap();
-        let run = board.submit(Task::new("x").to("lead")).await.unwrap();
-        until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
-        run.id()
-    });
-    world.process(async |builder| {
-        let board = board(builder).start().await.unwrap();
-        let run = board.run(run);
-        let question = run.questions().await.remove(0);
-        board.answer(question.id, json!(null), "me").await.unwrap();
-        until(&run, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
-    });
-    world.process(async |builder| {
-        let board = board(builder).start().await.unwrap();
-        tokio::time::sleep(secs(61)).await;
-        let open = board.approvals().open();
-        assert_eq!((open.len(), board.load().turns_at_work + board.load().waiting_turns), (1, 0));
-        board.approvals().approve(open[0].id(), "me").await.unwrap();
-        let result = board.run(run).result().await.unwrap();
-        assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(["written", null]).into()));
-    });
-}
-
-#[test]
-fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
-    let world = World::new();
-    let deadly = |builder: Builder| {
-        builder.agent("worker", |_: Turn| async {
-            std::future::pending::<()>().await;
-            Ok(Command::new())
-        })
-    };
-    let run = world
-        .process(async |builder| deadly(builder).start().await.unwrap().submit(Task::new("x")).await.unwrap().id());
-    for start in 1..=10 {
-        world.process(async |builder| {
-            let board = deadly(builder).start().await.unwrap();
-            let run = board.run(run);
-            tokio::time::sleep(secs(61)).await;
-            let history = run.history().await.unwrap();
-            let is_parked = history.iter().any(|event| matches!(event, RunEvent::NeedsAttention { .. }));
-            assert_eq!(is_parked, start == 10, "start {start}");
-            assert_eq!(board.load().turns_at_work, usize::from(start < 10));
-            if is_parked {
-                assert!(run.cancel("enough").await);
-            }
-        });
-    }
-}
-
-#[test]
-fn a_run_whose_agent_is_no_longer_registered_needs_attention() {
-    let world = World::new();
-    let run = world.process(async |builder| {
-        let board = builder.agent("worker", async |_: Turn| std::future::pending().await).start().await.unwrap();
-        board.submit(Task::new("x")).await.unwrap().id()
-    });
-    world.process(async |builder| {
-        let board = builder.agent("other", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap();
-        let run = board.run(run);
-        let event = until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
-        let RunEvent::NeedsAttention { why, .. } = event else { unreachable!() };
-        assert!(why.contains("agent worker is not registered"), "{why}");
-        assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished, "the board lives");
-        assert!(run.cancel("gone").await);
-    });
-}
-
-#[test]
-fn a_deadline_that_passed_while_nobody_was_there_fails_the_run() {
-    let world = World::new();
-    let slow = |builder: Builder| {
-        builder.agent("worker", |_: Turn| async {
-            tokio::time::sleep(secs(50)).await;
-            Ok(Command::new())
-        })
-    };
-    let run = world.process(async |builder| {
-        let board = slow(builder).start().await.unwrap();
-        let run = board.submit(Task::new("x").deadline(secs(60))).await.unwrap();
-        tokio::time::sleep(secs(40)).await;
-        run.id()
-    });
-    world.process(async |builder| {
-        let board = slow(builder).start().await.unwrap();
-        let result = board.run(run).result().await.unwrap();
-        assert_eq!(result.outcome, Outcome::Failed { error: "the deadline of the run has passed".into() });
-        assert_eq!(result.metrics.elapsed.as_secs(), 60);
-    });
-}
-
-#[test]
-fn a_run_with_a_corrupt_journal_is_quarantined_alone() {
-    let world = World::new();
-    let asking = |builder: Builder| {
-        builder.agent("worker", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
-    };
-    let (bad, good) = world.process(async |builder| {
-        let board = asking(builder).start().await.unwrap();
-        let bad = board.submit(Task::new("x")).await.unwrap().id();
-        let good = board.submit(Task::new("x")).await.unwrap();
-        until(&good, |event| matches!(event, RunEvent::Asked { .. })).await;
-        until(&board.run(bad), |event| matches!(event, RunEvent::Asked { .. })).await;
-        (bad, good.id())
-    });
-    world.process(async |builder| {
-        let stream = Journal::stream(bad);
-        let last = world.storage.read(&stream, 1, 100).await.unwrap().len() as u64;
-        let garbage: Arc<[u8]> = b"garbage".as_slice().into();
-        let (payload, durability) = (garbage, Durability::Sync);
-        let append = Append { stream, fence: Fence::FIRST, expected: last, payload, durability };
-        world.storage.append(append).await.unwrap();
-        let board = asking(builder).start().await.unwrap();
-        let run = board.run(good);
-        board.answer(run.questions().await[0].id, 1, "me").await.unwrap();
-        assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
-        let quarantined = board.quarantined();
-        assert_eq!(quarantined.keys().copied().collect::<Vec<RunId>>(), [bad]);
-        assert!(quarantined[&bad].contains("cannot be read"), "{quarantined:?}");
-        assert!(board.run(bad).result().await.is_err());
-    });
-}
-
-/// Fails once at each point that is armed.
+/// Takes a run supervisor down, once it is set, after the next input that it has applied and not journaled.
 #[derive(Default)]
-struct Once(AtomicBool);
+struct Crash(AtomicBool);
 
-impl Faults for Once {
+impl Faults for Crash {
     fn at(&self, point: &'static str) -> Option<Fault> {
-        (point == "runs.applied" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("planted".into()))
+        (point == TAKEN && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("planted".into()))
     }
 }
 
-/// One run supervisor that goes down when the switch is set.
-fn faulty(builder: Builder) -> (Builder, Arc<Once>) {
-    let once = Arc::new(Once::default());
-    (builder.env(Env::repeatable(7).with_faults(Arc::clone(&once) as Arc<dyn Faults>)).run_supervisors(1), once)
+impl World {
+    fn new() -> Self {
+        let crash = Arc::new(Crash::default());
+        let env = Env::repeatable(1).with_faults(Arc::clone(&crash) as Arc<dyn Faults>);
+        Self { storage: Arc::new(Memory::new(env.clock())), env, effects: Arc::default(), crash }
+    }
+
+    fn board(&self) -> Builder {
+        let builder = Callboard::builder().env(self.env.clone()).shared_storage(Arc::clone(&self.storage));
+        builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
+    }
+
+    /// Counts an effect, and says how often it happened.
+    fn effect(&self, name: impl Into<String>) -> u32 {
+        let mut effects = self.effects.lock();
+        let count = effects.entry(name.into()).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn effects(&self) -> Vec<(String, u32)> {
+        self.effects.lock().iter().map(|(name, count)| (name.clone(), *count)).collect()
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_run_supervisor_that_crashes_is_rebuilt_and_its_runs_only_wait() {
-    let begun = Counter::default();
-    let counted = begun.clone();
-    let (builder, switch) = faulty(builder());
-    let board = builder
-        .agent("lead", move |turn: Turn| {
-            counted.count();
-            async move {
-                let helped = turn.delegate("helper", "help").await?;
-                let answer = turn.ask("well?").await?;
-                turn.approve(Action::new("write", "file", "text")).await?;
-                Ok(Command::output(json!([helped, answer])))
-            }
-        })
-        .agent("helper", |_: Turn| async {
-            tokio::time::sleep(secs(10)).await;
-            Ok(Command::output("helped").with("messages", "helped"))
-        })
-        .start()
-        .await
-        .unwrap();
-    let runs = [(); 3].map(|()| board.submit(Task::new("x").to("lead")));
-    let runs: Vec<_> = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).collect();
-    let crash = async || {
-        switch.0.store(true, Ordering::SeqCst);
-        let other = board.submit(Task::new("crash").to("helper")).await;
-        assert!(other.is_err(), "it was not journaled, and says so");
-        assert!(!switch.0.load(Ordering::SeqCst), "the fault was hit");
+async fn submit(board: &Callboard, to: &str) -> RunHandle {
+    board.submit(Task::new("x").to(to)).await.unwrap()
+}
+
+/// Looks every virtual millisecond, so that the clock can move meanwhile.
+async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    while !is_so().await {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn question(run: &RunHandle) -> Question {
+    until(async || !run.questions().await.is_empty()).await;
+    run.questions().await.remove(0)
+}
+
+async fn needs_attention(run: &RunHandle) -> String {
+    let why = async || {
+        let run = run.read().await.unwrap();
+        run.turns_that_need_attention().next().map(|(_, why)| why.to_string())
     };
-    tokio::time::sleep(secs(1)).await;
-    crash().await;
-    tokio::time::sleep(secs(20)).await;
-    crash().await;
-    for run in &runs {
-        board.answer(run.questions().await[0].id, 7, "me").await.unwrap();
+    until(async || why().await.is_some()).await;
+    why().await.unwrap()
+}
+
+fn attempts(turns: &Mutex<Vec<(TurnId, u32)>>) -> Vec<(u32, u32)> {
+    turns.lock().iter().map(|(turn, attempt)| (turn.number, *attempt)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_goes_on_under_its_id_and_attempt_and_finished_steps_do_not_repeat() {
+    let world = World::new();
+    let turns: Arc<Mutex<Vec<(TurnId, u32)>>> = Arc::default();
+    let start = || {
+        let (board, world, turns) = (world.board(), world.clone(), Arc::clone(&turns));
+        let agent = move |turn: Turn| {
+            let (world, turns) = (world.clone(), Arc::clone(&turns));
+            async move {
+                turns.lock().push((turn.id(), turn.attempt()));
+                let number: u32 = turn
+                    .step("first", async {
+                        Ok::<_, TurnError>({
+                            world.effect("first");
+                            7
+                        })
+                    })
+                    .await?;
+                if turn.attempt() == 1 {
+                    return Err(TurnError::transient("once"));
+                }
+                turn.step("second", async { Ok::<_, TurnError>(world.effect("second")) }).await?;
+                // What follows is under way when the board goes.
+                tokio::time::sleep(HOUR / 10).await;
+                Ok(Command::output(number))
+            }
+        };
+        board.agent("worker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let run = submit(&first, "worker").await.id();
+    until(async || world.effects.lock().len() == 2).await;
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(7).into()));
+    assert_eq!(attempts(&turns), [(1, 1), (1, 2), (1, 2)], "a restart is not an attempt");
+    assert!(turns.lock().iter().all(|(turn, _)| turn.run == run));
+    assert_eq!(world.effects(), [("first".into(), 1), ("second".into(), 1)]);
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn delegations_go_on_and_their_answers_are_asked_for_once() {
+    let world = World::new();
+    let start = || {
+        let (lead, helper) = (world.clone(), world.clone());
+        world
+            .board()
+            .agent("lead", move |turn: Turn| {
+                lead.effect("lead");
+                async move {
+                    let asked = ["quick", "slow"].map(|part| turn.delegate("helper", part).into_future());
+                    let answers = futures::future::join_all(asked).await;
+                    let answers: Result<Vec<Json>, _> = answers.into_iter().collect();
+                    Ok(Command::output(json!(answers?)).with("messages", "lead"))
+                }
+            })
+            .agent("helper", move |turn: Turn| {
+                let part: String = turn.input().unwrap();
+                helper.effect(part.as_str());
+                async move {
+                    if part == "slow" {
+                        tokio::time::sleep(HOUR / 10).await;
+                    }
+                    Ok(Command::output(format!("{part} is done")).with("messages", part))
+                }
+            })
+            .start()
+    };
+    let first = start().await.unwrap();
+    let run = submit(&first, "lead").await;
+    until(async || run.history().await.unwrap().iter().any(|event| matches!(event, RunEvent::TurnEnded { .. }))).await;
+    let run = run.id();
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!(result.output, json!(["quick is done", "slow is done"]));
+    assert_eq!(result.state, json!({ "messages": ["quick", "slow", "lead"] }));
+    assert_eq!(result.metrics.handoffs, 2, "nothing is admitted twice");
+    assert_eq!(world.effects(), [("lead".into(), 2), ("quick".into(), 1), ("slow".into(), 2)]);
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_lasts_as_long_as_it_would_have() {
+    let world = World::new();
+    let start = || {
+        let backoff = Backoff { first: HOUR, max: HOUR };
+        let agent = |turn: Turn| async move {
+            if turn.attempt() == 1 { Err(TurnError::transient("once")) } else { Ok(Command::output(turn.attempt())) }
+        };
+        world.board().backoff(backoff).agent("worker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let run = submit(&first, "worker").await;
+    let failed = async || {
+        let history = run.history().await.unwrap();
+        history.into_iter().find_map(|event| match event {
+            RunEvent::AttemptFailed { retry_at, .. } => Some(retry_at),
+            _ => None,
+        })
+    };
+    until(async || failed().await.is_some()).await;
+    let retry_at = failed().await.unwrap();
+    assert!(retry_at > world.env.now().wall);
+    let run = run.id();
+    first.shutdown().await;
+    tokio::time::advance(retry_at.since(world.env.now().wall) / 2).await;
+
+    let second = start().await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!((result.output, result.metrics.retries), (json!(2).into(), 1));
+    assert!(world.env.now().wall.since(retry_at) < Duration::from_millis(5), "{}", world.env.now().wall);
+    assert!(world.env.now().wall >= retry_at);
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fan_out_goes_on_where_it_was() {
+    let world = World::new();
+    let start = || {
+        let world_of_workers = world.clone();
+        world
+            .board()
+            .agent(
+                "lead",
+                |_: Turn| async move { Ok(Command::new().goto_many((0..4_u64).map(|n| Send::new("worker", n)))) },
+            )
+            .agent("worker", move |turn: Turn| {
+                let world = world_of_workers.clone();
+                async move {
+                    let n: u64 = turn.input()?;
+                    world.effect(n.to_string());
+                    if n >= 2 {
+                        tokio::time::sleep(HOUR / 10).await;
+                    }
+                    Ok(Command::output(n * n).with("messages", n))
+                }
+            })
+            .start()
+    };
+    let first = start().await.unwrap();
+    let run = submit(&first, "lead").await;
+    let ended = async || {
+        run.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::TurnEnded { .. })).count()
+    };
+    until(async || ended().await == 3 && world.effects.lock().len() == 4).await;
+    let run = run.id();
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!((result.output, result.state), (json!([0, 1, 4, 9]).into(), json!({ "messages": [0, 1, 2, 3] }).into()));
+    assert_eq!(world.effects(), [("0".into(), 1), ("1".into(), 1), ("2".into(), 2), ("3".into(), 2)]);
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_keep_their_ids_and_answers_over_a_restart() {
+    let world = World::new();
+    let start = || {
+        let agent = |turn: Turn| async move {
+            let name = turn.ask("name?").await?;
+            let place = turn.ask("place?").await?;
+            Ok(Command::output(json!([name, place])))
+        };
+        world.board().agent("asker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    let name = question(&run).await;
+    first.answer(name.id, "ann", "tester").await.unwrap();
+    let place = question(&run).await;
+    let run = run.id();
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    assert_eq!(
+        second.run(run).questions().await,
+        std::slice::from_ref(&place),
+        "at once, without waiting for the journal's reader"
+    );
+    second.answer(place.id, "here", "tester").await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!(result.output, json!(["ann", "here"]));
+    second.shutdown().await;
+    assert!(second.answer(place.id, "there", "tester").await.is_err(), "a board that has ended says so");
+    assert!(!second.run(run).cancel("enough").await);
+    assert_eq!((second.run(run).restart_turns().await, second.run(run).questions().await), (0, Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_given_right_after_the_start_is_taken() {
+    let world = World::new();
+    let start = || {
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        world.board().agent("asker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let (answered, cancelled) = (submit(&first, "asker").await, submit(&first, "asker").await);
+    let name = question(&answered).await;
+    question(&cancelled).await;
+    let (answered, cancelled) = (answered.id(), cancelled.id());
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    second.answer(name.id, "ann", "tester").await.unwrap();
+    assert!(second.run(cancelled).cancel("enough").await, "an unfinished run can be stopped at once");
+    assert_eq!(second.run(answered).result().await.unwrap().output, json!("ann"));
+    assert!(matches!(second.run(cancelled).result().await.unwrap().outcome, Outcome::Cancelled { .. }));
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_counts_from_the_submission() {
+    let world = World::new();
+    let start = || {
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        world.board().agent("asker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let submitted = world.env.now().wall;
+    let tasks = [HOUR * 2, HOUR / 2].map(|deadline| Task::new("x").deadline(deadline));
+    let [long, short] = [first.submit(tasks[0].clone()).await.unwrap(), first.submit(tasks[1].clone()).await.unwrap()];
+    question(&long).await;
+    question(&short).await;
+    let (long, short) = (long.id(), short.id());
+    first.shutdown().await;
+    tokio::time::advance(HOUR).await;
+
+    let second = start().await.unwrap();
+    for (run, hours) in [(short, 1), (long, 2)] {
+        let result = second.run(run).result().await.unwrap();
+        assert!(matches!(&result.outcome, Outcome::Failed { error } if error.contains("deadline")), "{result:?}");
+        assert_eq!(world.env.now().wall.since(submitted).as_secs(), hours * 3600);
     }
-    crash().await;
-    tokio::time::sleep(secs(1)).await;
-    crash().await;
-    for run in &runs {
-        until(run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
+    let world = World::new();
+    let is_stuck = Arc::new(AtomicBool::new(true));
+    let begun = Arc::new(AtomicU32::new(0));
+    let start = || {
+        let (is_stuck, begun) = (Arc::clone(&is_stuck), Arc::clone(&begun));
+        let agent = move |turn: Turn| {
+            let (is_stuck, begun) = (Arc::clone(&is_stuck), Arc::clone(&begun));
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                if is_stuck.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Command::output(turn.attempt()))
+            }
+        };
+        world.board().agent("worker", agent).start()
+    };
+    let board = start().await.unwrap();
+    let run = submit(&board, "worker").await.id();
+    until(async || begun.load(Ordering::Relaxed) == 1).await;
+    board.shutdown().await;
+    for recovery in 1..10 {
+        let board = start().await.unwrap();
+        until(async || begun.load(Ordering::Relaxed) == recovery + 1).await;
+        board.shutdown().await;
     }
-    for envelope in board.approvals().open() {
-        board.approvals().approve(envelope.id(), "me").await.unwrap();
-    }
-    for run in &runs {
-        let result = run.result().await.unwrap();
-        assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(["helped", 7]).into()));
-        assert_eq!((result.state, result.metrics.retries), (json!({ "messages": ["helped"] }).into(), 0));
-    }
-    assert_eq!(begun.get(), 3, "their turns were not begun again");
-    let node = board.tree().await.unwrap().find(&["runs", "runs-0"]).unwrap().clone();
-    assert_eq!(node.restarts, 4);
-    assert_nothing_left(&board, 5).await;
+    let board = start().await.unwrap();
+    let run = board.run(run);
+    let why = needs_attention(&run).await;
+    assert_eq!(why, "it was under way at 10 starts in a row");
+    assert_eq!(begun.load(Ordering::Relaxed), 10);
+    is_stuck.store(false, Ordering::Relaxed);
+    assert_eq!(run.restart_turns().await, 1);
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(2).into()));
+    assert_eq!(board.quarantined(), BTreeMap::new());
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
-    let env = Env::repeatable(7);
-    let store = Arc::new(Shaky::new(&env, 0));
-    let board = builder()
-        .env(env)
-        .shared_storage(Arc::clone(&store) as Arc<dyn Storage>)
-        .agent("worker", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
-        .start()
-        .await
-        .unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
-    until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
-    let question = run.questions().await[0].id;
-    store.has_stopped.store(true, Ordering::SeqCst);
-    let (result, answered) = tokio::join!(run.result(), board.answer(question, 1, "me"));
-    assert_eq!(result, Err(RunError::Stopped(run.id())));
-    assert!(matches!(answered, Err(AnswerError::Storage(StorageError::Stopped { .. }))), "{answered:?}");
-    board.ended().await;
-    assert!(board.submit(Task::new("x")).await.is_err());
-    assert!(!run.cancel("too late").await);
+async fn a_turn_whose_agent_is_gone_waits_for_it() {
+    let world = World::new();
+    let begun = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&begun);
+    let agent = move |turn: Turn| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move { Ok(Command::output(turn.ask("name?").await?)) }
+    };
+    let first = world.board().agent("asker", agent.clone()).start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    question(&run).await;
+    let run = run.id();
+    first.shutdown().await;
+
+    let second = world.board().start().await.unwrap();
+    let run = second.run(run);
+    let why = needs_attention(&run).await;
+    assert!(why.contains("agent asker is not registered"), "{why}");
+    second.spawn(AgentSpec::new("asker", agent)).await.unwrap();
+    assert_eq!(run.restart_turns().await, 1);
+    let name = question(&run).await;
+    second.answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("ann"));
+    assert_eq!(run.restart_turns().await, 0);
+    second.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_that_a_crashing_supervisor_loses_is_found_again() {
-    let (builder, switch) = faulty(builder());
-    let (begun, armed) = (Counter::default(), Arc::clone(&switch));
-    let counted = begun.clone();
-    let board = builder
-        .agent("worker", move |turn: Turn| {
-            let (first, armed) = (counted.count() == 0, Arc::clone(&armed));
+async fn a_turn_that_asks_for_something_else_than_before_needs_attention_and_can_be_restarted() {
+    let world = World::new();
+    let first = world
+        .board()
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = submit(&first, "asker").await;
+    question(&run).await;
+    let run = run.id();
+    first.shutdown().await;
+    let second = world
+        .board()
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("place?").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = second.run(run);
+    let why = needs_attention(&run).await;
+    assert!(why.contains("an earlier attempt asked for the question \"name?\""), "{why}");
+    assert_eq!(run.restart_turns().await, 1);
+    let place = question(&run).await;
+    assert_eq!(place.question, json!("place?"));
+    second.answer(place.id, "here", "tester").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("here"));
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
+    let world = World::new();
+    let start = || {
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        world.board().agent("asker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let (damaged, sound) = (submit(&first, "asker").await, submit(&first, "asker").await);
+    question(&damaged).await;
+    question(&sound).await;
+    let (damaged, sound, unheard) = (damaged.id(), sound.id(), RunId(world.env.id()));
+    first.shutdown().await;
+    let journal = Journal::new(Arc::clone(&world.storage));
+    let last = journal.read(damaged).await.unwrap().last;
+    for (run, expected) in [(damaged, last), (unheard, 0)] {
+        let payload: Arc<[u8]> = Arc::from(b"garbage".as_slice());
+        let (stream, fence, durability) = (Journal::stream(run), Fence::FIRST, Durability::Sync);
+        world.storage.append(Append { stream, fence, expected, payload, durability }).await.unwrap();
+        journal.mark_open(run).await.unwrap();
+    }
+
+    let second = start().await.unwrap();
+    until(async || second.quarantined().len() == 2).await;
+    let why = second.quarantined();
+    assert!(why[&damaged].contains(&format!("record {}", last + 1)), "{why:?}");
+    assert!(why.contains_key(&unheard));
+    assert!(second.run(damaged).result().await.is_err());
+    let sound = second.run(sound);
+    let name = question(&sound).await;
+    second.answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(sound.result().await.unwrap().outcome, Outcome::Finished);
+    assert_eq!(journal.open_runs().await.unwrap().len(), 2, "they are left as they are");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_id_is_the_same_run() {
+    let world = World::new();
+    let begun = Arc::new(AtomicU32::new(0));
+    let start = || {
+        let begun = Arc::clone(&begun);
+        let agent = move |turn: Turn| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            async move { Ok(Command::output(turn.ask("name?").await?)) }
+        };
+        world.board().agent("asker", agent).start()
+    };
+    let task = |n: u128| Task::new("x").id(RunId(uuid::Uuid::from_u128(n)));
+    let first = start().await.unwrap();
+    for n in [1, 2] {
+        let (run, again) = (first.submit(task(n)).await.unwrap(), first.submit(task(n)).await.unwrap());
+        assert_eq!(run.id(), again.id());
+        question(&run).await;
+    }
+    let ended = first.submit(task(3)).await.unwrap();
+    first.answer(question(&ended).await.id, "ann", "tester").await.unwrap();
+    ended.result().await.unwrap();
+    let again = first.submit(task(3)).await.unwrap();
+    assert_eq!(again.result().await.unwrap().output, json!("ann"), "also when it has ended");
+    assert_eq!(begun.load(Ordering::Relaxed), 3);
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    for n in [1, 2, 3] {
+        // Right after the start, when the run is just being read.
+        let run = second.submit(task(n)).await.unwrap();
+        assert_eq!(run.id(), RunId(uuid::Uuid::from_u128(n)));
+        if n != 3 {
+            second.answer(question(&run).await.id, "bob", "tester").await.unwrap();
+        }
+        let expected = if n == 3 { "ann" } else { "bob" };
+        assert_eq!(run.result().await.unwrap().output, json!(expected));
+        let again = second.submit(task(n)).await.unwrap();
+        assert_eq!(again.result().await.unwrap().output, json!(expected));
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 5, "two turns were found under way, and nothing else was begun");
+    assert_eq!(second.load().runs, 0);
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
+    let world = World::new();
+    let has_crashed = Arc::new(AtomicBool::new(false));
+    let (crashed, crash, workers) = (Arc::clone(&has_crashed), Arc::clone(&world.crash), world.clone());
+    let board = world
+        .board()
+        .run_supervisors(1)
+        .pool(100)
+        .agent("crasher", |turn: Turn| async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            turn.approve(Action::new("crash", "the supervisor", json!(null))).await?;
+            Ok(Command::output("survived"))
+        })
+        .with(
+            AgentSpec::new("worker", move |turn: Turn| {
+                let world = workers.clone();
+                async move {
+                    turn.step("effect", async { Ok::<_, TurnError>(world.effect(turn.id().run.to_string())) }).await?;
+                    // All end, ask and fail in the moment in which the supervisor crashes.
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Ok(match turn.input::<u64>()? % 4 {
+                        0 => Command::output(turn.ask("name?").await?),
+                        1 => Command::output(turn.delegate("helper", "help").await?),
+                        2 if turn.attempt() == 1 => return Err(TurnError::transient("once")),
+                        _ => Command::output("done"),
+                    })
+                }
+            })
+            .concurrency(100),
+        )
+        .agent("helper", |_: Turn| async move { Ok(Command::output("helped")) })
+        .approval_policy(move |question| {
+            if &*question.action.action == "crash" && !crashed.swap(true, Ordering::Relaxed) {
+                crash.0.store(true, Ordering::Relaxed);
+            }
+            Consent::Auto
+        })
+        .start()
+        .await
+        .unwrap();
+    let crasher = submit(&board, "crasher").await;
+    let mut runs = Vec::new();
+    for n in 0..40_u64 {
+        runs.push(board.submit(Task::new("x").to("worker").input(n)).await.unwrap());
+    }
+    for (n, run) in runs.iter().enumerate() {
+        if n % 4 == 0 {
+            let name = question(run).await;
+            board.answer(name.id, "ann", "tester").await.unwrap();
+        }
+        let result = run.result().await.unwrap();
+        let expected = ["ann", "helped", "done", "done"][n % 4];
+        assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(expected).into()), "run {n}");
+    }
+    assert!(has_crashed.load(Ordering::Relaxed));
+    let result = crasher.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("survived").into()));
+    let tree = board.tree().await.unwrap();
+    assert_eq!(tree.find(&["runs", "runs-0"]).unwrap().restarts, 1, "{tree}");
+    assert!(world.effects().iter().all(|(_, count)| *count == 1), "{:?}", world.effects());
+    assert_eq!(board.unfinished_runs().await.unwrap().len(), 0);
+    let load = board.load();
+    assert_eq!((load.turns_at_work, load.waiting_turns, load.ready_turns, load.waits), (0, 0, 0, 0));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_arrives_together_with_a_crash_is_not_lost() {
+    let world = World::new();
+    let (has_crashed, crash) = (AtomicBool::new(false), Arc::clone(&world.crash));
+    let others: Arc<OnceLock<(Callboard, RunHandle, Question)>> = Arc::default();
+    let found = Arc::clone(&others);
+    let board = world
+        .board()
+        .run_supervisors(1)
+        .agent("crasher", move |turn: Turn| {
+            let others = Arc::clone(&found);
             async move {
-                let value = turn.step("effect", async { Ok::<_, TurnError>(1) }).await?;
-                tokio::time::sleep(secs(1)).await;
-                armed.0.store(first, Ordering::SeqCst);
-                Ok(Command::output(value))
+                turn.ask("now?").await?;
+                let (board, stopped, name) = others.get().unwrap();
+                // In one go: the supervisor finds all three when it is woken, and crashes over the first.
+                let (approved, was_stopped, taken) = tokio::join!(
+                    turn.approve(Action::new("crash", "the supervisor", json!(null))),
+                    stopped.cancel("enough"),
+                    board.answer(name.id, "ann", "tester"),
+                );
+                approved?;
+                Ok(Command::output(json!([was_stopped, taken.is_ok()])))
             }
         })
-        .start()
-        .await
-        .unwrap();
-    let result = finish(&board, Task::new("x")).await;
-    assert_eq!((result.outcome, result.output, result.metrics.retries), (Outcome::Finished, json!(1).into(), 0));
-    assert_eq!(begun.get(), 2);
-    board.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn submitting_the_same_id_again_is_the_same_run_also_when_it_has_ended() {
-    let begun = Counter::default();
-    let counted = begun.clone();
-    let board = builder()
-        .agent("worker", move |_: Turn| {
-            counted.count();
-            async { Ok(Command::output("done")) }
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+        .approval_policy(move |_| {
+            if !has_crashed.swap(true, Ordering::Relaxed) {
+                crash.0.store(true, Ordering::Relaxed);
+            }
+            Consent::Auto
         })
         .start()
         .await
         .unwrap();
-    let first = board.submit(Task::new("x")).await.unwrap();
-    first.result().await.unwrap();
-    let again = board.submit(Task::new("x").id(first.id())).await.unwrap();
-    assert_eq!(again.id(), first.id());
-    assert_eq!(again.result().await.unwrap().output, json!("done"));
-    assert_eq!(begun.get(), 1);
+    let crasher = submit(&board, "crasher").await;
+    let (stopped, answered) = (submit(&board, "asker").await, submit(&board, "asker").await);
+    let (now, name) = (question(&crasher).await, question(&answered).await);
+    others.set((board.clone(), stopped.clone(), name)).unwrap();
+    board.answer(now.id, "yes", "tester").await.unwrap();
+    assert_eq!(crasher.result().await.unwrap().output, json!([true, true]));
+    assert!(matches!(stopped.result().await.unwrap().outcome, Outcome::Cancelled { .. }));
+    assert_eq!(answered.result().await.unwrap().output, json!("ann"));
+    assert_eq!(board.tree().await.unwrap().find(&["runs", "runs-0"]).unwrap().restarts, 1);
     board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waiting() {
-    let board = builder()
-        .agent("worker", |turn: Turn| async move {
-            tokio::time::sleep(secs(turn.input()?)).await;
-            Ok(Command::output("done"))
-        })
-        .start()
-        .await
-        .unwrap();
-    let short = board.submit(Task::new("x").input(5)).await.unwrap();
-    let long = board.submit(Task::new("x").input(500)).await.unwrap();
-    quiet().await;
-    let started = tokio::time::Instant::now();
-    let ((), short_result, long_result) = tokio::join!(
-        async {
-            board.shutdown().await;
-            assert_eq!(started.elapsed().as_secs(), 10);
-        },
-        short.result(),
-        long.result()
-    );
-    assert_eq!(short_result.unwrap().outcome, Outcome::Finished);
-    assert!(long_result.unwrap_err().to_string().contains("goes on at the next start"));
-    assert!(board.submit(Task::new("x").input(1)).await.is_err());
-    assert!(!long.cancel("too late").await);
-    assert_eq!(long.questions().await, []);
-    let request = callboard::messages::RequestId { turn: TurnId { run: long.id(), number: 1 }, ordinal: 0 };
-    let nobody = callboard::messages::QuestionId { request, nonce: 0 };
-    assert_eq!(board.answer(nobody, 1, "me").await, Err(AnswerError::Unknown(request)));
+async fn a_run_that_another_board_has_taken_over_is_let_go() {
+    let world = World::new();
+    let start = || {
+        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        world.board().agent("asker", agent).start()
+    };
+    let first = start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    let name = question(&run).await;
+    let second = start().await.unwrap();
+    let taken = second.run(run.id());
+    question(&taken).await;
+    assert!(first.answer(name.id, "too late", "tester").await.is_err());
+    tokio::time::sleep(HOUR).await;
+    second.answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(taken.result().await.unwrap().output, json!("ann"));
+    assert_eq!(run.result().await.unwrap().output, json!("ann"), "the journal tells both");
+    let load = first.load();
+    assert_eq!((load.runs, load.waiting_turns, load.turns_at_work), (0, 0, 0));
+    first.shutdown().await;
+    second.shutdown().await;
 }

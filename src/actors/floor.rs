@@ -42,9 +42,10 @@ pub(crate) struct Floor {
     pub(super) env: Env,
     facts: Arc<SharedFacts>,
     runtime: Handle,
+    pool: usize,
     ready_bound: usize,
     pub(super) context: ContextStore,
-    /// Told at the end of every turn while somebody waits for quiet.
+    /// Told when a turn lets go of its permit.
     ended: Notify,
 }
 
@@ -194,6 +195,7 @@ impl Floor {
             env,
             facts,
             runtime: Handle::current(),
+            pool: permits,
             ready_bound,
             context,
             ended: Notify::new(),
@@ -495,6 +497,7 @@ impl Floor {
             state.mark_runnable(index);
         }
         self.fill(state);
+        self.ended.notify_waiters();
     }
 
     /// A turn whose wait is over wants to go on: seated at once, or told when it is.
@@ -544,14 +547,17 @@ impl Floor {
         self.state.lock().permits
     }
 
-    /// Turns that are being worked on and do not wait.
-    pub(crate) fn turns_at_work(&self) -> usize {
-        self.state.lock().places.iter().map(|place| place.busy).sum()
-    }
-
-    /// Returns when a turn has ended.
+    /// Returns when no turn holds a permit.
     pub(crate) async fn quiet(&self) {
-        self.ended.notified().await;
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // From here on an end is noticed, also one between the look and the wait.
+            ended.as_mut().enable();
+            if self.state.lock().permits >= self.pool {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Notes that the agent's value had to be made again.

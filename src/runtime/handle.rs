@@ -210,9 +210,9 @@ impl Callboard {
         let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
         let (ack, accepted) = oneshot::channel();
         board.shards.of(run).push(Input::Submit { submission, place: Some(place), ack });
-        match self.answered(accepted).await {
-            Some(accepted) => accepted.map(|run| self.run(run)),
-            None => Err(SubmitError::Interrupted),
+        match accepted.await {
+            Ok(accepted) => accepted.map(|run| self.run(run)),
+            Err(_) => Err(SubmitError::Interrupted),
         }
     }
 
@@ -430,18 +430,19 @@ impl Callboard {
     /// # Errors
     /// The question is not open, was answered, or the answer could not be journaled.
     pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
-        let (ack, answered) = oneshot::channel();
-        let request = question.request;
-        let input = Input::Answer { question, answer: answer.into(), by: by.into(), ack };
-        self.board.shards.of(request.turn.run).push(input);
-        self.answered(answered).await.unwrap_or(Err(AnswerError::Unknown(request)))
+        let (request, answer, by) = (question.request, answer.into(), by.into());
+        let told = self.tell(request.turn.run, |ack| Input::Answer { question, answer, by, ack }).await;
+        told.unwrap_or(Err(AnswerError::Interrupted(request)))
     }
 
-    /// The answer to an input, or `None` if there will be none: nobody takes inputs once the board has ended.
-    pub(super) async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Option<T> {
+    /// Hands something to a run's supervisor and waits for what it says. `None` when the supervisor was restarted before it
+    /// said anything, or the board has ended.
+    pub(super) async fn tell<T>(&self, run: RunId, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+        let (reply, told) = oneshot::channel();
+        self.board.shards.of(run).push(input(reply));
         tokio::select! {
             biased;
-            answer = answer => answer.ok(),
+            told = told => told.ok(),
             _ = self.ended() => None,
         }
     }
@@ -544,12 +545,7 @@ impl Callboard {
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
         board.places.close();
-        let finished = async {
-            while board.floor.turns_at_work() > 0 {
-                board.floor.quiet().await;
-            }
-        };
-        let _ = tokio::time::timeout(board.settings.grace, finished).await;
+        let _ = tokio::time::timeout(board.settings.grace, board.floor.quiet()).await;
         board.floor.stop_all();
         board.tree.stop().await
     }

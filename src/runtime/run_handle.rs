@@ -1,6 +1,5 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use tokio::sync::oneshot;
@@ -36,9 +35,6 @@ pub enum RunError {
     Stopped(RunId),
 }
 
-/// How often somebody who waits for the result looks at a run that this process does not work on.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
 impl RunHandle {
     pub(super) fn new(id: RunId, board: Callboard) -> Self {
         Self { id, board }
@@ -58,43 +54,48 @@ impl RunHandle {
         loop {
             let (reply, result) = oneshot::channel();
             self.board.board.shards.of(self.id).push(Input::Result { run: self.id, reply });
-            if let Some(result) = self.board.answered(result).await {
+            let result = tokio::select! {
+                result = result => result,
+                _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
+            };
+            if let Ok(result) = result {
                 return Ok(Arc::unwrap_or_clone(result));
             }
-            // Not in memory: ended, unknown, or in the hands of another process.
+            // Not in memory: ended, unknown, or its supervisor is just being restarted.
             let run = self.read().await?;
             if let Some(result) = run.result() {
                 return Ok((**result).clone());
             }
-            tokio::select! {
-                biased;
-                _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            if self.board.board.is_closed() {
+                return Err(RunError::Stopped(self.id));
             }
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already, or the board has.
+    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.
     pub async fn cancel(&self, reason: &str) -> bool {
-        let (ack, stopped) = oneshot::channel();
-        let input = Input::Cancel { run: self.id, reason: reason.to_owned(), ack };
-        self.board.board.shards.of(self.id).push(input);
-        self.board.answered(stopped).await.unwrap_or(false)
+        loop {
+            let reason = reason.to_owned();
+            let told = self.board.tell(self.id, |ack| Input::Cancel { run: self.id, reason, ack }).await;
+            match told {
+                Some(was_stopped) => return was_stopped,
+                None if self.board.board.is_closed() => return false,
+                // Its supervisor was just restarted.
+                None => tokio::task::yield_now().await,
+            }
+        }
     }
 
     /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]); what they had asked for
     /// before is forgotten. Returns how many there were.
     pub async fn restart_turns(&self) -> usize {
-        let (ack, restarted) = oneshot::channel();
-        self.board.board.shards.of(self.id).push(Input::RestartTurns { run: self.id, ack });
-        self.board.answered(restarted).await.unwrap_or(0)
+        self.board.tell(self.id, |ack| Input::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
     }
 
     /// The run's questions that wait for an answer.
     pub async fn questions(&self) -> Vec<Question> {
-        let (reply, questions) = oneshot::channel();
-        self.board.board.shards.of(self.id).push(Input::Questions { run: self.id, reply });
-        self.board.answered(questions).await.unwrap_or_default()
+        self.board.tell(self.id, |reply| Input::Questions { run: self.id, reply }).await.unwrap_or_default()
     }
 
     /// Everything that has happened in the run so far.

@@ -6,7 +6,7 @@
 //! | `format` | version of everything else |
 //! | `db`, `conf`, `snap.*`, `blobs/` | sled's |
 //! | `payloads/` | payloads too long for sled |
-//! | `synced` | the last batch that was synced and how long `db` was then |
+//! | `synced` | the number of the last sync and how long `db` was then |
 //!
 //! sled takes a log that ends early for one that was cut by a crash and goes on from there. `synced` tells the two apart:
 //! it is written after each sync, so a `db` that holds less than it says has lost acknowledged writes. That is looked for
@@ -44,7 +44,7 @@ pub(super) struct Lock {
 /// What `synced` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Synced {
-    pub(super) commit: u64,
+    pub(super) sync: u64,
     pub(super) db_length: u64,
 }
 
@@ -84,10 +84,10 @@ impl Folder {
         &self.path
     }
 
-    /// Notes that a batch is on disk. Not synced itself: an older note is still true.
+    /// Notes a sync that has succeeded. Not synced itself: an older note is still true.
     pub(super) fn note_synced(&mut self, note: Synced) -> io::Result<()> {
         let mut bytes = [0; 20];
-        bytes[..8].copy_from_slice(&note.commit.to_le_bytes());
+        bytes[..8].copy_from_slice(&note.sync.to_le_bytes());
         bytes[8..16].copy_from_slice(&note.db_length.to_le_bytes());
         let sum = crc32fast::hash(&bytes[..16]);
         bytes[16..].copy_from_slice(&sum.to_le_bytes());
@@ -167,7 +167,7 @@ fn read_synced(file: &mut File) -> Result<Synced, String> {
     file.read_to_end(&mut bytes).map_err(|error| format!("the file `synced` cannot be read: {error}"))?;
     let u64_at = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or_default();
     let whole = bytes.len() == 20 && crc32fast::hash(&bytes[..16]).to_le_bytes() == bytes[16..];
-    Ok(if whole { Synced { commit: u64_at(0), db_length: u64_at(8) } } else { Synced::default() })
+    Ok(if whole { Synced { sync: u64_at(0), db_length: u64_at(8) } } else { Synced::default() })
 }
 
 /// Whether the log holds what was synced. sled itself only ever shortens `db` to whole segments.
@@ -176,10 +176,10 @@ fn check_log(path: &Path, last: Synced) -> Result<(), String> {
     let whole_segments = length > 0 && length.is_multiple_of(SEGMENT as u64);
     let damage = if length < last.db_length && !whole_segments {
         format!("is truncated: it has {length} bytes and had {}", last.db_length)
-    } else if log_check::reaches(path, last.commit).map_err(|error| format!("the file `db` cannot be read: {error}"))? {
+    } else if log_check::reaches(path, last.sync).map_err(|error| format!("the file `db` cannot be read: {error}"))? {
         return Ok(());
     } else {
-        format!("is damaged: batch {} was synced and cannot be reached", last.commit)
+        format!("is damaged: what was synced last (sync {}) cannot be reached", last.sync)
     };
     Err(format!(
         "the file `db` {damage}; nothing was changed: restore the folder from a copy, or import an export into a new one"

@@ -2,7 +2,7 @@
 //!
 //! When sled finds a broken message near the end of its log, it takes the end for torn by a crash and overwrites what
 //! follows. That is right for what was never synced and wrong for what was. So the log is read here first, in the way sled
-//! will read it: if that would not reach the last batch that was synced, the store is left as it is.
+//! will read it: if that would not reach the mark of the last sync, the store is left as it is.
 //!
 //! This reads the format of sled 0.34 and nothing more of it than segment headers, message headers and checksums.
 
@@ -22,24 +22,24 @@ const LONGEST_HEADER: usize = 32;
 const CORRUPTED: u8 = 0;
 const CAP: u8 = 2;
 
-/// Whether sled will find a batch at least as late as `commit` in the log.
-pub(super) fn reaches(folder: &Path, commit: u64) -> io::Result<bool> {
+/// Whether sled will find the mark of a sync, or of a later one, in the log.
+pub(super) fn reaches(folder: &Path, sync: u64) -> io::Result<bool> {
     let mut db = match File::open(folder.join("db")) {
         Ok(db) => db,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(commit == 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(sync == 0),
         Err(error) => return Err(error),
     };
     let segments = Segments::read(&mut db)?;
     let snapshot = snapshot_position(folder)?;
     let (end, found) = segments.read_tail(&mut db, snapshot)?;
-    if found.is_some_and(|found| found >= commit) || commit == 0 {
+    if found.is_some_and(|found| found >= sync) || sync == 0 {
         return Ok(true);
     }
     // It may lie before the tail, or the snapshot may have been taken after it.
     for (&position, &offset) in segments.offsets.range(..=end) {
         let segment = read_segment(&mut db, offset)?;
         let readable = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX).min(segment.len());
-        if newest_commit(&segment[..readable]).is_some_and(|found| found >= commit) {
+        if newest_sync(&segment[..readable]).is_some_and(|found| found >= sync) {
             return Ok(true);
         }
     }
@@ -79,7 +79,7 @@ impl Segments {
     }
 
     /// Reads on from where sled starts to look for torn writes; the position of the first message that is not whole, and
-    /// the newest batch before it.
+    /// the newest mark before it.
     fn read_tail(&self, db: &mut File, snapshot: u64) -> io::Result<(u64, Option<u64>)> {
         let begin = |position: u64| position / SEGMENT as u64 * SEGMENT as u64;
         let first = begin(snapshot);
@@ -89,7 +89,7 @@ impl Segments {
         while let Some(&offset) = self.offsets.get(&position) {
             let segment = read_segment(db, offset)?;
             let (length, is_whole) = whole_messages(&segment, position / SEGMENT as u64);
-            newest = newest.max(newest_commit(&segment[..length]));
+            newest = newest.max(newest_sync(&segment[..length]));
             end = position + length as u64;
             if !is_whole {
                 break;
@@ -157,11 +157,11 @@ fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// The newest of our progress rows anywhere in these bytes.
-fn newest_commit(bytes: &[u8]) -> Option<u64> {
+/// The newest of our marks anywhere in these bytes.
+fn newest_sync(bytes: &[u8]) -> Option<u64> {
     let begins = codec::first_bytes::<Progress>();
     let found = bytes.windows(begins.len()).enumerate().filter(|(_, window)| *window == begins);
-    found.filter_map(|(at, _)| codec::decode_first::<Progress>(&bytes[at..]).ok()).map(|found| found.commit).max()
+    found.filter_map(|(at, _)| codec::decode_first::<Progress>(&bytes[at..]).ok()).map(|found| found.sync).max()
 }
 
 /// The position up to which sled's newest snapshot covers the log; it is the snapshot's name.

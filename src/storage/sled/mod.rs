@@ -189,11 +189,11 @@ impl Sled {
             Some(row) => codec::decode::<Progress>(&row).map_err(|error| refuse(error.to_string()))?,
             None => Progress::default(),
         };
-        if progress.commit < synced.commit {
+        if progress.sync < synced.sync {
             return Err(refuse(format!(
-                "the file `db` is damaged: it ends with batch {} and batch {} was synced; restore the folder from a copy, \
+                "the file `db` is damaged: it ends with sync {} and had {}; restore the folder from a copy, \
                  or import an export into a new one",
-                progress.commit, synced.commit
+                progress.sync, synced.sync
             )));
         }
         let progress = next_session(progress);
@@ -302,7 +302,7 @@ fn open_sled(path: &Path) -> Result<sled::Db, String> {
     }
 }
 
-fn next_session(Progress { commit, last_number, session }: Progress) -> Progress {
+fn next_session(Progress { sync, last_number, session }: Progress) -> Progress {
     let last_number = if session == 0 { 0 } else { (last_number / NUMBERS_PER_SESSION + 1) * NUMBERS_PER_SESSION };
-    Progress { commit, last_number, session: session + 1 }
+    Progress { sync, last_number, session: session + 1 }
 }

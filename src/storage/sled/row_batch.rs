@@ -50,18 +50,25 @@ impl RowBatch {
         self.bytes
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// Makes the names of payload files that the batch wrote durable.
     pub(super) fn sync_payload_names(&mut self, disk: &mut dyn Disk) -> std::io::Result<()> {
         if std::mem::take(&mut self.new_payloads) { self.payloads.sync_names(disk) } else { Ok(()) }
     }
 
-    /// Empties it into a batch of sled's.
-    pub(super) fn take(&mut self) -> Batch {
+    /// Changes the tree, all rows at once; false if there was nothing to change.
+    ///
+    /// A single row goes in by itself: sled hands every batch to a thread that writes it to the file at once, which is
+    /// wasted on what does not wait for a sync.
+    pub(super) fn apply(&mut self) -> sled::Result<bool> {
         self.bytes = 0;
+        if self.rows.len() <= 1 {
+            let only = self.rows.drain().next();
+            return match only {
+                Some((row, Some(sealed))) => self.tree.insert(row, sealed).map(|_| true),
+                Some((row, None)) => self.tree.remove(row).map(|_| true),
+                None => Ok(false),
+            };
+        }
         let mut batch = Batch::default();
         for (row, sealed) in self.rows.drain() {
             match sealed {
@@ -69,7 +76,7 @@ impl RowBatch {
                 None => batch.remove(row),
             }
         }
-        batch
+        self.tree.apply_batch(batch).map(|()| true)
     }
 
     /// A row as the batch leaves it.

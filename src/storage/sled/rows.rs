@@ -206,11 +206,11 @@ impl<'a> Holding<'a> {
     }
 }
 
-/// How far the store has got; written with every batch.
+/// How far the store has got; written before every sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Progress {
-    /// Batches so far.
-    pub(super) commit: u64,
+    /// Syncs so far.
+    pub(super) sync: u64,
     /// The last revision, fence or queue position that was given out.
     pub(super) last_number: u64,
     /// How often the store has been opened; claims and leases of earlier sessions are void.
@@ -294,7 +294,7 @@ mod tests {
     fn rows_of_this_version_keep_their_bytes() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
         let at = Timestamp::from_millis(1_767_225_600_000);
-        golden::check(folder, &Progress { commit: 300, last_number: 1 << 40, session: 3 });
+        golden::check(folder, &Progress { sync: 300, last_number: 1 << 40, session: 3 });
         golden::check(folder, &HeadRow { last: 5, fence: 70_000, claim: Some(("worker".into(), at)), session: 3 });
         golden::check(folder, &ItemRow { deliveries: 2, not_before: Some(at), held: true, session: 3 });
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sled::{Batch, IVec};
+use sled::IVec;
 
 use super::disk::Disk;
 use super::loading::{load_head, load_queue};
@@ -236,18 +236,18 @@ impl Staging {
 
     // The end of a batch.
 
-    /// The batch, if anything has changed, and the changes to publish.
-    pub(super) fn finish(&mut self, even_if_empty: bool) -> (Option<Batch>, Vec<(Key, storage::Change)>) {
+    /// Applies the batch to the tree, where readers see it. Whether anything has changed, and the changes to publish.
+    pub(super) fn apply(&mut self) -> sled::Result<(bool, Vec<(Key, storage::Change)>)> {
         self.heads.turn();
         self.queues.turn();
         let changes = std::mem::take(&mut self.changes);
-        if self.rows.is_empty() && !even_if_empty {
-            return (None, changes);
-        }
-        self.progress.commit += 1;
-        let mut batch = self.rows.take();
-        batch.insert(rows::PROGRESS, codec::encode(&self.progress));
-        (Some(batch), changes)
+        Ok((self.rows.apply()?, changes))
+    }
+
+    /// Puts a mark behind everything applied so far. Whoever finds it in the log has what comes before it.
+    pub(super) fn mark_progress(&mut self) -> sled::Result<()> {
+        self.progress.sync += 1;
+        self.rows.tree().insert(rows::PROGRESS, codec::encode(&self.progress)).map(drop)
     }
 }
 

@@ -80,8 +80,7 @@ impl Writer {
     /// Makes what opening has changed durable: the names of new files, and the new session.
     pub(super) fn commit_opening(&mut self) -> Result<(), String> {
         sync_folder(&mut *self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
-        self.commit(true)?;
-        self.sync()
+        self.sync_now()
     }
 
     fn serve(&mut self, requests: &Receiver<Request>) -> Result<Option<oneshot::Sender<()>>, String> {
@@ -132,7 +131,7 @@ impl Writer {
             }
         }
         self.shared.count_batch(taken);
-        self.commit(false)?;
+        self.commit()?;
         waiting.for_apply.drain(..).for_each(Answer::tell);
         let due = self.sync_by.is_some_and(|moment| moment <= self.timer.now().monotonic);
         if !waiting.for_sync.is_empty() || due || waiting.closing.is_some() {
@@ -173,12 +172,12 @@ impl Writer {
     }
 
     /// Applies the batch to the tree, where readers see it.
-    fn commit(&mut self, even_if_empty: bool) -> Result<(), String> {
+    fn commit(&mut self) -> Result<(), String> {
         // Before the rows that refer to them: a crash may leave a file without a row, never a row without its file.
         self.staging.rows.sync_payload_names(&mut *self.disk).map_err(|error| failed("payloads", &error))?;
-        let (batch, changes) = self.staging.finish(even_if_empty);
-        if let Some(batch) = batch {
-            self.staging.rows.tree().apply_batch(batch).map_err(|error| format!("a batch was not applied: {error}"))?;
+        let applied = self.staging.apply();
+        let (has_changed, changes) = applied.map_err(|error| format!("a batch was not applied: {error}"))?;
+        if has_changed {
             self.sync_by.get_or_insert_with(|| self.timer.now().monotonic + BUFFERED_FOR);
         }
         for (key, change) in changes {
@@ -187,18 +186,22 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything applied so far durable. Never tried twice: a failed fsync may have dropped what it was to write.
+    /// Makes everything applied so far durable, if it is not.
     fn sync(&mut self) -> Result<(), String> {
-        if self.sync_by.take().is_none() {
-            return Ok(());
-        }
+        if self.sync_by.is_some() { self.sync_now() } else { Ok(()) }
+    }
+
+    /// Never tried twice: a failed fsync may have dropped what it was to write.
+    fn sync_now(&mut self) -> Result<(), String> {
+        self.sync_by = None;
+        self.staging.mark_progress().map_err(|error| format!("the log was not written: {error}"))?;
         self.staging.rows.tree().flush().map_err(|error| format!("the log was not written: {error}"))?;
         self.sync_blobs().map_err(|error| failed("blobs", &error))?;
         let path = self.folder.path().join("db");
         self.disk.sync(&self.db, &path).map_err(|error| failed("db", &error))?;
         self.shared.count_sync();
         let db_length = self.db.metadata().map_err(|error| failed("db", &error))?.len();
-        let note = Synced { commit: self.staging.progress().commit, db_length };
+        let note = Synced { sync: self.staging.progress().sync, db_length };
         self.folder.note_synced(note).map_err(|error| failed("synced", &error))?;
         self.staging.rows.remove_loose_payloads();
         Ok(())

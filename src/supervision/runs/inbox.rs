@@ -42,8 +42,16 @@ impl Inbox {
     }
 
     /// Takes everything that has arrived.
-    pub(super) fn drain(&self) -> Vec<Input> {
-        std::mem::take(&mut *self.waiting.lock())
+    pub(super) fn take(&self) -> Batch<'_> {
+        let inputs = std::mem::take(&mut *self.waiting.lock()).into_iter();
+        Batch { inputs, inbox: self }
+    }
+
+    /// Hands in what comes before everything that waits. Wakes nobody: whoever does this goes on to work.
+    pub(super) fn put_first(&self, inputs: impl Iterator<Item = Input>) {
+        let mut waiting = self.waiting.lock();
+        let later = std::mem::take(&mut *waiting);
+        waiting.extend(inputs.chain(later));
     }
 
     /// How many inputs wait.
@@ -62,6 +70,28 @@ impl Inbox {
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbox").field("waiting", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// What was taken from an inbox. What is left when it is dropped goes back: a panic loses only the input that caused it.
+pub(super) struct Batch<'a> {
+    inputs: std::vec::IntoIter<Input>,
+    inbox: &'a Inbox,
+}
+
+impl Iterator for Batch<'_> {
+    type Item = Input;
+
+    fn next(&mut self) -> Option<Input> {
+        self.inputs.next()
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if self.inputs.len() > 0 {
+            self.inbox.put_first(std::mem::take(&mut self.inputs));
+        }
     }
 }
 
@@ -133,7 +163,7 @@ pub enum Input {
         /// Told whether there was something to stop, once it has stopped.
         ack: oneshot::Sender<bool>,
     },
-    /// A run cannot go on: what it would journal cannot be stored.
+    /// The run cannot go on: the store refuses what it would have to journal.
     Fail {
         /// The run.
         run: RunId,
@@ -165,7 +195,7 @@ pub enum Input {
     Committed {
         /// The run.
         run: RunId,
-        /// Which life of the actor began it.
+        /// Which life of the supervisor began it.
         life: u64,
         /// The new sequence, or why there is none.
         result: Result<Sequence, StorageError>,
@@ -271,6 +301,10 @@ pub enum AnswerError {
     /// The question has its answer.
     #[error("question {0} was answered already")]
     Answered(RequestId),
+    /// The run's supervisor was restarted, or the board ended, before it said whether the answer is journaled; the run's
+    /// open questions tell.
+    #[error("nothing is known about the answer to {0}; look at the open questions")]
+    Interrupted(RequestId),
     /// The answer could not be journaled.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -89,6 +89,12 @@ impl MemoryRuns {
     }
 }
 
+/// The fault point after each input that was applied.
+pub const TAKEN: &str = "runs.taken";
+
+/// The fault point between applying what has arrived and handing it to the journal.
+pub const APPLIED: &str = "runs.applied";
+
 /// How long a claim on a run lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
 
@@ -103,9 +109,9 @@ pub struct Wake;
 pub struct Desk {
     office: Arc<Office>,
     runs: HashMap<RunId, Box<LiveRun>>,
-    /// Runs that are being read back, with what has arrived for them meanwhile.
+    /// Runs that are being read back, with what arrived for them meanwhile.
     loading: HashMap<RunId, Vec<Input>>,
-    /// Tells this life of the actor from those before: an append that they began may end in this one.
+    /// Tells this life of the actor from those before.
     life: u64,
     timers: Timers,
 }
@@ -116,13 +122,11 @@ impl Actor for RunSupervisor {
     type Arguments = Arc<Office>;
 
     async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
-        let (timers, life) = (Timers::new(Arc::clone(&office.inbox)), office.env.random());
-        let left: Vec<RunId> = office.roster.lock().keys().copied().collect();
-        let mut desk = Desk { office, runs: HashMap::new(), loading: HashMap::new(), life, timers };
-        for run in left {
-            desk.load(run, false);
-        }
-        Ok(desk)
+        let runs: Vec<RunId> = office.roster.lock().keys().copied().collect();
+        office.inbox.put_first(runs.into_iter().map(|run| Input::Adopt { run, new_process: false }));
+        let timers = Timers::new(Arc::clone(&office.inbox));
+        let life = office.env.random();
+        Ok(Desk { timers, life, runs: HashMap::new(), loading: HashMap::new(), office })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -135,6 +139,7 @@ impl Actor for RunSupervisor {
 
     async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
         desk.timers.stop();
+        desk.release_claims().await;
         Ok(())
     }
 }
@@ -145,10 +150,12 @@ impl Desk {
     fn work(&mut self) -> Result<(), ActorProcessingErr> {
         let now = self.office.env.now();
         let mut touched = Vec::new();
-        for input in self.office.inbox.drain() {
+        let office = Arc::clone(&self.office);
+        for input in office.inbox.take() {
             touched.extend(self.take(input, now));
+            office.env.fault_point(TAKEN)?;
         }
-        self.office.env.fault_point("runs.applied")?;
+        self.office.env.fault_point(APPLIED)?;
         for run in touched {
             self.flush(run, now);
         }
@@ -174,11 +181,12 @@ impl Desk {
             | Input::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
+        if let Some(later) = self.loading.get_mut(&run) {
+            later.push(input);
+            return None;
+        }
         let Some(live) = self.runs.get_mut(&run) else {
-            match self.loading.get_mut(&run) {
-                Some(waiting) => waiting.push(input),
-                None => refuse(input),
-            }
+            refuse(input);
             return None;
         };
         if live.is_committing {
@@ -193,8 +201,8 @@ impl Desk {
     fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
         match input {
             Input::Submit { submission, place, ack } => match self.loading.get_mut(&submission.run) {
-                Some(waiting) => {
-                    waiting.push(Input::Submit { submission, place, ack });
+                Some(later) => {
+                    later.push(Input::Submit { submission, place, ack });
                     None
                 }
                 None => self.submit(*submission, place, ack, now),
@@ -203,11 +211,23 @@ impl Desk {
                 self.load(run, new_process);
                 None
             }
-            Input::Loaded { run, new_process, loaded } => self.loaded(run, new_process, loaded, now),
-            Input::Committed { run, life, result } => {
-                if life == self.life {
-                    self.committed(run, result, now);
+            Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
+                tracing::warn!(%run, owner, %until, "another process holds the run; it is read when the claim ends");
+                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
+                None
+            }
+            Input::Loaded { run, new_process, loaded } => {
+                self.loaded(run, new_process, loaded, now);
+                // Before the run goes on: a turn that has ended meanwhile is not begun again.
+                for input in self.loading.remove(&run).unwrap_or_default() {
+                    self.take(input, now);
                 }
+                Some(run)
+            }
+            // An append that an earlier life of this actor began; this one has read the journal for itself.
+            Input::Committed { life, .. } if life != self.life => None,
+            Input::Committed { run, result, .. } => {
+                self.committed(run, result, now);
                 Some(run)
             }
             Input::Tick => {
@@ -238,9 +258,16 @@ impl Desk {
         now: Now,
     ) -> Option<RunId> {
         let run = submission.run;
-        let Entry::Vacant(vacant) = self.runs.entry(run) else {
-            let _ = ack.send(Ok(run));
-            return None;
+        let vacant = match self.runs.entry(run) {
+            Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(there) if there.get().last > 0 => {
+                let _ = ack.send(Ok(run));
+                return None;
+            }
+            Entry::Occupied(mut on_its_way) => {
+                on_its_way.get_mut().held.push(Held::Accepted(ack));
+                return None;
+            }
         };
         let first = TurnId { run, number: 1 };
         let admitted = {
@@ -267,7 +294,7 @@ impl Desk {
         Some(run)
     }
 
-    /// Begins to read a run back; what arrives for it waits.
+    /// Reads a run; what arrives for it until then waits.
     fn load(&mut self, run: RunId, new_process: bool) {
         self.loading.entry(run).or_default();
         let office = Arc::clone(&self.office);
@@ -285,36 +312,19 @@ impl Desk {
         });
     }
 
-    fn loaded(
-        &mut self,
-        run: RunId,
-        new_process: bool,
-        loaded: Result<(Loaded, Fence), LoadError>,
-        now: Now,
-    ) -> Option<RunId> {
-        if let Err(LoadError::Storage(StorageError::Held { until, .. })) = &loaded {
-            // Whoever held it is gone, or will renew its claim.
-            self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
-            return None;
+    fn loaded(&mut self, run: RunId, new_process: bool, loaded: Result<(Loaded, Fence), LoadError>, now: Now) {
+        let (Loaded { run: fold, last }, fence) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return self.quarantine(run, &error.to_string()),
+        };
+        let Some(fold) = fold else {
+            // Noted as open, but never journaled: its submission was not acknowledged.
+            spawn_unless_ready(self.office.storage.release(&Journal::stream(run), fence), |_| {});
+            return self.forget(run);
+        };
+        if fold.result().is_some() {
+            return self.forget(run);
         }
-        let waiting = self.loading.remove(&run)?;
-        match loaded {
-            Err(error) => self.quarantine(run, &error.to_string()),
-            Ok((Loaded { run: Some(fold), last }, fence)) if fold.result().is_none() => {
-                self.go_on(fold, fence, last, new_process, now);
-            }
-            // Ended, or noted as open and never journaled: then its submission was not acknowledged.
-            Ok(_) => self.forget(run),
-        }
-        for input in waiting {
-            self.take(input, now);
-        }
-        Some(run)
-    }
-
-    /// Takes a run up where its journal ends.
-    fn go_on(&mut self, fold: Run, fence: Fence, last: Sequence, new_process: bool, now: Now) {
-        let run = fold.id();
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
@@ -351,6 +361,31 @@ impl Desk {
         tracing::error!(%run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
         self.office.roster.lock().remove(&run);
+    }
+
+    /// Lets the next process take the runs at once.
+    async fn release_claims(&self) {
+        let claims: Vec<(RunId, Fence)> = self.office.roster.lock().iter().map(|(run, fence)| (*run, *fence)).collect();
+        let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
+        let released = claims.map(|(run, fence)| self.office.storage.release(&Journal::stream(run), fence));
+        // A claim that is not released ends by itself.
+        drop(futures::future::join_all(released).await);
+    }
+
+    /// Another process has taken the run over: nothing is done for it here any more.
+    fn let_go(&self, live: Box<LiveRun>) {
+        let run = live.run.id();
+        tracing::warn!(%run, "another process has taken the run over");
+        for number in live.run.open_turns() {
+            if let Some(turn) = live.run.turn(number) {
+                self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);
+            }
+        }
+        for envelope in live.run.open_approvals() {
+            self.office.dispatch.withdraw_approval(envelope.id());
+        }
+        self.office.roster.lock().remove(&run);
+        live.waiting.into_iter().for_each(refuse);
     }
 
     /// The run needs no supervisor any more.
@@ -480,14 +515,15 @@ impl Desk {
     }
 
     /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
-    fn not_committed(&mut self, live: Box<LiveRun>, error: &StorageError) {
+    fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
-        for held in live.held {
+        for held in std::mem::take(&mut live.held) {
             match held {
                 Held::Accepted(ack) => {
                     // The caller chose the id of a run that exists: that run is the answer.
-                    let exists = matches!(error, StorageError::WrongSequence { expected: 0, .. });
+                    let exists =
+                        matches!(error, StorageError::WrongSequence { expected: 0, .. } | StorageError::Fenced { .. });
                     let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
@@ -495,29 +531,24 @@ impl Desk {
             }
         }
         self.office.facts.lock().forget_run(run);
-        let mut waiting: Vec<Input> = live.waiting.into();
-        match error {
-            StorageError::Stopped { .. } => (self.office.on_storage_error)(error),
-            _ if is_new => drop(self.office.roster.lock().remove(&run)),
-            StorageError::Fenced { .. } => {
-                tracing::error!(%run, %error, "another process has taken the run over");
-                self.office.roster.lock().remove(&run);
-                for (number, turn) in &live.run.turns {
-                    self.office.dispatch.abort(live.run.turn_id(*number), &turn.agent);
-                }
+        if matches!(error, StorageError::Stopped { .. }) {
+            (self.office.on_storage_error)(error);
+            live.waiting.into_iter().for_each(refuse);
+        } else if is_new {
+            self.office.roster.lock().remove(&run);
+            live.waiting.into_iter().for_each(refuse);
+        } else if matches!(error, StorageError::Fenced { .. }) {
+            self.let_go(live);
+        } else {
+            tracing::error!(%run, %error, "a commit failed; the run is read back");
+            self.load(run, false);
+            let later = self.loading.entry(run).or_default();
+            if matches!(error, StorageError::TooLarge { .. }) {
+                // The same record would be refused again, and again.
+                later.push(Input::Fail { run, error: error.to_string() });
             }
-            error => {
-                tracing::error!(%run, %error, "a commit failed; the run is read back");
-                if matches!(error, StorageError::TooLarge { .. }) {
-                    // The same record would be refused again, and again.
-                    waiting.insert(0, Input::Fail { run, error: error.to_string() });
-                }
-                self.load(run, false);
-                self.loading.insert(run, waiting);
-                return;
-            }
+            later.extend(live.waiting);
         }
-        waiting.into_iter().for_each(refuse);
     }
 
     fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
@@ -558,7 +589,7 @@ impl Desk {
     }
 
     fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
-        let Some(turn) = live.run.turn(number) else { return };
+        let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
         let branch = live.run.branch_of(turn);
         self.office.dispatch.start(ReadyTurn {
             id: live.run.turn_id(number),
@@ -579,6 +610,10 @@ impl Desk {
 
     fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
         match timer {
+            Timer::Adopt(run) => {
+                self.load(run, true);
+                None
+            }
             Timer::Deadline(run) => {
                 let live = self.runs.get_mut(&run)?;
                 if live.is_committing {
@@ -605,10 +640,6 @@ impl Desk {
                     }
                 }
                 self.runs.insert(run, live);
-                None
-            }
-            Timer::Adopt(run) => {
-                self.load(run, true);
                 None
             }
         }
@@ -833,11 +864,11 @@ fn refuse(input: Input) {
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }
-        | Input::Fail { .. }
         | Input::Outcome { .. }
         | Input::Decide { .. }
         | Input::Submit { .. }
         | Input::Adopt { .. }
+        | Input::Fail { .. }
         | Input::Committed { .. }
         | Input::Loaded { .. }
         | Input::Tick => {}

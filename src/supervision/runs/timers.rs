@@ -18,7 +18,7 @@ pub(super) enum Timer {
     Retry(RunId, u32),
     /// A run's time is up.
     Deadline(RunId),
-    /// Another process's claim on a run has run out.
+    /// A run that another process held may be free.
     Adopt(RunId),
 }
 
