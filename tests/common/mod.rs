@@ -209,12 +209,12 @@ impl Storage for Shaky {
         if self.has_stopped.load(Ordering::SeqCst) {
             return self.later(Box::pin(std::future::ready(Err(StorageError::Stopped { detail: "no disk".into() }))));
         }
-        let fails = self.one_in > 0 && append.expected > 0 && self.random() % self.one_in == 0;
+        let fails = self.one_in > 0 && append.expected > 0 && self.random().is_multiple_of(self.one_in);
         if !fails {
             return self.later(self.store.append(append));
         }
         self.failed.count();
-        if self.random() % 2 == 0 {
+        if self.random().is_multiple_of(2) {
             let _ = self.store.append(append.clone()).now_or_never();
         }
         let (key, detail) = (append.stream, "no acknowledgement".to_owned());
