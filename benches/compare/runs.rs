@@ -108,7 +108,7 @@ fn chain_or_only(board: &Callboard) -> Task {
 
 pub(crate) fn chain(report: &mut Report, effort: Effort) {
     let stage = Stage::new(two_workers());
-    let count = effort.of(40_000);
+    let count = effort.of(20_000);
     let [chain, one_turn, call] = interleaved(
         effort.of(9),
         [
@@ -163,7 +163,7 @@ fn delegations(count: usize) -> Task {
 pub(crate) fn delegation(report: &mut Report, effort: Effort) {
     let stage = Stage::new(two_workers());
     // Ten a run: so many that the run itself hardly counts, and so few that the record of the turn stays small.
-    let (runs, each_run) = (effort.of(8_000), 10);
+    let (runs, each_run) = (effort.of(4_000), 10);
     let [many, none, call] = interleaved(
         effort.of(9),
         [
@@ -183,7 +183,7 @@ pub(crate) fn delegation(report: &mut Report, effort: Effort) {
 
 pub(crate) fn ask(report: &mut Report, effort: Effort) {
     let stage = Stage::new(two_workers());
-    let count = effort.of(400_000);
+    let count = effort.of(200_000);
     let board = run(&stage.runtime, async {
         let doubler = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
         Callboard::builder().with(doubler).start().await.unwrap()
@@ -208,7 +208,7 @@ pub(crate) fn ask(report: &mut Report, effort: Effort) {
 
 pub(crate) fn crowd(report: &mut Report, effort: Effort) {
     let (two, one) = (Stage::new(two_workers()), Stage::new(one_thread()));
-    let rounds = effort.of(40);
+    let rounds = effort.of(20);
     let count = rounds * WIDTH;
     let crowd = move |board: Callboard| async move {
         for _ in 0..rounds {

@@ -6,12 +6,13 @@
 //! run supervisor, and a chain of any depth finishes with a pool of one.
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
@@ -189,7 +190,7 @@ impl Floor {
         permits: usize,
         ready_bound: usize,
     ) -> Arc<Self> {
-        let state = State { permits, names: HashMap::new(), places: Vec::new(), runnable: VecDeque::new() };
+        let state = State { permits, names: HashMap::default(), places: Vec::new(), runnable: VecDeque::new() };
         Arc::new(Self {
             state: Mutex::new(state),
             env,
@@ -239,7 +240,7 @@ impl Floor {
                     returning: VecDeque::new(),
                     ready: VecDeque::new(),
                     asks: VecDeque::new(),
-                    turns: HashMap::new(),
+                    turns: HashMap::default(),
                     stuck: 0,
                     restarts: 0,
                     last_error: None,
@@ -354,10 +355,12 @@ impl Floor {
         let (shared, seat) = (Arc::clone(&running.turn), Arc::clone(&running.seat));
         drop(state);
         shared.stop.set(why);
-        let floor = Arc::clone(self);
+        let floor = Arc::downgrade(self);
         self.runtime.spawn(async move {
             tokio::time::sleep(STUCK_AFTER).await;
-            floor.fence(index, turn, &seat, why);
+            if let Some(floor) = floor.upgrade() {
+                floor.fence(index, turn, &seat, why);
+            }
         });
     }
 
@@ -443,22 +446,24 @@ impl Floor {
         live.running = Some(Running { turn, seat, since: now, used: Duration::ZERO });
         if place.timer.is_none() {
             place.timer = Some(now + place.timeout);
-            let (floor, hurry, wait) = (Arc::clone(self), Arc::clone(&place.hurry), place.timeout);
-            self.runtime.spawn(async move { floor.watch_timeouts(index, hurry, wait).await });
+            let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
+            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, place.timeout));
         }
     }
 
-    /// Stops turns that run longer than their agent may; ends when the agent has none under way.
-    async fn watch_timeouts(self: Arc<Self>, index: usize, hurry: Arc<Notify>, first: Duration) {
+    /// Stops turns that run longer than their agent may; ends when the agent has none under way. Holds nothing while it
+    /// sleeps, so that a board that was shut down lets go of its store.
+    async fn watch_timeouts(floor: Weak<Self>, index: usize, hurry: Arc<Notify>, first: Duration) {
         let mut wait = first;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = hurry.notified() => {}
             }
-            let now = self.env.now().monotonic;
+            let Some(floor) = floor.upgrade() else { return };
+            let now = floor.env.now().monotonic;
             let (overdue, name) = {
-                let mut state = self.state.lock();
+                let mut state = floor.state.lock();
                 let place = &mut state.places[index];
                 let running = place.turns.iter().filter_map(|(turn, live)| Some((*turn, live.running.as_ref()?)));
                 let (overdue, in_time): (Vec<_>, Vec<_>) =
@@ -475,7 +480,7 @@ impl Floor {
                 (overdue, place.name.clone())
             };
             for turn in overdue {
-                self.stop_turn(turn, &name, StopReason::TimedOut);
+                floor.stop_turn(turn, &name, StopReason::TimedOut);
             }
         }
     }

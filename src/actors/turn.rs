@@ -193,7 +193,7 @@ impl Turn {
         let ordinal = self.take_ordinal();
         let name: Arc<str> = name.into();
         async move {
-            match self.shared.ready.records.get(&ordinal) {
+            match self.shared.ready.records.get(&ordinal).map(|record| &**record) {
                 Some(Record::Step { name: recorded, value }) if *recorded == name => {
                     return value
                         .parse()

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -374,5 +374,6 @@ pub type DelegationReply = Result<Answer, Refusal>;
 /// The action that a parked handoff asks consent for.
 #[must_use]
 pub fn handoff_action(to: &AgentName, input: &Json) -> Action {
-    Action::new("handoff", to.as_str(), input.clone())
+    static HANDOFF: LazyLock<Arc<str>> = LazyLock::new(|| "handoff".into());
+    Action { action: Arc::clone(&HANDOFF), target: to.into(), arguments: input.clone() }
 }

@@ -84,8 +84,13 @@ impl Json {
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128);
-        write_canonical(&self.0, &mut bytes);
+        self.write_canonical(&mut bytes);
         bytes
+    }
+
+    /// Appends the canonical bytes.
+    pub(crate) fn write_canonical(&self, bytes: &mut Vec<u8>) {
+        write_canonical(&self.0, bytes);
     }
 }
 
@@ -174,7 +179,7 @@ impl Serialize for Json {
         if serializer.is_human_readable() {
             self.0.serialize(serializer)
         } else {
-            serializer.serialize_str(&self.0.to_string())
+            serializer.serialize_str(&serde_json::to_string(&*self.0).map_err(serde::ser::Error::custom)?)
         }
     }
 }

@@ -68,6 +68,12 @@ impl Serialize for AgentName {
     }
 }
 
+impl From<&AgentName> for Arc<str> {
+    fn from(name: &AgentName) -> Self {
+        Self::clone(&name.0)
+    }
+}
+
 /// A name that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} name {name:?} {problem}")]

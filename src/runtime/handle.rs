@@ -209,9 +209,10 @@ impl Callboard {
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
         let (ack, accepted) = oneshot::channel();
-        board.shards.of(run).push(Input::Submit { submission, place: Some(place), ack });
+        let (told, result) = oneshot::channel();
+        board.shards.of(run).push(Input::Submit { submission, place: Some(place), ack, result: told });
         match accepted.await {
-            Ok(accepted) => accepted.map(|run| self.run(run)),
+            Ok(accepted) => accepted.map(|run| RunHandle::submitted(run, self.clone(), result)),
             Err(_) => Err(SubmitError::Interrupted),
         }
     }

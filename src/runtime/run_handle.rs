@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
@@ -13,11 +14,16 @@ use crate::supervision::runs::snapshot::load;
 
 use super::handle::Callboard;
 
+/// What the supervisor tells whoever submitted; taken by the first who waits.
+type Told = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
+
 /// A run that was submitted. A cheap clone.
 #[derive(Clone)]
 pub struct RunHandle {
     id: RunId,
     board: Callboard,
+    /// Where a submission is told the result, until somebody waits for it.
+    told: Option<Arc<Told>>,
 }
 
 /// Why nothing can be said about a run.
@@ -37,7 +43,11 @@ pub enum RunError {
 
 impl RunHandle {
     pub(super) fn new(id: RunId, board: Callboard) -> Self {
-        Self { id, board }
+        Self { id, board, told: None }
+    }
+
+    pub(super) fn submitted(id: RunId, board: Callboard, result: oneshot::Receiver<Arc<RunResult>>) -> Self {
+        Self { id, board, told: Some(Arc::new(Mutex::new(Some(result)))) }
     }
 
     /// The run's id.
@@ -52,10 +62,9 @@ impl RunHandle {
     /// The run is unknown, its journal cannot be read, or the board stops first.
     pub async fn result(&self) -> Result<RunResult, RunError> {
         loop {
-            let (reply, result) = oneshot::channel();
-            self.board.board.shards.of(self.id).push(Input::Result { run: self.id, reply });
             let result = tokio::select! {
-                result = result => result,
+                biased;
+                result = self.awaited() => result,
                 _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
             };
             if let Ok(result) = result {
@@ -71,6 +80,16 @@ impl RunHandle {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// The receiver from the submission, or else a new one.
+    fn awaited(&self) -> oneshot::Receiver<Arc<RunResult>> {
+        if let Some(result) = self.told.as_ref().and_then(|told| told.lock().take()) {
+            return result;
+        }
+        let (reply, result) = oneshot::channel();
+        self.board.board.shards.of(self.id).push(Input::Result { run: self.id, reply });
+        result
     }
 
     /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.

@@ -1,11 +1,12 @@
 //! A store in memory: for runs that need no disk, for tests, and as the plainest reading of the rules.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::Mutex;
 

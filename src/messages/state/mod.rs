@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 pub use join::{Delta, join};
 pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
@@ -127,9 +127,7 @@ impl State {
     pub fn get(&self, channel: &str) -> Option<Json> {
         self.channels.get(channel).map(|channel| match channel {
             Channel::Value(value) => value.clone(),
-            Channel::List(items) => Json::from(list_value(items)),
-            Channel::Tree(tree) => Json::from(tree_value(tree)),
-            Channel::Sum(sum) => Json::from(Value::Number(sum.clone())),
+            channel => Json::from(channel_value(channel)),
         })
     }
 
@@ -141,9 +139,8 @@ impl State {
     /// All channels as one JSON object.
     #[must_use]
     pub fn to_json(&self) -> Json {
-        let fields: Map<String, Value> =
-            self.channels().filter_map(|name| Some((name.to_owned(), self.get(name)?.value().clone()))).collect();
-        Json::from(Value::Object(fields))
+        let fields = self.channels.iter().map(|(name, channel)| (name.to_string(), channel_value(channel)));
+        Json::from(Value::Object(fields.collect()))
     }
 }
 
@@ -226,6 +223,15 @@ fn merged(before: Tree, value: &Value, rules: Option<&MergeRules>) -> Tree {
 fn added(sum: &Number, more: &Number) -> Option<Number> {
     let whole = sum.as_i64().zip(more.as_i64()).and_then(|(a, b)| a.checked_add(b)).map(Number::from);
     whole.or_else(|| Number::from_f64(sum.as_f64()? + more.as_f64()?))
+}
+
+fn channel_value(channel: &Channel) -> Value {
+    match channel {
+        Channel::Value(value) => value.value().clone(),
+        Channel::List(items) => list_value(items),
+        Channel::Tree(tree) => tree_value(tree),
+        Channel::Sum(sum) => Value::Number(sum.clone()),
+    }
 }
 
 fn list_value(items: &VectorSync<Json>) -> Value {

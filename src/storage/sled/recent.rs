@@ -1,6 +1,6 @@
 //! A cache with a bound: what was not used for a whole generation is forgotten.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::hash::Hash;
 
 /// Keeps at least the last `bound` entries used and at most about twice as many.
@@ -13,7 +13,7 @@ pub(super) struct Recent<K, V> {
 
 impl<K: Clone + Eq + Hash, V> Recent<K, V> {
     pub(super) fn new(bound: usize) -> Self {
-        Self { bound, young: HashMap::new(), old: HashMap::new() }
+        Self { bound, young: HashMap::default(), old: HashMap::default() }
     }
 
     /// The value of a key, loaded if it is not here.

@@ -1,8 +1,8 @@
 //! The rows of one batch in the making, and all that hangs on a row: its payload file and its expiry.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use sled::{Batch, IVec, Tree};
 
 use super::disk::Disk;
@@ -33,7 +33,7 @@ impl RowBatch {
         Self {
             tree,
             payloads,
-            rows: HashMap::new(),
+            rows: HashMap::default(),
             bytes: 0,
             new_payloads: false,
             loose_payloads: Vec::new(),

@@ -12,10 +12,10 @@ use crate::messages::{
 
 use super::dispatch::{Dispatch, TurnOutcome};
 use super::facts::SharedFacts;
-use super::guard::{self, Kind, Request};
+use super::guard::{self, Kind, Mark, Request};
 use super::retry::{self, AfterFailure};
 use super::run::{HANDOFF_ORDINAL, Now as BranchNow, OpenTurn, Run};
-use super::step::mark;
+use super::step::{WorkedOut, mark};
 
 /// The largest command, in bytes of its parts as text.
 pub const MAX_COMMAND: usize = 8 << 20;
@@ -44,16 +44,16 @@ pub fn on_outcome(
     attempt: u32,
     outcome: TurnOutcome,
     around: &Surroundings<'_>,
-) -> Option<RunEvent> {
+) -> Option<(RunEvent, WorkedOut)> {
     let turn = run.turn(number).filter(|turn| turn.attempt == attempt)?;
     let failure = match outcome {
         TurnOutcome::Command(command) => match on_command(run, number, turn, command, around) {
-            Ok(event) => return Some(event),
+            Ok(decided) => return Some(decided),
             Err(failure) => failure,
         },
         TurnOutcome::Failed(failure) => failure,
     };
-    Some(on_failure(run, number, turn, failure, around))
+    Some((on_failure(run, number, turn, failure, around), WorkedOut::default()))
 }
 
 fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
@@ -76,7 +76,7 @@ fn on_command(
     turn: &OpenTurn,
     command: Command,
     around: &Surroundings<'_>,
-) -> Result<RunEvent, Failure> {
+) -> Result<(RunEvent, WorkedOut), Failure> {
     let invalid = |text: String| Failure { kind: FailureKind::InvalidCommand, text };
     if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
         return Err(invalid("the output is nested too deeply".into()));
@@ -92,16 +92,25 @@ fn on_command(
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
     }
-    let verdict = match run.settle(number, turn.branch, &turn.children(), &command.update) {
-        Ok(_) => route(run, number, turn, &command, None, around).map_err(|refusal| invalid(refusal.to_string()))?,
+    let mark = handoff_mark(turn, &command);
+    let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
+        Ok(settled) => {
+            let verdict = route(run, number, turn, &command, mark, None, around);
+            (Some(settled), verdict.map_err(|refusal| invalid(refusal.to_string()))?)
+        }
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
-        Err(StateError::ConcurrentWrite { .. }) => Verdict::Nothing,
+        Err(StateError::ConcurrentWrite { .. }) => (None, Verdict::Nothing),
         Err(error) => return Err(invalid(error.to_string())),
     };
     let at = around.now.wall;
     let (agent, attempt) = (turn.agent.clone(), turn.attempt);
     let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };
-    Ok(event)
+    Ok((event, WorkedOut { settled, mark }))
+}
+
+/// The mark of the handoff that a command asks for, if it asks for one.
+fn handoff_mark(turn: &OpenTurn, command: &Command) -> Option<Mark> {
+    matches!(command.goto, Goto::Agent(_)).then(|| mark(command.output.as_ref().unwrap_or(&turn.input), command))
 }
 
 /// Where a command goes. An unknown target is the caller's error; everything else is a verdict.
@@ -110,6 +119,7 @@ fn route(
     number: u32,
     turn: &OpenTurn,
     command: &Command,
+    mark: Option<Mark>,
     approved: Option<&Decision>,
     around: &Surroundings<'_>,
 ) -> Result<Verdict, Refusal> {
@@ -129,7 +139,7 @@ fn route(
     let kind = match command.goto {
         Goto::Many(_) => Kind::FanOut,
         Goto::Agent(_) | Goto::Next | Goto::End => {
-            Kind::Handoff { mark: mark(carried, command), recent: &branch.recent }
+            Kind::Handoff { mark: mark.unwrap_or_default(), recent: &branch.recent }
         }
     };
     let actions: Vec<Action> = match &command.goto {
@@ -284,7 +294,9 @@ pub fn on_parked_decision(
     })?;
     let verdict = if decision.approved {
         let turn = OpenTurn::ended(id, &parked.ended);
-        route(run, number, &turn, &parked.ended.command, Some(&decision), around).unwrap_or_else(Verdict::Refused)
+        let command = &parked.ended.command;
+        route(run, number, &turn, command, handoff_mark(&turn, command), Some(&decision), around)
+            .unwrap_or_else(Verdict::Refused)
     } else {
         Verdict::Refused(denial(&envelope.action, &decision))
     };

@@ -74,7 +74,7 @@ pub struct ReadyTurn {
     /// What the run was submitted with.
     pub submission: Arc<Submission>,
     /// What earlier attempts asked for and got.
-    pub records: BTreeMap<u32, Record>,
+    pub records: BTreeMap<u32, Box<Record>>,
     /// How far the run's writes must have got.
     pub durability: Durability,
     /// The clock's monotonic reading when it became ready.

@@ -1,8 +1,9 @@
 //! What several run supervisors share for one admission: breakers and the wait-for graph.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use parking_lot::Mutex;
 
 use crate::messages::{AgentName, RunId, TurnId};

@@ -106,6 +106,8 @@ pub enum Input {
         place: Option<OwnedSemaphorePermit>,
         /// Told when the submission is acknowledged.
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        /// Told the result; dropped if the run was there already, or is let go of before it ends.
+        result: oneshot::Sender<Arc<RunResult>>,
     },
     /// A run found in storage that is not finished.
     Adopt {

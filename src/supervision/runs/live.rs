@@ -1,8 +1,9 @@
 //! A run in the hands of its supervisor: the fold, and what only lives as long as the process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
@@ -12,7 +13,7 @@ use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
 use super::run::{Record, Run};
 use super::snapshot::Cadence;
-use super::step::Effect;
+use super::step::{Effect, WorkedOut};
 
 /// A run, its journal's position, and who waits for what.
 pub(super) struct LiveRun {
@@ -79,7 +80,7 @@ impl LiveRun {
             held: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
-            waiters: HashMap::new(),
+            waiters: HashMap::default(),
             results: Vec::new(),
             _place: place,
             is_noted_open: false,
@@ -90,7 +91,11 @@ impl LiveRun {
 
     /// Applies an event and keeps it, with its effects, for the next commit.
     pub(super) fn absorb(&mut self, event: RunEvent) {
-        let effects = self.run.step(&event);
+        self.absorb_with(event, WorkedOut::default());
+    }
+
+    pub(super) fn absorb_with(&mut self, event: RunEvent, worked_out: WorkedOut) {
+        let effects = self.run.step_with(&event, worked_out);
         self.keep(event, effects);
     }
 
@@ -130,7 +135,7 @@ impl LiveRun {
 
     /// The answer that a record holds, if it holds one yet.
     pub(super) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
-        match self.run.turn(turn)?.records.get(&ordinal)? {
+        match self.run.turn(turn)?.record(ordinal)? {
             Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
             Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
             Record::Delegation { reply, .. } => reply.clone().map(TurnReply::Delegated),

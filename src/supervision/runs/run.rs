@@ -122,7 +122,7 @@ pub struct OpenTurn {
     pub(super) input: Json,
     pub(super) attempt: u32,
     pub(super) phase: Phase,
-    pub(super) records: BTreeMap<u32, Record>,
+    pub(super) records: BTreeMap<u32, Box<Record>>,
     pub(super) recoveries: u32,
 }
 
@@ -272,7 +272,8 @@ impl Run {
                 Origin::Fork { parent, .. } => branch = parent,
                 Origin::Delegation { turn, ordinal } => {
                     let open = self.turns.get(&turn)?;
-                    let is_detached = matches!(open.records.get(&ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
+                    let is_detached =
+                        matches!(open.record(ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
                     return (!is_detached).then_some((turn, &open.agent));
                 }
             }
@@ -322,7 +323,7 @@ impl Run {
             Now::Parked(parked) => Some(&parked.envelope),
             Now::Turn(_) | Now::Awaiting | Now::Forked { .. } => None,
         });
-        let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match record {
+        let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match &**record {
             Record::Approval { envelope, decision: None } => Some(&**envelope),
             _ => None,
         });
@@ -374,7 +375,7 @@ impl OpenTurn {
     /// What it asked for under an ordinal.
     #[must_use]
     pub fn record(&self, ordinal: u32) -> Option<&Record> {
-        self.records.get(&ordinal)
+        self.records.get(&ordinal).map(|record| &**record)
     }
 
     /// The attempt under way or to come, from 1.
@@ -393,7 +394,7 @@ impl OpenTurn {
     pub(super) fn has_detached(&self) -> bool {
         self.records
             .values()
-            .any(|record| matches!(record, Record::Delegation { order, reply: None, .. } if order.is_detached))
+            .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
     }
 
     /// What the children that were answered wrote.
@@ -404,6 +405,6 @@ impl OpenTurn {
             }
             _ => None,
         };
-        self.records.values().filter_map(answered).collect()
+        self.records.values().filter_map(|record| answered(record)).collect()
     }
 }

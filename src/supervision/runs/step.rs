@@ -54,6 +54,16 @@ pub enum Effect {
     Ended,
 }
 
+/// What deciding about an event has worked out already. It follows from the run and the event alone, so replay, which
+/// has none of it, works it out anew and comes to the same.
+#[derive(Debug, Default)]
+pub struct WorkedOut {
+    /// The view and the deltas that an ended turn's update makes.
+    pub(super) settled: Option<(State, Vec<Delta>)>,
+    /// The mark of the handoff that it ends with.
+    pub(super) mark: Option<Mark>,
+}
+
 /// A delegation and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
@@ -78,7 +88,7 @@ pub fn mark(input: &Json, command: &Command) -> Mark {
         bytes.push(b'\n');
         bytes.extend_from_slice(write.channel.as_bytes());
         bytes.push(b'=');
-        bytes.extend_from_slice(&write.value.canonical());
+        write.value.write_canonical(&mut bytes);
     }
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
@@ -89,7 +99,7 @@ impl Run {
     pub fn begin(submission: Submission, rules: StateRules) -> (Self, Vec<Effect>) {
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
         let run = Self {
-            rules: StateRules::default(),
+            rules: rules.clone(),
             sequence: 1,
             handoffs: 0,
             agents: BTreeSet::new(),
@@ -115,6 +125,11 @@ impl Run {
 
     /// Applies the next event. An event about a turn that is no longer open changes nothing.
     pub fn step(&mut self, event: &RunEvent) -> Vec<Effect> {
+        self.step_with(event, WorkedOut::default())
+    }
+
+    /// As [`Run::step`], without working out again what is worked out.
+    pub fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut) -> Vec<Effect> {
         self.sequence += 1;
         let mut effects = Vec::new();
         if self.result.is_some() {
@@ -178,7 +193,7 @@ impl Run {
             }
             RunEvent::TurnEnded { turn, command, verdict, at, .. } => {
                 self.last_at = *at;
-                self.turn_ended(*turn, command, verdict, &mut effects);
+                self.turn_ended(*turn, command, verdict, worked_out, &mut effects);
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
@@ -226,12 +241,12 @@ impl Run {
 
     fn record(&mut self, turn: u32, ordinal: u32, record: Record) {
         if let Some(open) = self.turns.get_mut(&turn) {
-            open.records.insert(ordinal, record);
+            open.records.insert(ordinal, Box::new(record));
         }
     }
 
     fn record_mut(&mut self, turn: u32, ordinal: u32) -> Option<&mut Record> {
-        self.turns.get_mut(&turn)?.records.get_mut(&ordinal)
+        self.turns.get_mut(&turn)?.records.get_mut(&ordinal).map(|record| &mut **record)
     }
 
     fn add_branch(
@@ -273,7 +288,8 @@ impl Run {
         };
         let is_answered = reply.is_some();
         let deltas = ChildDeltas { asked, ..ChildDeltas::default() };
-        open.records.insert(ordinal, Record::Delegation { order: order.clone(), reply, deltas });
+        let record = Record::Delegation { order: order.clone(), reply, deltas };
+        open.records.insert(ordinal, Box::new(record));
         let from = open.agent.clone();
         let chain = self.branches[&open.branch].chain.clone();
         if let Verdict::Admitted(agents) = verdict {
@@ -290,7 +306,14 @@ impl Run {
         }
     }
 
-    fn turn_ended(&mut self, number: u32, command: &Command, verdict: &Verdict, effects: &mut Vec<Effect>) {
+    fn turn_ended(
+        &mut self,
+        number: u32,
+        command: &Command,
+        verdict: &Verdict,
+        worked_out: WorkedOut,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(children) = self.turns.get(&number).map(|turn| turn.children()) else { return };
         self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
@@ -302,7 +325,7 @@ impl Run {
                 branch.now = Now::Parked(Box::new(ParkedHandoff { ended, envelope: (**envelope).clone() }));
             }
         } else {
-            self.go_on(open.branch, ended, verdict, effects);
+            self.go_on(open.branch, ended, verdict, worked_out, effects);
         }
     }
 
@@ -314,7 +337,8 @@ impl Run {
         let ordinals: Vec<u32> =
             open.records.iter().filter(|(_, record)| is_detached(record)).map(|(ordinal, _)| *ordinal).collect();
         for ordinal in ordinals {
-            let Some(Record::Delegation { order, reply, deltas }) = open.records.remove(&ordinal) else { continue };
+            let record = open.records.remove(&ordinal).map(|record| *record);
+            let Some(Record::Delegation { order, reply, deltas }) = record else { continue };
             let reply = reply.and_then(Result::ok);
             let (agent, input) = (agent.clone(), input.clone());
             if let Some(branch) = self.branches.get_mut(&id) {
@@ -352,18 +376,30 @@ impl Run {
         let parked_here = |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == turn);
         let Some((&id, branch)) = self.branches.iter_mut().find(|(_, branch)| parked_here(branch)) else { return };
         let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
-        self.go_on(id, parked.ended, verdict, effects);
+        self.go_on(id, parked.ended, verdict, WorkedOut::default(), effects);
     }
 
     /// Applies what an ended turn wrote, unless where it goes was denied, and follows where it goes.
-    fn go_on(&mut self, id: u32, ended: EndedTurn, verdict: &Verdict, effects: &mut Vec<Effect>) {
+    fn go_on(
+        &mut self,
+        id: u32,
+        ended: EndedTurn,
+        verdict: &Verdict,
+        mut worked_out: WorkedOut,
+        effects: &mut Vec<Effect>,
+    ) {
         let EndedTurn { number, agent, input, mut command, mut children } = ended;
         if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
             command.update = crate::messages::Update::default();
             children.clear();
+            worked_out.settled = None;
         }
         let output = command.output.clone();
-        match self.settle(number, id, &children, &command.update) {
+        let settled = match worked_out.settled {
+            Some(settled) => Ok(settled),
+            None => self.settle(number, id, &children, &command.update),
+        };
+        match settled {
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
                 return self.end_branch(id, outcome, output.unwrap_or_default(), effects);
@@ -401,7 +437,7 @@ impl Run {
                     (Goto::Agent(_) | Goto::Next | Goto::End, agents) => {
                         let carried = output.unwrap_or(input);
                         let Some(to) = agents.first() else { return };
-                        let mark = mark(&carried, &command);
+                        let mark = worked_out.mark.unwrap_or_else(|| mark(&carried, &command));
                         let window = self.submission.task.limits.repeat_window;
                         if let Some(branch) = self.branches.get_mut(&id) {
                             branch.recent.push(Handoff { from: agent, to: to.clone(), mark });
@@ -512,7 +548,8 @@ impl Run {
             Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer }))
         };
         if let Some(open) = self.turns.get_mut(&turn) {
-            if let Some(Record::Delegation { order, reply, deltas }) = open.records.get_mut(&ordinal) {
+            let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
+            if let Some(Record::Delegation { order, reply, deltas }) = record {
                 effects.push(told(&open.agent, &order.to));
                 *deltas = ChildDeltas { answered, deltas: written, ..*deltas };
                 *reply = Some(Ok(answer));
@@ -594,7 +631,7 @@ impl Run {
         let open = self.turns.remove(&number)?;
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
         for (ordinal, record) in &open.records {
-            match record {
+            match &**record {
                 Record::Delegation { reply: None, .. } => {
                     let origin = Origin::Delegation { turn: number, ordinal: *ordinal };
                     let child = self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id);

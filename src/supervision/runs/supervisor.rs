@@ -2,11 +2,12 @@
 //! journal has acknowledged. Its handler awaits nothing: what takes time comes back as an input.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -15,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, Submission,
-    TurnId, Verdict,
+    Backoff, Durability, FailureKind, Outcome, Question, QuestionId, Refusal, RequestId, RunEvent, RunId, RunResult,
+    Submission, TurnId, Verdict,
 };
 use crate::storage::{Fence, Journal, Sequence, Storage, StorageError};
 use crate::supervision::panic_text;
@@ -126,7 +127,7 @@ impl Actor for RunSupervisor {
         office.inbox.put_first(runs.into_iter().map(|run| Input::Adopt { run, new_process: false }));
         let timers = Timers::new(Arc::clone(&office.inbox));
         let life = office.env.random();
-        Ok(Desk { timers, life, runs: HashMap::new(), loading: HashMap::new(), office })
+        Ok(Desk { timers, life, runs: HashMap::default(), loading: HashMap::default(), office })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -200,12 +201,12 @@ impl Desk {
 
     fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
         match input {
-            Input::Submit { submission, place, ack } => match self.loading.get_mut(&submission.run) {
+            Input::Submit { submission, place, ack, result } => match self.loading.get_mut(&submission.run) {
                 Some(later) => {
-                    later.push(Input::Submit { submission, place, ack });
+                    later.push(Input::Submit { submission, place, ack, result });
                     None
                 }
-                None => self.submit(*submission, place, ack, now),
+                None => self.submit(*submission, place, ack, result, now),
             },
             Input::Adopt { run, new_process } => {
                 self.load(run, new_process);
@@ -255,6 +256,7 @@ impl Desk {
         submission: Submission,
         place: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        result: oneshot::Sender<Arc<RunResult>>,
         now: Now,
     ) -> Option<RunId> {
         let run = submission.run;
@@ -287,6 +289,7 @@ impl Desk {
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.keep(event, effects);
         live.held.push(Held::Accepted(ack));
+        live.results.push(result);
         self.office.roster.lock().insert(run, Fence::FIRST);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline, Timer::Deadline(run));
@@ -664,7 +667,7 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
         Input::Request { id, attempt, request, reply } => on_request(live, id, attempt, request, reply, around),
         Input::Answer { question, answer, by, ack } => {
             let QuestionId { request, nonce } = question;
-            let record = live.run.turn(request.turn.number).and_then(|turn| turn.records.get(&request.ordinal));
+            let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
             match record {
                 Some(Record::Question { nonce: asked, answer: None, .. }) if *asked == nonce => {
                     let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
@@ -716,13 +719,13 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
     // Reducers are the users' code: one that panics ends its run and nothing else.
     let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, around)));
     match decided {
-        Ok(Some(event)) => {
+        Ok(Some((event, worked_out))) => {
             if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
                 && failure.kind == FailureKind::InvalidCommand
             {
                 tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
             }
-            live.absorb(event);
+            live.absorb_with(event, worked_out);
         }
         Ok(None) => {}
         Err(panic) => {
@@ -766,7 +769,7 @@ fn on_request(
             live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
         }
         request => {
-            let recorded = turn.records.get(&ordinal).map(|record| matches_record(record, &request));
+            let recorded = turn.record(ordinal).map(|record| matches_record(record, &request));
             match recorded {
                 Some(Err(difference)) => {
                     reply.map(|reply| reply.send(TurnReply::Changed(difference)));
@@ -839,7 +842,7 @@ fn open_questions(run: &Run) -> Vec<Question> {
     for number in run.open_turns() {
         let Some(turn) = run.turn(number) else { continue };
         for (ordinal, record) in &turn.records {
-            if let Record::Question { question, nonce, asked_at, answer: None } = record {
+            if let Record::Question { question, nonce, asked_at, answer: None } = &**record {
                 let request = RequestId { turn: run.turn_id(number), ordinal: *ordinal };
                 let id = QuestionId { request, nonce: *nonce };
                 questions.push(Question {

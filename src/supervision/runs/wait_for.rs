@@ -1,7 +1,9 @@
 //! Who waits for whom, over all runs (SEMANTICS 4). An edge that would close a circle is found before it is added.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
+
+use foldhash::HashMap;
 
 use crate::messages::{AgentName, TurnId};
 
