@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard::env::Env;
+use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Backoff, Consent, Durability, Question, RunEvent, RunId, Send, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::{Append, Fence, Journal, Memory, Storage};
+use callboard::supervision::runs::supervisor::TAKEN;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -26,12 +27,24 @@ struct World {
     env: Env,
     storage: Arc<dyn Storage>,
     effects: Arc<Mutex<BTreeMap<String, u32>>>,
+    crash: Arc<Crash>,
+}
+
+/// Takes a run supervisor down, once it is set, after the next input that it has applied and not journaled.
+#[derive(Default)]
+struct Crash(AtomicBool);
+
+impl Faults for Crash {
+    fn at(&self, point: &'static str) -> Option<Fault> {
+        (point == TAKEN && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("planted".into()))
+    }
 }
 
 impl World {
     fn new() -> Self {
-        let env = Env::repeatable(1);
-        Self { storage: Arc::new(Memory::new(env.clock())), env, effects: Arc::default() }
+        let crash = Arc::new(Crash::default());
+        let env = Env::repeatable(1).with_faults(Arc::clone(&crash) as Arc<dyn Faults>);
+        Self { storage: Arc::new(Memory::new(env.clock())), env, effects: Arc::default(), crash }
     }
 
     fn board(&self) -> Builder {
@@ -507,7 +520,7 @@ async fn the_same_id_is_the_same_run() {
 async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
     let world = World::new();
     let has_crashed = Arc::new(AtomicBool::new(false));
-    let (crash, workers) = (Arc::clone(&has_crashed), world.clone());
+    let (crashed, crash, workers) = (Arc::clone(&has_crashed), Arc::clone(&world.crash), world.clone());
     let board = world
         .board()
         .run_supervisors(1)
@@ -536,8 +549,8 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
         )
         .agent("helper", |_: Turn| async move { Ok(Command::output("helped")) })
         .approval_policy(move |question| {
-            if &*question.action.action == "crash" && !crash.swap(true, Ordering::Relaxed) {
-                panic!("the policy has a bug");
+            if &*question.action.action == "crash" && !crashed.swap(true, Ordering::Relaxed) {
+                crash.0.store(true, Ordering::Relaxed);
             }
             Consent::Auto
         })
@@ -573,7 +586,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
 #[tokio::test(start_paused = true)]
 async fn what_arrives_together_with_a_crash_is_not_lost() {
     let world = World::new();
-    let has_crashed = AtomicBool::new(false);
+    let (has_crashed, crash) = (AtomicBool::new(false), Arc::clone(&world.crash));
     let others: Arc<OnceLock<(Callboard, RunHandle, Question)>> = Arc::default();
     let found = Arc::clone(&others);
     let board = world
@@ -584,7 +597,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
             async move {
                 turn.ask("now?").await?;
                 let (board, stopped, name) = others.get().unwrap();
-                // In one go: the supervisor finds all three when it is woken, and panics over the first.
+                // In one go: the supervisor finds all three when it is woken, and crashes over the first.
                 let (approved, was_stopped, taken) = tokio::join!(
                     turn.approve(Action::new("crash", "the supervisor", json!(null))),
                     stopped.cancel("enough"),
@@ -596,7 +609,9 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
         })
         .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
         .approval_policy(move |_| {
-            assert!(has_crashed.swap(true, Ordering::Relaxed), "the policy has a bug");
+            if !has_crashed.swap(true, Ordering::Relaxed) {
+                crash.0.store(true, Ordering::Relaxed);
+            }
             Consent::Auto
         })
         .start()

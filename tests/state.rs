@@ -15,6 +15,7 @@ use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::storage::Storage;
 use callboard::supervision::runs::snapshot::fold;
+use callboard::supervision::runs::supervisor::APPLIED;
 use common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, secs};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -344,8 +345,11 @@ struct Crashes {
 
 impl Faults for Crashes {
     fn at(&self, point: &'static str) -> Option<Fault> {
+        if point != APPLIED {
+            return None;
+        }
         let round = self.rounds.count() + 1;
-        let is_due = point == "runs.applied" && round.is_multiple_of(self.every) && round <= 3 * self.every;
+        let is_due = round.is_multiple_of(self.every) && round <= 3 * self.every;
         is_due.then(|| Fault::Panic("planted".into()))
     }
 }

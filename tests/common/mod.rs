@@ -8,7 +8,7 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard::actors::events::{StreamMode, Watched};
@@ -174,11 +174,18 @@ pub(crate) struct Shaky {
     /// One append in this many fails; 0 for none.
     one_in: u64,
     pub(crate) failed: Counter,
+    pub(crate) has_stopped: AtomicBool,
 }
 
 impl Shaky {
     pub(crate) fn new(env: &Env, one_in: u64) -> Self {
-        Self { store: Memory::new(env.clock()), random: Mutex::new(env.random()), one_in, failed: Counter::default() }
+        Self {
+            store: Memory::new(env.clock()),
+            random: Mutex::new(env.random()),
+            one_in,
+            failed: Counter::default(),
+            has_stopped: false.into(),
+        }
     }
 
     fn random(&self) -> u64 {
@@ -199,6 +206,9 @@ impl Shaky {
 
 impl Storage for Shaky {
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        if self.has_stopped.load(Ordering::SeqCst) {
+            return self.later(Box::pin(std::future::ready(Err(StorageError::Stopped { detail: "no disk".into() }))));
+        }
         let fails = self.one_in > 0 && append.expected > 0 && self.random().is_multiple_of(self.one_in);
         if !fails {
             return self.later(self.store.append(append));

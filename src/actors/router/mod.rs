@@ -4,6 +4,7 @@ mod actor;
 mod books;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -14,6 +15,7 @@ use crate::messages::{
     Action, AgentName, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Refusal, RequestId,
     RunEvent, Status, StatusUpdate, Timestamp, TurnId, Verdict,
 };
+use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::step::Answered;
@@ -234,7 +236,11 @@ impl Dispatch for Router {
 
     fn consent(&self, agent: &AgentName, action: &Action) -> Consent {
         let mode = self.agents.read().get(agent).map(|listed| listed.mode).unwrap_or_default();
-        let consent = (self.policy)(&PolicyQuestion { agent, mode, action });
+        let question = PolicyQuestion { agent, mode, action };
+        let consent = catch_unwind(AssertUnwindSafe(|| (self.policy)(&question))).unwrap_or_else(|panic| {
+            tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
+            Consent::Deny
+        });
         if mode.is_analysis_only() && consent == Consent::Auto && &*action.action != "handoff" {
             tracing::info!(%agent, %action, "approved by itself: the agent only analyses");
         }

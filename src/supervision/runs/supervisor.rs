@@ -90,6 +90,9 @@ impl MemoryRuns {
     }
 }
 
+/// The fault point after each input that was applied.
+pub const TAKEN: &str = "runs.taken";
+
 /// The fault point between applying what has arrived and handing it to the journal.
 pub const APPLIED: &str = "runs.applied";
 
@@ -151,6 +154,7 @@ impl Desk {
         let office = Arc::clone(&self.office);
         for input in office.inbox.take() {
             touched.extend(self.take(input, now));
+            office.env.fault_point(TAKEN)?;
         }
         self.office.env.fault_point(APPLIED)?;
         for run in touched {

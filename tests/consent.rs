@@ -1,0 +1,120 @@
+//! What people and policies may do to approvals that nobody expects (SEMANTICS 9).
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::Arc;
+
+use callboard::actors::approvals::{Channel, Decider};
+use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunHandle};
+use common::{Counter, broken, builder, finish, quiet, until};
+use parking_lot::Mutex;
+use serde_json::json;
+
+fn write(text: &str) -> Action {
+    Action::new("write_file", "REVIEW.md", json!({ "text": text }))
+}
+
+/// Asks for consent, and says what came of it.
+async fn writer(turn: Turn) -> Result<Command, TurnError> {
+    Ok(Command::output(match turn.approve(write("the review")).await {
+        Ok(action) => action.to_string(),
+        Err(error) => error.to_string(),
+    }))
+}
+
+/// A lead that hands off, under a policy.
+fn handing_off(builder: Builder, consent: Consent) -> Builder {
+    builder
+        .agent("lead", |_: Turn| async { Ok(Command::output("plan").with("note", "mine").goto("writer")) })
+        .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
+        .approval_policy(move |question| if &*question.action.action == "handoff" { consent } else { Consent::Auto })
+}
+
+async fn parked(run: &RunHandle) -> Envelope {
+    let is_parked = |event: &RunEvent| {
+        matches!(event, RunEvent::TurnEnded { verdict: callboard::messages::Verdict::Parked(_), .. })
+    };
+    match until(run, is_parked).await {
+        RunEvent::TurnEnded { verdict: callboard::messages::Verdict::Parked(envelope), .. } => *envelope,
+        _ => unreachable!(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_fan_out_is_one_question() {
+    let board = handing_off(builder(), Consent::Ask)
+        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many([1, 2].map(|n| Send::new("writer", n)))) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("wide")).await.unwrap();
+    let envelope = parked(&run).await;
+    assert_eq!(envelope.action, Action::new("handoff", "writer, writer", json!([1, 2])));
+    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!([["written", 1], ["written", 2]]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_panics_denies() {
+    let board = builder().agent("writer", writer).approval_policy(|_| panic!("out of luck")).start().await.unwrap();
+    let output = finish(&board, Task::new("x")).await.output;
+    assert_eq!(output, json!("denied: write_file REVIEW.md was denied by policy"));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_arguments_do_not_use_an_approval_again() {
+    let board = builder()
+        .agent("writer", |turn: Turn| async move {
+            turn.approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
+            Err::<Command, _>(broken().into())
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+    board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
+    run.cancel("changed").await;
+    board.shutdown().await;
+}
+
+/// Tells a list of what it was shown; panics once.
+struct Noticeboard(Arc<Mutex<Vec<String>>>, Counter);
+
+impl Channel for Noticeboard {
+    fn name(&self) -> &str {
+        "board"
+    }
+
+    fn ask(&self, envelope: &Envelope, decider: &Decider) {
+        if self.1.count() == 0 {
+            panic!("out of luck");
+        }
+        self.0.lock().push(format!("asked {}", envelope.action));
+        let (id, decider) = (envelope.id(), decider.clone());
+        tokio::spawn(async move { decider.approve(id, "the board").await });
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        let verdict = decision.map_or("withdrawn", |decision| if decision.approved { "approved" } else { "denied" });
+        self.0.lock().push(format!("{verdict} {}", envelope.action));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_panics_is_shown_what_is_open_when_it_is_back() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let channel = Noticeboard(Arc::clone(&told), Counter::default());
+    let board = builder().agent("writer", writer).channel(channel).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
+    quiet().await;
+    assert_eq!(*told.lock(), ["asked write_file REVIEW.md", "approved write_file REVIEW.md"]);
+    board.shutdown().await;
+}
