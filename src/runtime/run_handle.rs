@@ -20,8 +20,10 @@ pub struct RunHandle {
     id: RunId,
     board: Callboard,
     /// Where a submission is told the result, until somebody waits for it.
-    told: Option<Arc<Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>>>,
+    told: Option<Arc<Mutex<Option<Told>>>>,
 }
+
+type Told = oneshot::Receiver<Arc<RunResult>>;
 
 /// Why nothing can be said about a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +45,7 @@ impl RunHandle {
         Self { id, board, told: None }
     }
 
-    pub(super) fn submitted(id: RunId, board: Callboard, result: oneshot::Receiver<Arc<RunResult>>) -> Self {
+    pub(super) fn submitted(id: RunId, board: Callboard, result: Told) -> Self {
         Self { id, board, told: Some(Arc::new(Mutex::new(Some(result)))) }
     }
 
@@ -80,7 +82,7 @@ impl RunHandle {
     }
 
     /// The receiver from the submission, or else a new one.
-    fn awaited(&self) -> oneshot::Receiver<Arc<RunResult>> {
+    fn awaited(&self) -> Told {
         if let Some(result) = self.told.as_ref().and_then(|told| told.lock().take()) {
             return result;
         }

@@ -399,12 +399,12 @@ impl OpenTurn {
 
     /// What the children that were answered wrote.
     pub(super) fn children(&self) -> Vec<ChildDeltas> {
-        let answered = |record: &Box<Record>| match &**record {
+        let answered = |record: &Record| match record {
             Record::Delegation { deltas, order, .. } if deltas.answered.is_some() && !order.is_detached => {
                 Some(deltas.clone())
             }
             _ => None,
         };
-        self.records.values().filter_map(answered).collect()
+        self.records.values().filter_map(|record| answered(record)).collect()
     }
 }
