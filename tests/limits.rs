@@ -1,5 +1,6 @@
 //! Limits, breakers and repeated handoffs (SEMANTICS 2, 3 and 4), as a run meets them.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -7,7 +8,7 @@ mod common;
 use std::sync::Arc;
 
 use callboard::messages::state::StateRules;
-use callboard::messages::{Backoff, Refusal, RunEvent, Usage, Verdict};
+use callboard::messages::{Backoff, Refusal, RunEvent, Send, Usage, Verdict};
 use callboard::prelude::*;
 use callboard::supervision::runs::breaker::BreakerState;
 use callboard::supervision::runs::inbox::SubmitError;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::{Action, Backoff, Consent, Durability, Question, RunEvent, RunId, TurnId};
+use callboard::messages::{Action, Backoff, Consent, Durability, Question, RunEvent, RunId, Send, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::{Append, Fence, Journal, Memory, Storage};

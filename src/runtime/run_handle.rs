@@ -14,16 +14,17 @@ use crate::supervision::runs::snapshot::load;
 
 use super::handle::Callboard;
 
+/// What the supervisor tells whoever submitted; taken by the first who waits.
+type Told = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
+
 /// A run that was submitted. A cheap clone.
 #[derive(Clone)]
 pub struct RunHandle {
     id: RunId,
     board: Callboard,
     /// Where a submission is told the result, until somebody waits for it.
-    told: Option<Arc<Mutex<Option<Told>>>>,
+    told: Option<Arc<Told>>,
 }
-
-type Told = oneshot::Receiver<Arc<RunResult>>;
 
 /// Why nothing can be said about a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +46,7 @@ impl RunHandle {
         Self { id, board, told: None }
     }
 
-    pub(super) fn submitted(id: RunId, board: Callboard, result: Told) -> Self {
+    pub(super) fn submitted(id: RunId, board: Callboard, result: oneshot::Receiver<Arc<RunResult>>) -> Self {
         Self { id, board, told: Some(Arc::new(Mutex::new(Some(result)))) }
     }
 
@@ -82,7 +83,7 @@ impl RunHandle {
     }
 
     /// The receiver from the submission, or else a new one.
-    fn awaited(&self) -> Told {
+    fn awaited(&self) -> oneshot::Receiver<Arc<RunResult>> {
         if let Some(result) = self.told.as_ref().and_then(|told| told.lock().take()) {
             return result;
         }

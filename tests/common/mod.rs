@@ -1,17 +1,28 @@
 //! What the promise tests share.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part of it; a test may panic")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "each test file uses its part of it; a test may panic"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::env::Env;
-use callboard::messages::{RunEvent, RunResult};
+use callboard::env::{Clock, Env, Now};
+use callboard::messages::{Durability, RunEvent, RunResult, Timestamp};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use futures::StreamExt;
+use callboard::storage::{
+    Append, Delivery, DeliveryId, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence, Storage,
+    StorageError, StorageFuture, Watch,
+};
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// A board in a repeatable world, on virtual time.
 pub(crate) fn builder() -> Builder {
@@ -111,4 +122,156 @@ pub(crate) fn broken() -> std::io::Error {
 
 pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
+}
+
+/// One store and one clock, over several processes.
+pub(crate) struct World {
+    pub(crate) storage: Arc<Memory>,
+    clock: RunningClock,
+    seed: AtomicUsize,
+}
+
+/// Goes on where the process before left it.
+#[derive(Clone)]
+struct RunningClock(Arc<Mutex<(Duration, Option<Instant>)>>);
+
+impl Clock for RunningClock {
+    fn now(&self) -> Now {
+        const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+        let (before, started) = *self.0.lock();
+        let monotonic = before + started.map(|started| started.elapsed()).unwrap_or_default();
+        Now { monotonic, wall: START + monotonic }
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = RunningClock(Arc::default());
+        Self { storage: Arc::new(Memory::new(Arc::new(clock.clone()))), clock, seed: AtomicUsize::new(1) }
+    }
+
+    /// A process on virtual time: what still runs when `main` returns is gone, as in a crash.
+    pub(crate) fn process<T>(&self, main: impl AsyncFnOnce(Builder) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            self.clock.0.lock().1 = Some(Instant::now());
+            let env = Env::new(self.clock.clone(), self.seed.fetch_add(1, Ordering::Relaxed) as u64);
+            let storage: Arc<dyn Storage> = self.storage.clone();
+            let builder = Callboard::builder().env(env).shared_storage(storage).durability(Durability::Sync);
+            let result = main(builder).await;
+            let stopped = self.clock.now().monotonic;
+            *self.clock.0.lock() = (stopped, None);
+            result
+        })
+    }
+}
+
+/// A store that takes its time, and whose appends fail now and then: with the record written, or without.
+#[derive(Debug)]
+pub(crate) struct Shaky {
+    store: Memory,
+    random: Mutex<u64>,
+    /// One append in this many fails; 0 for none.
+    one_in: u64,
+    pub(crate) failed: Counter,
+}
+
+impl Shaky {
+    pub(crate) fn new(env: &Env, one_in: u64) -> Self {
+        Self { store: Memory::new(env.clock()), random: Mutex::new(env.random()), one_in, failed: Counter::default() }
+    }
+
+    fn random(&self) -> u64 {
+        let mut random = self.random.lock();
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *random >> 33
+    }
+
+    /// What was handed over happens at once; its acknowledgement comes later.
+    fn later<T: Send + 'static>(&self, done: StorageFuture<T>) -> StorageFuture<T> {
+        let (wait, done) = (Duration::from_millis(self.random() % 20), done.now_or_never().unwrap());
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            done
+        })
+    }
+}
+
+impl Storage for Shaky {
+    fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        let fails = self.one_in > 0 && append.expected > 0 && self.random().is_multiple_of(self.one_in);
+        if !fails {
+            return self.later(self.store.append(append));
+        }
+        self.failed.count();
+        if self.random().is_multiple_of(2) {
+            let _ = self.store.append(append.clone()).now_or_never();
+        }
+        let (key, detail) = (append.stream, "no acknowledgement".to_owned());
+        self.later(Box::pin(std::future::ready(Err(StorageError::Corrupt { key, detail }))))
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.later(self.store.read(stream, from, limit))
+    }
+
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+        self.store.streams(prefix)
+    }
+
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
+        self.later(self.store.purge(stream, up_to))
+    }
+
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
+        self.later(self.store.get(key))
+    }
+
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        self.later(self.store.put_if_revision(put))
+    }
+
+    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
+        self.later(self.store.delete_if_revision(key, revision, durability))
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        self.store.scan(prefix, after, limit)
+    }
+
+    fn watch(&self, prefix: &KeyPrefix) -> Watch {
+        self.store.watch(prefix)
+    }
+
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
+        self.later(self.store.claim(stream, owner, ttl_secs))
+    }
+
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
+        self.later(self.store.renew(stream, fence, ttl_secs))
+    }
+
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
+        self.later(self.store.release(stream, fence))
+    }
+
+    fn enqueue(&self, queue: &Key, id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
+        self.later(self.store.enqueue(queue, id, payload, durability))
+    }
+
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
+        self.later(self.store.next(queue, lease_secs))
+    }
+
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
+        self.later(self.store.extend(delivery, lease_secs))
+    }
+
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
+        self.later(self.store.ack(delivery))
+    }
+
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
+        self.later(self.store.nack(delivery, delay_secs))
+    }
 }

@@ -165,6 +165,13 @@ pub enum Input {
         /// Told whether there was something to stop, once it has stopped.
         ack: oneshot::Sender<bool>,
     },
+    /// The run cannot go on: the store refuses what it would have to journal.
+    Fail {
+        /// The run.
+        run: RunId,
+        /// Why.
+        error: String,
+    },
     /// A person has the turns begin again that need attention.
     RestartTurns {
         /// The run.
@@ -190,6 +197,8 @@ pub enum Input {
     Committed {
         /// The run.
         run: RunId,
+        /// Which life of the supervisor began it.
+        life: u64,
         /// The new sequence, or why there is none.
         result: Result<Sequence, StorageError>,
     },

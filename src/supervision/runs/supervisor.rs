@@ -90,6 +90,9 @@ impl MemoryRuns {
     }
 }
 
+/// The fault point between applying what has arrived and handing it to the journal.
+pub const APPLIED: &str = "runs.applied";
+
 /// How long a claim on a run lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
 
@@ -106,6 +109,8 @@ pub struct Desk {
     runs: HashMap<RunId, Box<LiveRun>>,
     /// Runs that are being read back, with what arrived for them meanwhile.
     loading: HashMap<RunId, Vec<Input>>,
+    /// Tells this life of the actor from those before.
+    life: u64,
     timers: Timers,
 }
 
@@ -118,17 +123,16 @@ impl Actor for RunSupervisor {
         let runs: Vec<RunId> = office.roster.lock().keys().copied().collect();
         office.inbox.put_first(runs.into_iter().map(|run| Input::Adopt { run, new_process: false }));
         let timers = Timers::new(Arc::clone(&office.inbox));
-        Ok(Desk { timers, runs: HashMap::default(), loading: HashMap::default(), office })
+        let life = office.env.random();
+        Ok(Desk { timers, life, runs: HashMap::default(), loading: HashMap::default(), office })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work();
-        Ok(())
+        desk.work()
     }
 
     async fn handle(&self, _: ActorRef<Wake>, _: Wake, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work();
-        Ok(())
+        desk.work()
     }
 
     async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -139,17 +143,21 @@ impl Actor for RunSupervisor {
 }
 
 impl Desk {
-    fn work(&mut self) {
+    /// # Errors
+    /// At a fault point only.
+    fn work(&mut self) -> Result<(), ActorProcessingErr> {
         let now = self.office.env.now();
         let mut touched = Vec::new();
         let office = Arc::clone(&self.office);
         for input in office.inbox.take() {
             touched.extend(self.take(input, now));
         }
+        self.office.env.fault_point(APPLIED)?;
         for run in touched {
             self.flush(run, now);
         }
         self.timers.arm(now.monotonic);
+        Ok(())
     }
 
     /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
@@ -164,6 +172,7 @@ impl Desk {
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
             Input::Cancel { run, .. }
+            | Input::Fail { run, .. }
             | Input::RestartTurns { run, .. }
             | Input::Result { run, .. }
             | Input::Questions { run, .. } => Some(*run),
@@ -212,7 +221,9 @@ impl Desk {
                 }
                 Some(run)
             }
-            Input::Committed { run, result } => {
+            // An append that an earlier life of this actor began; this one has read the journal for itself.
+            Input::Committed { life, .. } if life != self.life => None,
+            Input::Committed { run, result, .. } => {
                 self.committed(run, result, now);
                 Some(run)
             }
@@ -229,6 +240,7 @@ impl Desk {
             | Input::Answer { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
+            | Input::Fail { .. }
             | Input::RestartTurns { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
@@ -410,10 +422,10 @@ impl Desk {
                 match (&mut append).now_or_never() {
                     Some(result) => result,
                     None => {
-                        let inbox = Arc::clone(&self.office.inbox);
+                        let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
                         tokio::spawn(async move {
                             let result = append.await;
-                            inbox.push(Input::Committed { run, result });
+                            inbox.push(Input::Committed { run, life, result });
                         });
                         return;
                     }
@@ -529,7 +541,12 @@ impl Desk {
         } else {
             tracing::error!(%run, %error, "a commit failed; the run is read back");
             self.load(run, false);
-            self.loading.entry(run).or_default().extend(live.waiting);
+            let later = self.loading.entry(run).or_default();
+            if matches!(error, StorageError::TooLarge { .. }) {
+                // The same record would be refused again, and again.
+                later.push(Input::Fail { run, error: error.to_string() });
+            }
+            later.extend(live.waiting);
         }
     }
 
@@ -610,8 +627,9 @@ impl Desk {
                 if let Some(turn) =
                     live.run.turns.get_mut(&number).filter(|turn| matches!(turn.phase, Phase::Backoff { .. }))
                 {
-                    let open_for = self.office.facts.lock().check_breaker(&turn.agent, now.monotonic);
-                    match open_for {
+                    let id = TurnId { run, number };
+                    let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);
+                    match readmitted {
                         // An open breaker is waited for and uses up no attempt.
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
@@ -676,6 +694,9 @@ fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
             }
             live.held.push(Held::Cancelled(ack));
+        }
+        Input::Fail { error, .. } => {
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
         }
         Input::RestartTurns { ack, .. } => {
             let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
@@ -846,6 +867,7 @@ fn refuse(input: Input) {
         | Input::Decide { .. }
         | Input::Submit { .. }
         | Input::Adopt { .. }
+        | Input::Fail { .. }
         | Input::Committed { .. }
         | Input::Loaded { .. }
         | Input::Tick => {}
