@@ -24,7 +24,7 @@
 //! - [`runtime`]: the builder, and the handles of a board and its runs.
 //! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
-//! - [`env`]: clock, random numbers and ids, to be replaced in tests.
+//! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
 
 pub mod actors;
 pub mod env;

@@ -18,7 +18,7 @@ use super::agent_actor::RestartWindow;
 use super::floor::Conditions;
 use super::turn::{Turn, TurnError};
 
-/// Something with a name that takes a turn and returns a [`Command`]. Up to [5] turns of one agent run at once, so the
+/// Something with a name that takes a turn and returns a [`Command`]. Up to (5) turns of one agent run at once, so the
 /// value is shared; it is rebuilt by its factory after a panic, and what it held is gone then.
 ///
 /// ```
@@ -234,7 +234,7 @@ pub struct AgentSpec {
 }
 
 impl AgentSpec {
-    /// An agent that runs [5] turns at once, [10 minutes] each at most, and may be rebuilt [5 times in 60 s].
+    /// An agent that runs (5) turns at once, (10 minutes) each at most, and may be rebuilt (5 times in 60 s).
     pub fn new<Kind>(name: &str, agent: impl IntoAgent<Kind>) -> Self {
         Self::from_factory(name, agent.into_factory())
     }

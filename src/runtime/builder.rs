@@ -161,25 +161,25 @@ impl Builder {
         self
     }
 
-    /// How many turns of all agents run at once [5].
+    /// How many turns of all agents run at once (5).
     pub fn pool(mut self, permits: usize) -> Self {
         self.settings.pool = permits.max(1);
         self
     }
 
-    /// How many runs may be in flight [10,000]. Callers wait for room, or use `try_submit`.
+    /// How many runs may be in flight (10,000). Callers wait for room, or use `try_submit`.
     pub fn runs_in_flight(mut self, runs: usize) -> Self {
         self.settings.runs_in_flight = runs.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How many ready turns may wait for one agent before new work for it is refused [1,024].
+    /// How many ready turns may wait for one agent before new work for it is refused (1,024).
     pub fn ready_per_agent(mut self, turns: usize) -> Self {
         self.settings.ready_per_agent = turns.max(1);
         self
     }
 
-    /// How many run supervisors there are [2].
+    /// How many run supervisors there are (2).
     pub fn run_supervisors(mut self, count: usize) -> Self {
         self.settings.supervisors = count.max(1);
         self
@@ -191,49 +191,49 @@ impl Builder {
         self
     }
 
-    /// When the circuit breakers of the agents open and for how long [3 failures, 30 s doubling to 10 min].
+    /// When the circuit breakers of the agents open and for how long (3 failures, 30 s doubling to 10 min).
     pub fn breaker(mut self, policy: BreakerPolicy) -> Self {
         self.settings.breaker = policy;
         self
     }
 
-    /// The wait before a failed turn is tried again [100 ms doubling to 30 s].
+    /// The wait before a failed turn is tried again (100 ms doubling to 30 s).
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// How long an approval waits before silence denies it [24 h].
+    /// How long an approval waits before silence denies it (24 h).
     pub fn approval_ttl(mut self, ttl: Duration) -> Self {
         self.settings.approval_ttl = ttl;
         self
     }
 
-    /// How long a shutdown lets turns finish [10 s].
+    /// How long a shutdown lets turns finish (10 s).
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
     }
 
-    /// How long runs are kept after their end [30 days].
+    /// How long runs are kept after their end (30 days).
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = retention;
         self
     }
 
-    /// How many ended runs are kept whose journals live in memory only [10,000].
+    /// How many ended runs are kept whose journals live in memory only (10,000).
     pub fn memory_runs(mut self, runs: usize) -> Self {
         self.settings.memory_runs = runs;
         self
     }
 
-    /// How often expired context entries and old runs are deleted [1 min].
+    /// How often expired context entries and old runs are deleted (1 min).
     pub fn sweep_every(mut self, interval: Duration) -> Self {
         self.settings.sweep_every = interval;
         self
     }
 
-    /// How many events a slow watcher may lag behind [256].
+    /// How many events a slow watcher may lag behind (256).
     pub fn watch_buffer(mut self, events: usize) -> Self {
         self.settings.watch_buffer = events;
         self

@@ -245,7 +245,7 @@ impl Callboard {
         self.board.quarantine.lock().clone()
     }
 
-    /// Asks a typed agent outside any run, and waits [30 s] at most.
+    /// Asks a typed agent outside any run, and waits (30 s) at most.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -448,7 +448,7 @@ impl Callboard {
         }
     }
 
-    /// The last [200] messages of an agent's inbox: tasks given to it, and news of tasks that it gave away.
+    /// The last (200) messages of an agent's inbox: tasks given to it, and news of tasks that it gave away.
     #[must_use]
     pub fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
         self.board.router.inbox(agent)
@@ -541,7 +541,7 @@ impl Callboard {
         Ok(letters)
     }
 
-    /// Takes nothing new, lets turns finish for [10 s], stops the rest (they stay leased and go on at the next start), and
+    /// Takes nothing new, lets turns finish for (10 s), stops the rest (they stay leased and go on at the next start), and
     /// stops the tree in reverse order.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;

@@ -261,7 +261,7 @@ impl ContextStore {
         }
     }
 
-    /// The entry, kept for [90 days] from now: what is used survives.
+    /// The entry, kept for (90 days) from now: what is used survives.
     ///
     /// # Errors
     /// As [`ContextStore::get`].

@@ -13,7 +13,7 @@ pub const MAX_NAMESPACE: usize = 64;
 pub const MAX_KEY: usize = 128;
 /// The longest value, in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
-/// What [`set_with_extension`] keeps an entry for when nobody says otherwise.
+/// What `set_with_extension` keeps an entry for when nobody says otherwise.
 pub const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// What is stored under a namespace and key.

@@ -27,7 +27,7 @@ pub struct Standing {
     pub status: Status,
     /// Since when.
     pub at: Timestamp,
-    /// Nothing was heard of it for [10 minutes]. That is not an end: the answer may still come.
+    /// Nothing was heard of it for (10 minutes). That is not an end: the answer may still come.
     pub is_stale: bool,
 }
 
