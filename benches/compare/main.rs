@@ -50,11 +50,12 @@ const CASES: [(&str, Measure); 11] = [
     ("crowd chain 1,000", runs::crowd),
     ("waiting runs memory", sizes::waiting_runs),
     ("fan-out", runs::fan_out),
-    ("idle agents memory", sizes::idle_agents),
     ("durable chain", disks::chain),
     ("context", contexts::context),
     ("long run", runs::long_run),
     ("start", disks::start),
+    // Last, because adding 100,000 agents takes long.
+    ("idle agents memory", sizes::idle_agents),
 ];
 
 fn main() -> ExitCode {
