@@ -5,15 +5,20 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::StateRules;
 use callboard::messages::{Reducer, RunEvent, RunResult, Schema, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
+use callboard::storage::Storage;
 use callboard::supervision::runs::snapshot::fold;
-use common::{assert_nothing_left, broken, builder, finish, secs};
+use callboard::supervision::runs::supervisor::APPLIED;
+use common::{Counter, Shaky, assert_nothing_left, broken, builder, finish, secs};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -332,6 +337,39 @@ async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     })
 }
 
+/// Takes the run supervisor down, three times, each so many rounds after the last.
+struct Crashes {
+    every: usize,
+    rounds: Counter,
+}
+
+impl Faults for Crashes {
+    fn at(&self, point: &'static str) -> Option<Fault> {
+        if point != APPLIED {
+            return None;
+        }
+        let round = self.rounds.count() + 1;
+        let is_due = round.is_multiple_of(self.every) && round <= 3 * self.every;
+        is_due.then(|| Fault::Panic("planted".into()))
+    }
+}
+
+/// With a supervisor that crashes, on a store that is slow and one of whose appends in so many fails.
+async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize) {
+    let crashes = Crashes { every: 4 + delays as usize % 17, rounds: Counter::default() };
+    let env = Env::repeatable(delays).with_faults(Arc::new(crashes));
+    let store = Arc::new(Shaky::new(&env, one_in));
+    let storage: Arc<dyn Storage> = store.clone();
+    let board = builder().env(env).shared_storage(storage).run_supervisors(1);
+    let (result, history) = play(board, script, delays).await;
+    if result.metrics.turns != 7 {
+        for e in &history {
+            eprintln!("  {}", format!("{e:?}").chars().take(420).collect::<String>());
+        }
+    }
+    (result, store.failed.get())
+}
+
 async fn play(builder: Builder, script: &Script, delays: u64) -> (RunResult, Vec<RunEvent>) {
     let mut builder = builder.pool(100).breaker(callboard::supervision::runs::breaker::BreakerPolicy {
         threshold: u32::MAX,
@@ -372,4 +410,26 @@ proptest! {
             prop_assert_eq!(&**folded.result().unwrap(), result);
         }
     }
+}
+
+#[test]
+fn lost_writes_lost_acknowledgements_and_crashing_supervisors_change_no_result() {
+    let failures = Counter::default();
+    let case = |(script, delays, one_in): (Script, u64, u64)| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let (expected, _) = runtime.block_on(async { play(builder(), &script, delays).await });
+        for one_in in [0, one_in] {
+            let (result, failed) = runtime.block_on(play_on(&script, delays, one_in));
+            (0..failed).for_each(|_| _ = failures.count());
+            let told = (&result.outcome, failed);
+            prop_assert_eq!(&result.output, &expected.output, "{:?}", told);
+            prop_assert_eq!(&result.state, &expected.state, "{:?}", told);
+            prop_assert_eq!(result.outcome.is_finished(), expected.outcome.is_finished(), "{:?}", told);
+            prop_assert_eq!(result.metrics.turns, expected.metrics.turns, "{:?}", told);
+        }
+        Ok(())
+    };
+    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+    TestRunner::new(config).run(&(scripts(), any::<u64>(), 2_u64..6), case).unwrap();
+    assert!(failures.get() > 100, "only {} appends failed", failures.get());
 }

@@ -94,6 +94,13 @@ struct Live {
     running: Option<Running>,
 }
 
+impl Live {
+    /// Its outcome is on its way; the worker has yet to leave its place.
+    fn has_reported(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.turn.has_reported.load(Ordering::Acquire))
+    }
+}
+
 struct Running {
     turn: Arc<TurnShared>,
     seat: Arc<Seat>,
@@ -310,8 +317,13 @@ impl Floor {
             return turn_away(ready, &status);
         }
         match place.turns.get(&ready.id) {
-            Some(live) if live.attempt == ready.attempt => return,
-            _ => drop(place.turns.insert(ready.id, Live { attempt: ready.attempt, running: None })),
+            Some(live) if live.attempt == ready.attempt && !live.has_reported() => return,
+            _ => {}
+        }
+        let before = place.turns.insert(ready.id, Live { attempt: ready.attempt, running: None });
+        if let Some(Live { running: Some(running), .. }) = before {
+            // An attempt whose twin has ended already: nobody waits for it.
+            running.turn.stop.set(StopReason::Cancelled);
         }
         place.ready.push_back(ready);
         state.mark_runnable(index);
@@ -384,9 +396,9 @@ impl Floor {
         self.give_back(&mut state, index, turn, seat);
         self.fill(state);
         if why == StopReason::TimedOut
-            && let Some(Live { attempt, running: Some(running) }) = live
+            && let Some(Live { running: Some(running), .. }) = live
         {
-            worker::report_timeout(&running.turn, attempt);
+            worker::report_timeout(&running.turn);
         }
     }
 
@@ -422,7 +434,13 @@ impl Floor {
         if seat.is_fenced.load(Ordering::Acquire) {
             return None;
         }
-        state.places[index].turns.remove(&turn);
+        let place = &mut state.places[index];
+        place.returning.retain(|returning| !Arc::ptr_eq(&returning.seat, seat));
+        // Another attempt may be here in its place already.
+        let is_own = |live: &Live| live.running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.seat, seat));
+        if place.turns.get(&turn).is_some_and(is_own) {
+            place.turns.remove(&turn);
+        }
         self.give_back(&mut state, index, turn, seat);
         let job = self.take(&mut state);
         self.fill(state);
@@ -575,10 +593,17 @@ impl Floor {
 
     /// Stops every turn; used when the board stops.
     pub(crate) fn stop_all(self: &Arc<Self>) {
+        self.stop_turns(|_| true);
+    }
+
+    /// Stops the turns that `is_unwanted` names.
+    pub(crate) fn stop_turns(self: &Arc<Self>, is_unwanted: impl Fn(&TurnId) -> bool) {
         let turns: Vec<(TurnId, AgentName)> = {
             let state = self.state.lock();
-            let of_place =
-                |place: &Place| place.turns.keys().map(|turn| (*turn, place.name.clone())).collect::<Vec<_>>();
+            let of_place = |place: &Place| {
+                let unwanted = place.turns.keys().filter(|turn| is_unwanted(turn));
+                unwanted.map(|turn| (*turn, place.name.clone())).collect::<Vec<_>>()
+            };
             state.places.iter().flat_map(of_place).collect()
         };
         for (turn, agent) in turns {

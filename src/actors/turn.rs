@@ -42,6 +42,8 @@ pub(super) struct TurnShared {
     /// Results of steps that may not be on disk yet.
     is_unsynced: AtomicBool,
     pub(super) stop: StopSignal,
+    /// The attempt's outcome is on its way to the run.
+    pub(super) has_reported: AtomicBool,
 }
 
 /// Tells a worker to let go of its turn.
@@ -82,6 +84,7 @@ impl Turn {
                 next_ordinal: AtomicU32::new(0),
                 is_unsynced: AtomicBool::new(false),
                 stop: StopSignal::default(),
+                has_reported: AtomicBool::new(false),
             }),
         }
     }

@@ -91,7 +91,7 @@ async fn run(floor: &Arc<Floor>, job: Job) {
         End::Stopped(StopReason::Cancelled) => {}
         End::Stopped(StopReason::TimedOut) => {
             if !seat.is_fenced.load(Ordering::Acquire) {
-                report_timeout(&shared, shared.ready.attempt);
+                report_timeout(&shared);
             }
         }
     }
@@ -118,15 +118,19 @@ fn panicked(
 /// What a fenced turn still returns is late, and dropped.
 fn report(shared: &TurnShared, seat: &Seat, outcome: TurnOutcome) {
     if !seat.is_fenced.load(Ordering::Acquire) {
-        let ready = &shared.ready;
-        ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome });
+        push(shared, outcome);
     }
 }
 
-pub(super) fn report_timeout(shared: &TurnShared, attempt: u32) {
+pub(super) fn report_timeout(shared: &TurnShared) {
     let text = "the turn took longer than its agent may".to_owned();
-    let outcome = TurnOutcome::Failed(Failure { kind: FailureKind::Timeout, text });
-    shared.ready.inbox.push(Input::Outcome { turn: shared.ready.id, attempt, outcome });
+    push(shared, TurnOutcome::Failed(Failure { kind: FailureKind::Timeout, text }));
+}
+
+fn push(shared: &TurnShared, outcome: TurnOutcome) {
+    shared.has_reported.store(true, Ordering::Release);
+    let ready = &shared.ready;
+    ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome });
 }
 
 enum End {

@@ -13,7 +13,7 @@ use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::{
     Action, AgentName, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunEvent, Status, StatusUpdate, Timestamp, TurnId, Verdict,
+    RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
@@ -253,6 +253,10 @@ impl Dispatch for Router {
 
     fn abort(&self, turn: TurnId, agent: &AgentName) {
         self.floor.stop_turn(turn, agent, StopReason::Cancelled);
+    }
+
+    fn abort_all_but(&self, run: RunId, open: &[TurnId]) {
+        self.floor.stop_turns(|turn| turn.run == run && !open.contains(turn));
     }
 
     fn request_approval(&self, envelope: &Envelope) {

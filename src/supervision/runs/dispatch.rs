@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::messages::{
     Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RunEvent,
-    RunMetrics, State, Submission, TurnId,
+    RunId, RunMetrics, State, Submission, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -35,6 +35,9 @@ pub trait Dispatch: Send + Sync + 'static {
 
     /// Stops whoever works on the turn.
     fn abort(&self, turn: TurnId, agent: &AgentName);
+
+    /// Stops whoever works on turns of the run that are not among these: a run that was read back has ended the others.
+    fn abort_all_but(&self, run: RunId, open: &[TurnId]);
 
     /// Asks people for a decision. Asking again for the same envelope changes nothing.
     fn request_approval(&self, envelope: &Envelope);

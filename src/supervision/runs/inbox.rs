@@ -206,6 +206,8 @@ pub enum Input {
     Loaded {
         /// The run.
         run: RunId,
+        /// The life of the actor that asked for it.
+        life: u64,
         /// Whether another process left it.
         new_process: bool,
         /// What was read, under which claim.

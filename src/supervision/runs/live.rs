@@ -35,6 +35,8 @@ pub(super) struct LiveRun {
     /// Its place among the runs in flight, given back when it ends.
     pub(super) _place: Option<OwnedSemaphorePermit>,
     pub(super) is_noted_open: bool,
+    /// It was read back: turns that began before may still be under way beside those that were begun again.
+    pub(super) is_recovered: bool,
     pub(super) cadence: Cadence,
     /// The records in which the last turns ended, if old ones are to be forgotten.
     turn_records: VecDeque<Sequence>,
@@ -84,6 +86,7 @@ impl LiveRun {
             results: Vec::new(),
             _place: place,
             is_noted_open: false,
+            is_recovered: false,
             cadence: Cadence::default(),
             turn_records: VecDeque::new(),
         }
@@ -105,11 +108,12 @@ impl LiveRun {
             RunEvent::TurnFailed { turn, failure, .. } => (Some(*turn), super::retry::signal(failure.kind)),
             _ => (None, Signal::Neutral),
         };
+        let is_recovered = self.is_recovered;
         self.held.extend(effects.into_iter().map(|effect| match effect {
             Effect::Close { turn, agent, waiter } => {
                 let is_ender = ender == Some(turn);
                 let signal = if is_ender { signal } else { Signal::Neutral };
-                Held::Close { turn, agent, waiter, signal, abort: !is_ender }
+                Held::Close { turn, agent, waiter, signal, abort: !is_ender || is_recovered }
             }
             effect => Held::Effect(effect),
         }));

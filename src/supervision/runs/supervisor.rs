@@ -58,8 +58,9 @@ pub struct Office {
     pub owner: String,
     /// Where everything arrives.
     pub inbox: Arc<Inbox>,
-    /// The runs of this supervisor and their fences, for a restart to find.
-    pub roster: Mutex<BTreeMap<RunId, Fence>>,
+    /// The runs of this supervisor and their fences, for a restart to find; `None` until a run that another process left
+    /// is claimed.
+    pub roster: Mutex<BTreeMap<RunId, Option<Fence>>>,
     /// Runs that could not be read, with the reason.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     /// Ended runs that live in memory only.
@@ -99,6 +100,9 @@ pub const APPLIED: &str = "runs.applied";
 /// How long a claim on a run lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
 
+/// How often claims are renewed: two attempts may fail before one is lost.
+const RENEW_EVERY: Duration = Duration::from_secs(20);
+
 /// The actor.
 pub struct RunSupervisor;
 
@@ -123,8 +127,8 @@ impl Actor for RunSupervisor {
     type Arguments = Arc<Office>;
 
     async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
-        let runs: Vec<RunId> = office.roster.lock().keys().copied().collect();
-        office.inbox.put_first(runs.into_iter().map(|run| Input::Adopt { run, new_process: false }));
+        let runs: Vec<_> = office.roster.lock().iter().map(|(run, fence)| (*run, fence.is_none())).collect();
+        office.inbox.put_first(runs.into_iter().map(|(run, new_process)| Input::Adopt { run, new_process }));
         let timers = Timers::new(Arc::clone(&office.inbox));
         let life = office.env.random();
         Ok(Desk { timers, life, runs: HashMap::default(), loading: HashMap::default(), office })
@@ -212,12 +216,14 @@ impl Desk {
                 self.load(run, new_process);
                 None
             }
+            // Begun by an earlier life of this actor; this one reads for itself.
+            Input::Loaded { life, .. } | Input::Committed { life, .. } if life != self.life => None,
             Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
                 tracing::warn!(%run, owner, %until, "another process holds the run; it is read when the claim ends");
                 self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
                 None
             }
-            Input::Loaded { run, new_process, loaded } => {
+            Input::Loaded { run, new_process, loaded, .. } => {
                 self.loaded(run, new_process, loaded, now);
                 // Before the run goes on: a turn that has ended meanwhile is not begun again.
                 for input in self.loading.remove(&run).unwrap_or_default() {
@@ -225,8 +231,6 @@ impl Desk {
                 }
                 Some(run)
             }
-            // An append that an earlier life of this actor began; this one has read the journal for itself.
-            Input::Committed { life, .. } if life != self.life => None,
             Input::Committed { run, result, .. } => {
                 self.committed(run, result, now);
                 Some(run)
@@ -290,7 +294,7 @@ impl Desk {
         live.keep(event, effects);
         live.held.push(Held::Accepted(ack));
         live.results.push(result);
-        self.office.roster.lock().insert(run, Fence::FIRST);
+        self.office.roster.lock().insert(run, Some(Fence::FIRST));
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline, Timer::Deadline(run));
         }
@@ -300,8 +304,8 @@ impl Desk {
     /// Reads a run; what arrives for it until then waits.
     fn load(&mut self, run: RunId, new_process: bool) {
         self.loading.entry(run).or_default();
-        let office = Arc::clone(&self.office);
-        let fence = office.roster.lock().get(&run).copied().unwrap_or_default();
+        let (office, life) = (Arc::clone(&self.office), self.life);
+        let fence = office.roster.lock().entry(run).or_default().unwrap_or_default();
         tokio::spawn(async move {
             let read = async {
                 let stream = Journal::stream(run);
@@ -311,7 +315,7 @@ impl Desk {
             };
             let loaded = AssertUnwindSafe(read).catch_unwind().await;
             let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
-            office.inbox.push(Input::Loaded { run, new_process, loaded });
+            office.inbox.push(Input::Loaded { run, life, new_process, loaded });
         });
     }
 
@@ -325,13 +329,23 @@ impl Desk {
             spawn_unless_ready(self.office.storage.release(&Journal::stream(run), fence), |_| {});
             return self.forget(run);
         };
+        // What an earlier life of this actor had taken, begun and not yet given back.
+        self.office.facts.lock().forget_run(run);
+        if !new_process {
+            let open: Vec<TurnId> = fold.open_turns().map(|turn| fold.turn_id(turn)).collect();
+            self.office.dispatch.abort_all_but(run, &open);
+        }
         if fold.result().is_some() {
+            self.office.dispatch.ended(&fold);
             return self.forget(run);
         }
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
-        live.is_noted_open = true;
+        if fence != Fence::FIRST {
+            self.timers.add(now.monotonic + RENEW_EVERY, Timer::Renew(run));
+        }
+        (live.is_noted_open, live.is_recovered) = (true, true);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
         }
@@ -356,7 +370,7 @@ impl Desk {
             let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
             live.held.push(Held::Effect(effect));
         }
-        self.office.roster.lock().insert(run, fence);
+        self.office.roster.lock().insert(run, Some(fence));
         self.runs.insert(run, live);
     }
 
@@ -368,7 +382,8 @@ impl Desk {
 
     /// Lets the next process take the runs at once.
     async fn release_claims(&self) {
-        let claims: Vec<(RunId, Fence)> = self.office.roster.lock().iter().map(|(run, fence)| (*run, *fence)).collect();
+        let claims: Vec<_> =
+            self.office.roster.lock().iter().filter_map(|(run, fence)| Some((*run, (*fence)?))).collect();
         let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
         let released = claims.map(|(run, fence)| self.office.storage.release(&Journal::stream(run), fence));
         // A claim that is not released ends by itself.
@@ -617,6 +632,17 @@ impl Desk {
                 self.load(run, true);
                 None
             }
+            Timer::Renew(run) => {
+                let live = self.runs.get(&run)?;
+                let renewed = self.office.storage.renew(&live.stream, live.fence, CLAIM_SECS);
+                spawn_unless_ready(renewed, move |renewed| {
+                    if let Err(error) = renewed {
+                        tracing::warn!(%run, %error, "claim not renewed");
+                    }
+                });
+                self.timers.add(now.monotonic + RENEW_EVERY, timer);
+                None
+            }
             Timer::Deadline(run) => {
                 let live = self.runs.get_mut(&run)?;
                 if live.is_committing {
@@ -628,8 +654,11 @@ impl Desk {
             }
             Timer::Retry(run, number) => {
                 let mut live = self.runs.remove(&run)?;
-                if let Some(turn) =
-                    live.run.turns.get_mut(&number).filter(|turn| matches!(turn.phase, Phase::Backoff { .. }))
+                if let Some(turn) = live
+                    .run
+                    .turns
+                    .get_mut(&number)
+                    .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until <= now.wall))
                 {
                     let id = TurnId { run, number };
                     let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);

@@ -20,6 +20,8 @@ pub(super) enum Timer {
     Deadline(RunId),
     /// A run that another process held may be free.
     Adopt(RunId),
+    /// This process's claim on a run is to be renewed.
+    Renew(RunId),
 }
 
 pub(super) struct Timers {
