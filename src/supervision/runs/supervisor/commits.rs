@@ -1,0 +1,243 @@
+//! From what was applied to what is acknowledged: one commit of a run is in flight, and releases what waited for it.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use crate::env::Now;
+use crate::messages::{Durability, RequestId, RunId};
+use crate::storage::{Sequence, StorageError};
+use crate::supervision::runs::dispatch::ReadyTurn;
+use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::live::{Held, LiveRun};
+use crate::supervision::runs::run::Phase;
+use crate::supervision::runs::step::Effect;
+use crate::supervision::runs::timers::Timer;
+
+use super::requests::{apply, refuse};
+use super::{Desk, surroundings};
+
+impl Desk {
+    /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
+    pub(super) fn flush(&mut self, run: RunId, now: Now) {
+        while let Some(live) = self.runs.get_mut(&run) {
+            if live.is_committing || (live.events.is_empty() && live.held.is_empty()) {
+                return;
+            }
+            let result = if live.events.is_empty() {
+                Ok(live.last)
+            } else {
+                live.is_committing = true;
+                let durability = std::mem::take(&mut live.events_durability).min(live.durability);
+                // Handed over first: a record that is on disk has its note there too.
+                let needs_note = !live.is_noted_open && durability != Durability::Memory;
+                live.is_noted_open |= needs_note;
+                let noted = needs_note.then(|| self.office.journal.mark_open(run));
+                let append =
+                    self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
+                let mut append = match noted {
+                    None => append,
+                    Some(noted) => async move {
+                        noted.await?;
+                        append.await
+                    }
+                    .boxed(),
+                };
+                match (&mut append).now_or_never() {
+                    Some(result) => result,
+                    None => {
+                        let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
+                        tokio::spawn(async move {
+                            let result = append.await;
+                            inbox.push(Input::Committed { run, life, result });
+                        });
+                        return;
+                    }
+                }
+            };
+            self.committed(run, result, now);
+        }
+    }
+
+    /// Performs what the commit releases and takes up what waited for it.
+    pub(super) fn committed(&mut self, run: RunId, result: Result<Sequence, StorageError>, now: Now) {
+        let Some(mut live) = self.runs.remove(&run) else { return };
+        live.is_committing = false;
+        match result {
+            Ok(last) => live.last = last,
+            Err(error) => return self.not_committed(live, &error),
+        }
+        let committed = live.events.len();
+        let mut sequence = live.run.sequence() - committed as u64;
+        for event in live.events.drain(..) {
+            sequence += 1;
+            self.office.dispatch.journaled(&live.run, sequence, &event);
+        }
+        for held in std::mem::take(&mut live.held) {
+            self.perform(&mut live, held, now);
+        }
+        if live.run.result().is_some() {
+            self.ended(live);
+            return;
+        }
+        live.note_turns(committed);
+        if live.cadence.count(committed) {
+            self.keep_snapshot(&mut live);
+        }
+        let around = surroundings(&self.office, now);
+        while !live.is_committing
+            && let Some(input) = live.waiting.pop_front()
+        {
+            apply(&mut live, input, &around);
+        }
+        self.runs.insert(run, live);
+    }
+
+    /// Shortens what a start has to read, and what a run in memory holds.
+    fn keep_snapshot(&self, live: &mut LiveRun) {
+        let run = live.run.id();
+        let kept = self.office.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
+        let trim = live.trim_to().map(|up_to| self.office.journal.trim(run, up_to));
+        let work = async move {
+            kept.await?;
+            match trim {
+                Some(trim) => trim.await,
+                None => Ok(()),
+            }
+        };
+        spawn_unless_ready(work.boxed(), move |done: Result<(), StorageError>| {
+            if let Err(error) = done {
+                tracing::warn!(%run, %error, "no snapshot was kept; the journal has everything");
+            }
+        });
+    }
+
+    fn ended(&mut self, mut live: Box<LiveRun>) {
+        let run = live.run.id();
+        if let Some(result) = live.run.result() {
+            for waiter in live.results.drain(..) {
+                let _ = waiter.send(Arc::clone(result));
+            }
+            for input in live.waiting.drain(..) {
+                match input {
+                    Input::Result { reply, .. } => drop(reply.send(Arc::clone(result))),
+                    input => refuse(input),
+                }
+            }
+        }
+        self.office.dispatch.ended(&live.run);
+        self.office.roster.lock().remove(&run);
+        if live.is_noted_open {
+            let (ended, open) =
+                (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
+            // A note that is lost costs a look at the next start, or disk space; nothing else.
+            spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
+        } else if let Some(oldest) = self.office.memory_runs.add(run) {
+            spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
+        }
+    }
+
+    /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
+    fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
+        let run = live.run.id();
+        let is_new = live.last == 0;
+        for held in std::mem::take(&mut live.held) {
+            match held {
+                Held::Accepted(ack) => {
+                    // The caller chose the id of a run that exists: that run is the answer.
+                    let exists =
+                        matches!(error, StorageError::WrongSequence { expected: 0, .. } | StorageError::Fenced { .. });
+                    let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
+                }
+                Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
+            }
+        }
+        self.office.facts.lock().forget_run(run);
+        if matches!(error, StorageError::Stopped { .. }) {
+            (self.office.on_storage_error)(error);
+            live.waiting.into_iter().for_each(refuse);
+        } else if is_new {
+            self.office.roster.lock().remove(&run);
+            live.waiting.into_iter().for_each(refuse);
+        } else if matches!(error, StorageError::Fenced { .. }) {
+            self.let_go(live);
+        } else {
+            tracing::error!(%run, %error, "a commit failed; the run is read back");
+            self.load(run, false);
+            let later = self.loading.entry(run).or_default();
+            if matches!(error, StorageError::TooLarge { .. }) {
+                // The same record would be refused again, and again.
+                later.push(Input::Fail { run, error: error.to_string() });
+            }
+            later.extend(live.waiting);
+        }
+    }
+
+    fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
+        let office = &self.office;
+        match held {
+            Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
+            Held::Answered(ack) => drop(ack.send(Ok(()))),
+            Held::Cancelled(ack) => drop(ack.send(true)),
+            Held::Restarted(ack, turns) => drop(ack.send(turns)),
+            Held::Reply(waiter, reply) => drop(waiter.send(reply)),
+            Held::Close { turn, agent, waiter, signal, abort } => {
+                let id = live.run.turn_id(turn);
+                let waiter = waiter.as_ref().map(|(waiter, agent)| (live.run.turn_id(*waiter), agent));
+                office.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
+                live.waiters.retain(|(waiting, _), _| *waiting != turn);
+                if abort {
+                    office.dispatch.abort(id, &agent);
+                }
+            }
+            Held::Effect(effect) => match effect {
+                Effect::Start(turn) => self.start(live, turn, now),
+                Effect::Retry(turn, at) => {
+                    self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
+                }
+                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
+                Effect::RequestApproval { turn, ordinal } => {
+                    let request = RequestId { turn: live.run.turn_id(turn), ordinal };
+                    if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
+                        office.dispatch.request_approval(envelope);
+                    }
+                }
+                Effect::WithdrawApproval(approval) => office.dispatch.withdraw_approval(approval),
+                // Closed when its event was applied, and handled with the rest of the run.
+                Effect::Close { .. } | Effect::Ended => {}
+            },
+        }
+    }
+
+    pub(super) fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
+        let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
+        let branch = live.run.branch_of(turn);
+        self.office.dispatch.start(ReadyTurn {
+            id: live.run.turn_id(number),
+            attempt: turn.attempt,
+            agent: turn.agent.clone(),
+            input: turn.input.clone(),
+            view: branch.view.clone(),
+            chain: branch.chain.clone(),
+            previous_agent: branch.previous_agent.clone(),
+            metrics: live.run.metrics(),
+            submission: Arc::clone(live.run.submission()),
+            records: turn.records.clone(),
+            durability: live.durability,
+            ready_at: now.monotonic,
+            inbox: Arc::clone(&self.office.inbox),
+        });
+    }
+}
+
+pub(super) fn spawn_unless_ready<T: Send + 'static>(
+    mut future: futures::future::BoxFuture<'static, T>,
+    then: impl FnOnce(T) + Send + 'static,
+) {
+    match (&mut future).now_or_never() {
+        Some(done) => then(done),
+        None => drop(tokio::spawn(async move { then(future.await) })),
+    }
+}

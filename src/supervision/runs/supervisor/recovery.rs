@@ -1,0 +1,141 @@
+//! Runs that are read back: after a crash of their supervisor, after a commit that failed, or from another process.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use crate::env::Now;
+use crate::messages::{RequestId, RunEvent, RunId, TurnId};
+use crate::storage::{Fence, Journal};
+use crate::supervision::panic_text;
+use crate::supervision::runs::inbox::{Input, LoadError};
+use crate::supervision::runs::live::{Held, LiveRun};
+use crate::supervision::runs::run::Phase;
+use crate::supervision::runs::snapshot::{self, Loaded};
+use crate::supervision::runs::step::Effect;
+use crate::supervision::runs::timers::Timer;
+
+use super::commits::spawn_unless_ready;
+use super::requests::refuse;
+use super::{CLAIM_SECS, Desk, RENEW_EVERY};
+
+impl Desk {
+    /// Reads a run; what arrives for it until then waits.
+    pub(super) fn load(&mut self, run: RunId, new_process: bool) {
+        self.loading.entry(run).or_default();
+        let (office, life) = (Arc::clone(&self.office), self.life);
+        let fence = office.roster.lock().entry(run).or_default().unwrap_or_default();
+        tokio::spawn(async move {
+            let read = async {
+                let stream = Journal::stream(run);
+                let fence =
+                    if new_process { office.storage.claim(&stream, &office.owner, CLAIM_SECS).await? } else { fence };
+                Ok((snapshot::load(&office.journal, run, &office.rules).await?, fence))
+            };
+            let loaded = AssertUnwindSafe(read).catch_unwind().await;
+            let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
+            office.inbox.push(Input::Loaded { run, life, new_process, loaded });
+        });
+    }
+
+    pub(super) fn loaded(
+        &mut self,
+        run: RunId,
+        new_process: bool,
+        loaded: Result<(Loaded, Fence), LoadError>,
+        now: Now,
+    ) {
+        let (Loaded { run: fold, last }, fence) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return self.quarantine(run, &error.to_string()),
+        };
+        let Some(fold) = fold else {
+            // Noted as open, but never journaled: its submission was not acknowledged.
+            spawn_unless_ready(self.office.storage.release(&Journal::stream(run), fence), |_| {});
+            return self.forget(run);
+        };
+        // What an earlier life of this actor had taken, begun and not yet given back.
+        self.office.facts.lock().forget_run(run);
+        if !new_process {
+            let open: Vec<TurnId> = fold.open_turns().map(|turn| fold.turn_id(turn)).collect();
+            self.office.dispatch.abort_all_but(run, &open);
+        }
+        if fold.result().is_some() {
+            self.office.dispatch.ended(&fold);
+            return self.forget(run);
+        }
+        let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
+        let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
+        let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
+        if fence != Fence::FIRST {
+            self.timers.add(now.monotonic + RENEW_EVERY, Timer::Renew(run));
+        }
+        (live.is_noted_open, live.is_recovered) = (true, true);
+        if let Some(deadline) = deadline {
+            self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
+        }
+        live.absorb(RunEvent::Recovered { at: now.wall, new_process });
+        let open: Vec<u32> = live.run.open_turns().collect();
+        for number in open {
+            let Some(turn) = live.run.turn(number) else { continue };
+            let waiter = live.run.waiter_of(turn.branch).map(|(waiter, agent)| (live.run.turn_id(waiter), agent));
+            self.office.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
+            match &turn.phase {
+                Phase::Leased if turn.recoveries >= self.office.max_recoveries => {
+                    let why = format!("it was under way at {} starts in a row", turn.recoveries);
+                    live.absorb(RunEvent::NeedsAttention { turn: number, why: why.into(), at: now.wall });
+                }
+                Phase::Leased => live.held.push(Held::Effect(Effect::Start(number))),
+                Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
+                Phase::NeedsAttention { .. } => {}
+            }
+        }
+        let approvals: Vec<RequestId> = live.run.open_approvals().map(|envelope| envelope.request).collect();
+        for request in approvals {
+            let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
+            live.held.push(Held::Effect(effect));
+        }
+        self.office.roster.lock().insert(run, Some(fence));
+        self.runs.insert(run, live);
+    }
+
+    fn quarantine(&self, run: RunId, why: &str) {
+        tracing::error!(%run, why, "run is quarantined; other runs go on");
+        self.office.quarantine.lock().insert(run, why.to_owned());
+        self.office.roster.lock().remove(&run);
+    }
+
+    /// Lets the next process take the runs at once.
+    pub(super) async fn release_claims(&self) {
+        let claims: Vec<_> =
+            self.office.roster.lock().iter().filter_map(|(run, fence)| Some((*run, (*fence)?))).collect();
+        let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
+        let released = claims.map(|(run, fence)| self.office.storage.release(&Journal::stream(run), fence));
+        // A claim that is not released ends by itself.
+        drop(futures::future::join_all(released).await);
+    }
+
+    /// Another process has taken the run over: nothing is done for it here any more.
+    pub(super) fn let_go(&self, live: Box<LiveRun>) {
+        let run = live.run.id();
+        tracing::warn!(%run, "another process has taken the run over");
+        for number in live.run.open_turns() {
+            if let Some(turn) = live.run.turn(number) {
+                self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);
+            }
+        }
+        for envelope in live.run.open_approvals() {
+            self.office.dispatch.withdraw_approval(envelope.id());
+        }
+        self.office.roster.lock().remove(&run);
+        live.waiting.into_iter().for_each(refuse);
+    }
+
+    /// The run needs no supervisor any more.
+    fn forget(&mut self, run: RunId) {
+        self.runs.remove(&run);
+        self.office.roster.lock().remove(&run);
+        spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+    }
+}

@@ -1,0 +1,232 @@
+//! What a run is asked for: each input becomes events, or an answer at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::sync::oneshot;
+
+use crate::messages::{FailureKind, Outcome, Question, QuestionId, RequestId, RunEvent, Verdict};
+use crate::supervision::panic_text;
+use crate::supervision::runs::decide::{self, Surroundings};
+use crate::supervision::runs::dispatch::TurnOutcome;
+use crate::supervision::runs::inbox::{AnswerError, Input, TurnReply, TurnRequest};
+use crate::supervision::runs::live::{Held, LiveRun};
+use crate::supervision::runs::run::{HANDOFF_ORDINAL, Record, Run};
+use crate::supervision::runs::step::Effect;
+
+/// Applies an input to its run: decides, and keeps the event for the next commit.
+pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
+    match input {
+        Input::Outcome { turn, attempt, outcome } => on_outcome(live, turn.number, attempt, outcome, around),
+        Input::Request { id, attempt, request, reply } => on_request(live, id, attempt, request, reply, around),
+        Input::Answer { question, answer, by, ack } => {
+            let QuestionId { request, nonce } = question;
+            let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
+            match record {
+                Some(Record::Question { nonce: asked, answer: None, .. }) if *asked == nonce => {
+                    let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
+                    live.absorb(RunEvent::Answered { turn, ordinal, answer, by, at });
+                    live.held.push(Held::Answered(ack));
+                }
+                Some(Record::Question { nonce: asked, .. }) if *asked == nonce => {
+                    drop(ack.send(Err(AnswerError::Answered(request))));
+                }
+                _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
+            }
+        }
+        Input::Decide { request, approval, decision } => {
+            let open =
+                live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
+            let Some(envelope) = open.cloned() else { return };
+            if request.ordinal == HANDOFF_ORDINAL {
+                if let Some(event) = decide::on_parked_decision(&live.run, &envelope, decision, around) {
+                    live.absorb(event);
+                }
+            } else {
+                let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
+                live.absorb(RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at });
+            }
+        }
+        Input::Cancel { reason, ack, .. } => {
+            if live.run.result().is_none() {
+                live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
+            }
+            live.held.push(Held::Cancelled(ack));
+        }
+        Input::Fail { error, .. } => {
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
+        }
+        Input::RestartTurns { ack, .. } => {
+            let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
+            for turn in &stuck {
+                live.absorb(RunEvent::TurnRestarted { turn: *turn, at: around.now.wall });
+            }
+            live.held.push(Held::Restarted(ack, stuck.len()));
+        }
+        Input::Result { reply, .. } => live.results.push(reply),
+        Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
+        Input::Submit { .. } | Input::Adopt { .. } | Input::Loaded { .. } | Input::Committed { .. } | Input::Tick => {}
+    }
+}
+
+fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome, around: &Surroundings<'_>) {
+    // Reducers are the users' code: one that panics ends its run and nothing else.
+    let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, around)));
+    match decided {
+        Ok(Some((event, worked_out))) => {
+            if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
+                && failure.kind == FailureKind::InvalidCommand
+            {
+                tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
+            }
+            live.absorb_with(event, worked_out);
+        }
+        Ok(None) => {}
+        Err(panic) => {
+            let error = format!("a reducer panicked: {}", panic_text(&*panic));
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
+        }
+    }
+}
+
+fn on_request(
+    live: &mut LiveRun,
+    id: RequestId,
+    attempt: u32,
+    request: TurnRequest,
+    reply: Option<oneshot::Sender<TurnReply>>,
+    around: &Surroundings<'_>,
+) {
+    let (number, ordinal, at) = (id.turn.number, id.ordinal, around.now.wall);
+    if let TurnRequest::Settle(usage) = request {
+        // A call may report after its turn has ended.
+        live.absorb(RunEvent::Settled { turn: number, ordinal, usage });
+        live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::Done)));
+        return;
+    }
+    let Some(turn) = live.run.turn(number).filter(|turn| turn.attempt == attempt) else {
+        reply.map(|reply| reply.send(TurnReply::Gone));
+        return;
+    };
+    match request {
+        TurnRequest::Settle(_) => {}
+        TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
+        TurnRequest::Reserve(tokens) => {
+            let ordinal = live.run.next_reservation;
+            let answer = live.run.budget.check(tokens);
+            let verdict = match &answer {
+                Ok(()) => Verdict::Admitted(Vec::new()),
+                Err(refusal) => Verdict::Refused(refusal.clone()),
+            };
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict });
+            let answer = TurnReply::Reserved(answer.map(|()| ordinal));
+            live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
+        }
+        request => {
+            let recorded = turn.record(ordinal).map(|record| matches_record(record, &request));
+            match recorded {
+                Some(Err(difference)) => {
+                    reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                    return;
+                }
+                Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..)) => {}
+                Some(Ok(())) | None => ask(live, number, ordinal, request, around),
+            }
+            if let Some(reply) = reply {
+                live.waiters.insert((number, ordinal), reply);
+                let is_committed = live.events.is_empty();
+                match live.recorded_reply(number, ordinal) {
+                    Some(_) if is_committed => live.reply(number, ordinal),
+                    Some(_) => live.held.push(Held::Effect(Effect::Reply { turn: number, ordinal })),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// Decides a request that was not recorded yet.
+fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, around: &Surroundings<'_>) {
+    let at = around.now.wall;
+    let Some(turn) = live.run.turn(number) else { return };
+    match request {
+        TurnRequest::StartStep(name) => live.absorb(RunEvent::StepStarted { turn: number, ordinal, name }),
+        TurnRequest::FinishStep(name, value) => {
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value })
+        }
+        TurnRequest::Delegate(order) => {
+            let event = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
+            live.absorb(event);
+        }
+        TurnRequest::Ask(question) => {
+            live.absorb(RunEvent::Asked { turn: number, ordinal, question, nonce: around.random, at });
+        }
+        TurnRequest::Approve(action) => {
+            for event in decide::on_approval(&live.run, number, turn, ordinal, action, around) {
+                live.absorb(event);
+            }
+        }
+        TurnRequest::Reserve(_) | TurnRequest::Settle(_) | TurnRequest::Notice(_) => {}
+    }
+}
+
+/// Whether a repeated request is the one that was recorded in its place.
+fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
+    let (is_same, was) = match (record, request) {
+        (
+            Record::StepStarted { name } | Record::Step { name, .. },
+            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _),
+        ) => (name == again, format!("step {name:?}")),
+        (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
+            (order == again, format!("a delegation to {:?}", order.to))
+        }
+        (Record::Question { question, .. }, TurnRequest::Ask(again)) => {
+            (question == again, format!("the question {question}"))
+        }
+        (Record::Approval { envelope, .. }, TurnRequest::Approve(again)) => {
+            (envelope.action == *again, format!("consent to {}", envelope.action))
+        }
+        (record, _) => (false, format!("{record:?}").chars().take(80).collect()),
+    };
+    if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
+}
+
+fn open_questions(run: &Run) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for number in run.open_turns() {
+        let Some(turn) = run.turn(number) else { continue };
+        for (ordinal, record) in &turn.records {
+            if let Record::Question { question, nonce, asked_at, answer: None } = &**record {
+                let request = RequestId { turn: run.turn_id(number), ordinal: *ordinal };
+                let id = QuestionId { request, nonce: *nonce };
+                questions.push(Question {
+                    id,
+                    agent: turn.agent.clone(),
+                    question: question.clone(),
+                    asked_at: *asked_at,
+                });
+            }
+        }
+    }
+    questions
+}
+
+/// An input for a run that is not in memory: it has ended, or was never there.
+pub(super) fn refuse(input: Input) {
+    match input {
+        Input::Request { reply, .. } => drop(reply.map(|reply| reply.send(TurnReply::Gone))),
+        Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
+        Input::Cancel { ack, .. } => drop(ack.send(false)),
+        Input::RestartTurns { ack, .. } => drop(ack.send(0)),
+        Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
+        // A dropped reply says that the run is not in memory.
+        Input::Result { .. }
+        | Input::Outcome { .. }
+        | Input::Decide { .. }
+        | Input::Submit { .. }
+        | Input::Adopt { .. }
+        | Input::Fail { .. }
+        | Input::Committed { .. }
+        | Input::Loaded { .. }
+        | Input::Tick => {}
+    }
+}
