@@ -1,6 +1,7 @@
 //! The composition root: a builder, and the handle of a running board.
 
 mod builder;
+mod classifier;
 mod handle;
 mod run_handle;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use callboard::env::Env;
-use callboard::messages::Status;
+use callboard::messages::{ContextStrategy, Refusal, Status};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -79,6 +79,70 @@ async fn a_delegation_back_into_the_chain_is_refused_by_name() {
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("not failed") };
     assert!(error.contains("lead is already in the delegation chain lead → coder"), "{error}");
+    let direct = board.submit(Task::new("x").to("coder")).await.unwrap();
+    let outcome = direct.result().await.unwrap().outcome;
+    assert!(matches!(&outcome, Outcome::Failed { .. }), "{outcome}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_passes_a_refusal_on_ends_its_branch_refused_by_name() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("lead", "to myself").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let outcome = run.result().await.unwrap().outcome;
+    assert!(
+        matches!(&outcome, Outcome::Refused(Refusal::AlreadyInChain { agent, .. }) if agent.as_str() == "lead"),
+        "{outcome}"
+    );
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegated_turn_sees_what_its_parent_lets_it_see_and_the_answers_that_are_there() {
+    let sees = |turn: &Turn| turn.state().to_json();
+    let board = Callboard::builder()
+        .agent("first", |_: Turn| async {
+            Ok(Command::update("plan", "p").with("notes", "n").with("messages", "begun").goto("lead"))
+        })
+        .agent("lead", |turn: Turn| async move {
+            let ask = |body: &str, strategy| turn.delegate("looker", body).sees(strategy).into_future();
+            let nothing = ask("nothing", ContextStrategy::None).await?;
+            let asked = [
+                ask("some", ContextStrategy::Channels(vec!["plan".into(), "absent".into()])),
+                ask("all", ContextStrategy::Full),
+            ];
+            let [some, all] = <[_; 2]>::try_from(futures::future::join_all(asked).await).unwrap_or_else(|_| panic!());
+            Ok(Command::output(json!([nothing, some?, all?])))
+        })
+        .agent("looker", move |turn: Turn| async move {
+            let heard: Vec<String> = turn.earlier_answers().iter().map(|answer| answer.body.to_string()).collect();
+            // What it hands on to sees the same.
+            let output = json!({ "sees": sees(&turn), "heard": heard });
+            Ok(Command::output(output).with("messages", turn.input::<String>()?).goto("second"))
+        })
+        .agent("second", move |turn: Turn| async move {
+            let heard = turn.earlier_answers().len();
+            Ok(Command::output(json!({ "first": turn.input_json(), "then": sees(&turn), "heard": heard })))
+        })
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { handoffs: 10, ..Limits::default() };
+    let run = board.submit(Task::new("x").to("first").limits(limits)).await.unwrap();
+    let result = run.result().await.unwrap();
+    let state = json!({ "plan": "p", "notes": "n", "messages": ["begun"] });
+    assert_eq!(result.output[0]["first"], json!({ "sees": {}, "heard": [] }));
+    assert_eq!(result.output[0]["then"], json!({ "messages": ["nothing"] }));
+    // Asked side by side: neither hears of the other.
+    assert_eq!(result.output[1]["first"], json!({ "sees": { "plan": "p" }, "heard": ["nothing"] }));
+    assert_eq!(result.output[2]["first"], json!({ "sees": state, "heard": ["nothing"] }));
+    assert_eq!((&result.output[1]["heard"], &result.output[2]["heard"]), (&json!(1), &json!(1)));
+    // What the children saw is not written again.
+    assert_eq!(result.state["messages"], json!(["begun", "nothing", "some", "all"]));
     board.shutdown().await;
 }
 

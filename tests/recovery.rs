@@ -378,6 +378,30 @@ async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_that_waits_for_an_answer_is_not_held_against_it_at_any_number_of_starts() {
+    let world = World::new();
+    let start = || {
+        let asks = |turn: Turn| async move { Ok(Command::output(turn.ask("go on?").await?)) };
+        let leads = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "ask").await?)) };
+        world.board().agent("lead", leads).agent("asker", asks).start()
+    };
+    let board = start().await.unwrap();
+    let run = submit(&board, "lead").await.id();
+    question(&board.run(run)).await;
+    board.shutdown().await;
+    for _ in 0..12 {
+        let board = start().await.unwrap();
+        question(&board.run(run)).await;
+        board.shutdown().await;
+    }
+    let board = start().await.unwrap();
+    let asked = question(&board.run(run)).await;
+    board.answer(asked.id, "yes", "ann").await.unwrap();
+    assert_eq!(board.run(run).result().await.unwrap().output, json!("yes"));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_whose_agent_is_gone_waits_for_it() {
     let world = World::new();
     let begun = Arc::new(AtomicU32::new(0));
@@ -644,11 +668,16 @@ async fn a_run_that_another_board_has_taken_over_is_let_go() {
     question(&taken).await;
     assert!(first.answer(name.id, "too late", "tester").await.is_err());
     tokio::time::sleep(HOUR).await;
+    // The claim is renewed as long as the run goes on: nobody takes it from a board that lives.
+    let third = start().await.unwrap();
+    tokio::time::sleep(HOUR).await;
+    assert!(third.run(run.id()).questions().await.is_empty());
     second.answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(taken.result().await.unwrap().output, json!("ann"));
     assert_eq!(run.result().await.unwrap().output, json!("ann"), "the journal tells both");
     let load = first.load();
     assert_eq!((load.runs, load.waiting_turns, load.turns_at_work), (0, 0, 0));
-    first.shutdown().await;
-    second.shutdown().await;
+    for board in [first, second, third] {
+        board.shutdown().await;
+    }
 }

@@ -31,6 +31,7 @@ impl StreamMode {
             | RunEvent::AttemptFailed { .. }
             | RunEvent::TurnFailed { .. }
             | RunEvent::Delegated { .. }
+            | RunEvent::DelegationExpired { .. }
             | RunEvent::Decided { .. }
             | RunEvent::NeedsAttention { .. }
             | RunEvent::TurnRestarted { .. }

@@ -308,7 +308,7 @@ impl Floor {
             drop(state);
             let text =
                 format!("agent {} is not registered; register it and restart the turn, or cancel the run", ready.agent);
-            return report(ready, Failure { kind: FailureKind::ChangedTurn, text });
+            return report(ready, Failure::new(FailureKind::ChangedTurn, text));
         };
         let place = &mut state.places[index];
         if let status @ (AgentStatus::Failed(_) | AgentStatus::Stopped) = &place.status {
@@ -785,7 +785,7 @@ fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
         AgentStatus::Starting | AgentStatus::Running => "takes no turns".to_owned(),
     };
     let text = format!("agent {} {why}", ready.agent);
-    report(ready, Failure { kind: FailureKind::Transient, text });
+    report(ready, Failure::new(FailureKind::Transient, text));
 }
 
 fn report(ready: ReadyTurn, failure: Failure) {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -16,8 +17,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::messages::{
-    Action, AgentName, Answer, Chain, Durability, Failure, FailureKind, Json, Order, Outcome, Refusal, RequestId,
-    RunMetrics, State, Task, TraceId, TurnId, Usage,
+    Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json, Order,
+    Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId, Usage,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -160,6 +161,18 @@ impl Turn {
         &self.shared.ready.view
     }
 
+    /// In a delegated turn, what the delegations had come to that the asking turn had made before this one.
+    #[must_use]
+    pub fn earlier_answers(&self) -> &[EarlierAnswer] {
+        self.shared.ready.answers.as_deref().unwrap_or_default()
+    }
+
+    /// When the time of the run, or of the delegation that this turn works on, is up.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.shared.ready.deadline
+    }
+
     /// A channel as a typed value; `None` if nobody wrote it yet.
     ///
     /// # Errors
@@ -227,9 +240,7 @@ impl Turn {
     /// The order of the calls counts, not the order of the awaits: that is how a repeated attempt finds its answers.
     #[must_use = "a delegation is asked for when it is awaited"]
     pub fn delegate(&self, to: &str, body: &str) -> Delegation {
-        let order =
-            Order { to: to.into(), body: body.into(), input: Json::from(body), reference: None, is_detached: false };
-        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order }
+        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body) }
     }
 
     /// Asks people and waits for the answer, over restarts too.
@@ -318,7 +329,7 @@ impl fmt::Debug for Turn {
 }
 
 fn changed(text: String) -> TurnError {
-    TurnError { failure: Failure { kind: FailureKind::ChangedTurn, text } }
+    TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
 }
 
 fn unexpected(reply: &TurnReply) -> TurnError {
@@ -354,6 +365,29 @@ impl Delegation {
     #[must_use]
     pub fn input(mut self, input: impl Into<Json>) -> Self {
         self.order.input = input.into();
+        self
+    }
+
+    /// What the delegated turns may reserve together (default: what the asking turn may). It lies within the asking turn's
+    /// own budget, and several delegations that run side by side share that.
+    #[must_use]
+    pub fn tokens(mut self, tokens: u64) -> Self {
+        self.order.tokens = Some(tokens);
+        self
+    }
+
+    /// How long the answer may take (default: as long as the run may). After that the delegated turns are cancelled, and
+    /// the answer is [`DelegationError::NotFinished`].
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.order.deadline = Some(deadline);
+        self
+    }
+
+    /// What the delegated turns see of this turn's state (default: nothing).
+    #[must_use]
+    pub fn sees(mut self, strategy: ContextStrategy) -> Self {
+        self.order.sees = strategy;
         self
     }
 
@@ -475,13 +509,13 @@ impl TurnError {
     /// An error that may pass.
     #[must_use]
     pub fn transient(text: impl Into<String>) -> Self {
-        Self { failure: Failure { kind: FailureKind::Transient, text: text.into() } }
+        Self { failure: Failure::new(FailureKind::Transient, text.into()) }
     }
 
     /// An error that will not pass.
     #[must_use]
     pub fn terminal(text: impl Into<String>) -> Self {
-        Self { failure: Failure { kind: FailureKind::Terminal, text: text.into() } }
+        Self { failure: Failure::new(FailureKind::Terminal, text.into()) }
     }
 
     /// What kind of failure it is.
@@ -506,20 +540,25 @@ impl fmt::Debug for TurnError {
 impl<E: Error + Send + Sync + 'static> From<E> for TurnError {
     fn from(error: E) -> Self {
         let any: &dyn Any = &error;
-        let kind = match (any.downcast_ref::<Refusal>(), any.downcast_ref::<DelegationError>()) {
-            (Some(Refusal::Denied { .. } | Refusal::ApprovalExpired { .. }), _) => FailureKind::Denied,
-            (Some(_), _) | (_, Some(DelegationError::Refused(_))) => FailureKind::Refused,
-            (_, Some(DelegationError::Turn(error))) => return error.clone(),
-            (_, Some(DelegationError::NotFinished { .. })) => FailureKind::Terminal,
+        let (refusal, delegation) = match any.downcast_ref::<DelegationError>() {
+            Some(DelegationError::Refused(refusal)) => (Some(refusal), None),
+            Some(DelegationError::Turn(error)) => return error.clone(),
+            delegation => (any.downcast_ref::<Refusal>(), delegation),
+        };
+        let kind = match (refusal, delegation) {
+            (Some(refusal), _) if refusal.is_denial() => FailureKind::Denied,
+            (Some(_), _) => FailureKind::Refused,
+            (None, Some(_)) => FailureKind::Terminal,
             (None, None) => FailureKind::Transient,
         };
-        Self { failure: Failure { kind, text: with_sources(&error) } }
+        let refusal = refusal.cloned().map(Box::new);
+        Self { failure: Failure { kind, text: with_sources(&error), refusal } }
     }
 }
 
 impl<E: Error> From<Terminal<E>> for TurnError {
     fn from(Terminal(error): Terminal<E>) -> Self {
-        Self { failure: Failure { kind: FailureKind::Terminal, text: with_sources(&error) } }
+        Self { failure: Failure::new(FailureKind::Terminal, with_sources(&error)) }
     }
 }
 

@@ -112,7 +112,7 @@ fn panicked(
         // An actor that is down rebuilds the value when it is back.
         let _ = actor.cast(AgentMsg::Panicked { turn: Some(turn), text: text.clone() });
     }
-    report(shared, seat, TurnOutcome::Failed(Failure { kind: FailureKind::Panic, text }));
+    report(shared, seat, TurnOutcome::Failed(Failure::new(FailureKind::Panic, text)));
 }
 
 /// What a fenced turn still returns is late, and dropped.
@@ -124,7 +124,7 @@ fn report(shared: &TurnShared, seat: &Seat, outcome: TurnOutcome) {
 
 pub(super) fn report_timeout(shared: &TurnShared) {
     let text = "the turn took longer than its agent may".to_owned();
-    push(shared, TurnOutcome::Failed(Failure { kind: FailureKind::Timeout, text }));
+    push(shared, TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text)));
 }
 
 fn push(shared: &TurnShared, outcome: TurnOutcome) {

@@ -1,10 +1,11 @@
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Refusal, RunId, Submission, Timestamp,
-    Usage,
+    Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Outcome, Refusal, RunId, Submission,
+    Timestamp, Usage,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -44,6 +45,15 @@ pub enum RunEvent {
         order: Order,
         /// What the guard said.
         verdict: Verdict,
+        /// When.
+        at: Timestamp,
+    },
+    /// The answer to a delegation did not come in time: its branch is cancelled.
+    DelegationExpired {
+        /// The turn that asked.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
         /// When.
         at: Timestamp,
     },
@@ -212,6 +222,7 @@ impl RunEvent {
             Self::StepStarted { turn, .. }
             | Self::StepFinished { turn, .. }
             | Self::Delegated { turn, .. }
+            | Self::DelegationExpired { turn, .. }
             | Self::Reserved { turn, .. }
             | Self::Settled { turn, .. }
             | Self::Asked { turn, .. }
@@ -241,6 +252,42 @@ pub struct Order {
     pub reference: Option<Arc<str>>,
     /// The asking turn does not wait: the answer comes with a turn of its own.
     pub is_detached: bool,
+    /// What the delegated turns may reserve together, within what their parent may.
+    pub tokens: Option<u64>,
+    /// How long the answer may take, within what is left to the parent.
+    pub deadline: Option<Duration>,
+    /// What the delegated turns see of the state.
+    pub sees: ContextStrategy,
+}
+
+impl Order {
+    /// A task for whoever the target stands for; the input is the body.
+    #[must_use]
+    pub fn new(to: &str, body: &str) -> Self {
+        Self {
+            to: to.into(),
+            body: body.into(),
+            input: Json::from(body),
+            reference: None,
+            is_detached: false,
+            tokens: None,
+            deadline: None,
+            sees: ContextStrategy::None,
+        }
+    }
+}
+
+/// How much of its parent's state a delegated turn sees (SEMANTICS 5). What it writes goes back to the parent whatever it
+/// saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContextStrategy {
+    /// Nothing: its input has to say everything.
+    #[default]
+    None,
+    /// These channels.
+    Channels(Vec<Arc<str>>),
+    /// All of it.
+    Full,
 }
 
 /// What the guard said about a request.
@@ -265,6 +312,35 @@ pub struct Failure {
     pub kind: FailureKind,
     /// What happened.
     pub text: String,
+    /// What the guard or a person said, when that is why the turn could not go on.
+    pub refusal: Option<Box<Refusal>>,
+}
+
+impl Failure {
+    /// A failure that no refusal stands behind.
+    #[must_use]
+    pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), refusal: None }
+    }
+
+    /// How a branch ends whose turn failed like this for good.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match (self.kind, &self.refusal) {
+            (FailureKind::Refused | FailureKind::Denied, Some(refusal)) => Outcome::refused((**refusal).clone()),
+            (FailureKind::Denied, None) => Outcome::Denied { reason: self.text.clone() },
+            (
+                FailureKind::Transient
+                | FailureKind::Terminal
+                | FailureKind::Panic
+                | FailureKind::Timeout
+                | FailureKind::InvalidCommand
+                | FailureKind::ChangedTurn
+                | FailureKind::Refused,
+                _,
+            ) => Outcome::Failed { error: self.to_string() },
+        }
+    }
 }
 
 /// Kinds of failure (SEMANTICS 8).
@@ -351,6 +427,17 @@ pub struct DeadLetter {
     pub failure: Failure,
     /// When.
     pub at: Timestamp,
+}
+
+/// What an earlier delegation of the same turn came to, for those that it asks after that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlierAnswer {
+    /// Whom it was given to, as the asking turn wrote it.
+    pub to: Arc<str>,
+    /// What was asked.
+    pub body: Arc<str>,
+    /// What came of it.
+    pub answer: super::Answer,
 }
 
 /// The input of a turn that is there because a detached delegation was answered.

@@ -88,6 +88,7 @@ impl Flow {
                 }
                 RunEvent::StepStarted { .. }
                 | RunEvent::StepFinished { .. }
+                | RunEvent::DelegationExpired { .. }
                 | RunEvent::Reserved { .. }
                 | RunEvent::Settled { .. }
                 | RunEvent::Asked { .. }

@@ -24,8 +24,8 @@ pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};
 pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
 pub use event::{
-    DeadLetter, DelegationReply, Failure, FailureKind, LateAnswer, Order, Published, Question, QuestionId, RunEvent,
-    Verdict, handoff_action,
+    ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,
+    Question, QuestionId, RunEvent, Verdict, handoff_action,
 };
 pub use flow::Flow;
 pub use ids::{RequestId, RunId, TraceId, TurnId};

@@ -44,7 +44,8 @@ pub enum Refusal {
     },
     /// Not enough tokens left (SEMANTICS 2).
     #[error(
-        "{asked} tokens do not fit the budget of {budget} ({spent} spent, {reserved} reserved); raise `limits.tokens` of the task"
+        "{asked} tokens do not fit the budget of {budget} ({spent} spent, {reserved} reserved); raise {}",
+        if *is_delegated { "the tokens of the delegation" } else { "`limits.tokens` of the task" }
     )]
     TokenBudget {
         /// The limit.
@@ -55,6 +56,8 @@ pub enum Refusal {
         reserved: u64,
         /// What was asked for.
         asked: u64,
+        /// The budget is that of a delegation, not the run's.
+        is_delegated: bool,
     },
     /// The same handoff with the same content came just before (SEMANTICS 4).
     #[error("{from} has just handed the same content to {to}; change the input or the reason, or end the branch")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::state::Schema;
-use super::{AgentName, Chain, Durability, Json, Limits, RunId, Timestamp, TraceId};
+use super::{AgentName, Chain, Complexity, Durability, Json, Limits, RunId, Timestamp, TraceId};
 
 /// What is asked: a body, an input, and the limits to work within.
 ///
@@ -21,8 +21,8 @@ pub struct Task {
     pub to: Option<Arc<str>>,
     /// What to work on; the body if none is given.
     pub input: Option<Json>,
-    /// What the run may use at most.
-    pub limits: Limits,
+    /// What the run may use at most; the board's classifier chooses if nothing is said, and without one a complex task's.
+    pub limits: Option<Limits>,
     /// How long the run may take.
     pub deadline: Option<Duration>,
     /// When the submission and every turn are acknowledged; the board's default if none is given.
@@ -34,14 +34,14 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task with this body and the limits of a complex task.
+    /// A task with this body.
     #[must_use]
     pub fn new(body: &str) -> Self {
         Self {
             body: body.into(),
             to: None,
             input: None,
-            limits: Limits::default(),
+            limits: None,
             deadline: None,
             durability: None,
             schema: None,
@@ -66,7 +66,7 @@ impl Task {
     /// Sets the limits, or a class of them.
     #[must_use]
     pub fn limits(mut self, limits: impl Into<Limits>) -> Self {
-        self.limits = limits.into();
+        self.limits = Some(limits.into());
         self
     }
 
@@ -114,4 +114,13 @@ pub struct Submission {
     pub chain: Chain,
     /// When it was accepted.
     pub at: Timestamp,
+}
+
+impl Submission {
+    /// What the run may use at most.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        static USUAL: Limits = Limits::of(Complexity::Complex);
+        self.task.limits.as_ref().unwrap_or(&USUAL)
+    }
 }

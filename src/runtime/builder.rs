@@ -15,7 +15,7 @@ use crate::actors::{
 use crate::env::Env;
 use crate::messages::names::check_name;
 use crate::messages::state::{Reducers, Schema, StateRules};
-use crate::messages::{AgentName, Backoff, Consent, Durability, Json, NameError};
+use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, NameError, Task};
 use crate::storage::{Journal, Memory, Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::runs::dispatch::Dispatch;
@@ -24,6 +24,7 @@ use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor, Wake};
 use crate::supervision::tree::{AutoShutdown, ChildSpec, Intensity, Restart, StartError, Supervisor, SupervisorSpec};
 
+use super::classifier::Classifier;
 use super::handle::{AgentError, Board, Callboard};
 
 /// Describes a board; [`Builder::start`] starts it.
@@ -56,6 +57,7 @@ pub(super) struct Settings {
     pub(super) retention: Duration,
     pub(super) memory_runs: usize,
     pub(super) namespace_ttls: BTreeMap<String, Duration>,
+    pub(super) classifier: Classifier,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             retention: Duration::from_secs(30 * 24 * 3600),
             memory_runs: 10_000,
             namespace_ttls: ContextStore::usual_ttls(),
+            classifier: Classifier::None,
         }
     }
 }
@@ -119,6 +122,20 @@ impl Builder {
     /// As [`Builder::storage`], for a store that others hold too.
     pub fn shared_storage(mut self, storage: Arc<dyn Storage>) -> Self {
         self.storage = Some(storage);
+        self
+    }
+
+    /// Chooses the class of tasks that name no limits; without one, or an agent, every task is complex. It runs in the
+    /// caller's task, so a panic in it is the caller's.
+    pub fn classifier(mut self, classify: impl Fn(&Task) -> Complexity + Send + Sync + 'static) -> Self {
+        self.settings.classifier = Classifier::Function(Arc::new(classify));
+        self
+    }
+
+    /// Has a typed agent, which answers a [`Task`] with a [`Complexity`], choose the class of tasks that name no limits. When
+    /// it cannot answer, the task is complex, and a warning says so.
+    pub fn classifier_agent(mut self, agent: &str) -> Self {
+        self.settings.classifier = Classifier::Agent(agent.into());
         self
     }
 

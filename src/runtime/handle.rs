@@ -19,7 +19,8 @@ use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Submission, Task, TraceId,
+    AgentName, Complexity, DeadLetter, Json, Limits, NameError, QuestionId, Refusal, RequestId, RunId, Submission,
+    Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -32,6 +33,7 @@ use crate::supervision::tree::{
 };
 
 use super::builder::{Builder, Settings};
+use super::classifier::Classifier;
 use super::run_handle::RunHandle;
 
 /// A running board. A cheap clone; all clones are the same board. Dropping it does not stop it: [`Callboard::shutdown`]
@@ -192,7 +194,20 @@ impl Callboard {
         self.accept(task, place).await
     }
 
-    async fn accept(&self, task: Task, place: OwnedSemaphorePermit) -> Result<RunHandle, SubmitError> {
+    /// The limits of a task that names none.
+    async fn classify(&self, task: &Task) -> Limits {
+        let class = match &self.board.settings.classifier {
+            Classifier::None => Complexity::default(),
+            Classifier::Function(classify) => classify(task),
+            Classifier::Agent(agent) => self.ask(agent, task.clone()).await.unwrap_or_else(|error| {
+                tracing::warn!(agent = &**agent, %error, "the task was not classified; it is taken as complex");
+                Complexity::default()
+            }),
+        };
+        class.into()
+    }
+
+    async fn accept(&self, mut task: Task, place: OwnedSemaphorePermit) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
             return Err(Refusal::ShuttingDown.into());
@@ -205,6 +220,9 @@ impl Callboard {
             None => board.only_agent()?,
         };
         board.router.check_room(&agent)?;
+        if task.limits.is_none() {
+            task.limits = Some(self.classify(&task).await);
+        }
         let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });

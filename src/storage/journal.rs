@@ -285,10 +285,9 @@ mod tests {
             Envelope { request, agent: agent.clone(), action, policy: "ask".into(), nonce: 9, expires_at: at };
         let approval = envelope.id();
         let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at };
-        let failure = Failure { kind: FailureKind::Transient, text: "later".into() };
+        let failure = Failure::new(FailureKind::Transient, "later");
         let reference = Some("group/project#7".into());
-        let order =
-            Order { to: "writer".into(), body: "write".into(), input: input.clone(), reference, is_detached: true };
+        let order = Order { input: input.clone(), reference, is_detached: true, ..Order::new("writer", "write") };
         let refused = Verdict::Refused(Refusal::HandoffLimit { max: 5, asked: 1 });
         let usage = Some(Usage { input_tokens: 300, output_tokens: 20 });
         let mut events = events();
@@ -296,6 +295,7 @@ mod tests {
             RunEvent::StepStarted { turn, ordinal, name: name.clone() },
             RunEvent::StepFinished { turn, ordinal, name, value: input.clone() },
             RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
+            RunEvent::DelegationExpired { turn, ordinal, at },
             RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing },
             RunEvent::Settled { turn, ordinal, usage },
             RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },

@@ -92,6 +92,13 @@ pub struct StateRules {
 }
 
 impl State {
+    /// These channels alone.
+    #[must_use]
+    pub fn only(&self, channels: &[Arc<str>]) -> Self {
+        let kept = channels.iter().filter_map(|name| Some((Arc::clone(name), self.channels.get(name)?.clone())));
+        Self { channels: kept.collect() }
+    }
+
     /// Applies the writes of an update in order: all of them, or none and an error.
     ///
     /// ```

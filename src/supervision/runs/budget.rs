@@ -9,58 +9,129 @@ use crate::messages::{Refusal, Usage};
 /// Which reservation: the turn's number and the request's ordinal in it.
 pub type ReservationKey = (u32, u32);
 
-/// At every moment `spent + reserved <= limit`; what a provider reports beyond that is `overrun`.
+/// Whose tokens: a delegation that was given a budget of its own, by its turn's number and ordinal.
+pub type PurseKey = (u32, u32);
+
+/// At every moment `spent + reserved <= limit`, for the run and for every delegation that has a purse; what a provider
+/// reports beyond that is `overrun`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
+    tokens: Tokens,
+    overrun: u64,
+    open: BTreeMap<ReservationKey, Held>,
+    usage: Usage,
+    /// Budgets of delegations that are open, each within another or within the run's.
+    purses: BTreeMap<PurseKey, Purse>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Tokens {
     limit: u64,
     spent: u64,
-    overrun: u64,
     reserved: u64,
-    open: BTreeMap<ReservationKey, u64>,
-    usage: Usage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Purse {
+    tokens: Tokens,
+    within: Option<PurseKey>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Held {
+    tokens: u64,
+    purse: Option<PurseKey>,
+}
+
+impl Tokens {
+    fn left(&self) -> u64 {
+        self.limit - self.spent - self.reserved
+    }
+
+    /// Counts what was used of what was held, as far as it fits; returns what does not.
+    fn settle(&mut self, held: u64, used: u64) -> u64 {
+        self.reserved -= held;
+        let counted = used.min(self.left());
+        self.spent += counted;
+        used - counted
+    }
+
+    fn check(&self, asked: u64, is_delegated: bool) -> Result<(), Refusal> {
+        let Self { limit: budget, spent, reserved } = *self;
+        if asked <= self.left() {
+            return Ok(());
+        }
+        Err(Refusal::TokenBudget { budget, spent, reserved, asked, is_delegated })
+    }
 }
 
 impl Budget {
     /// A budget of this many tokens.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        Self { limit, ..Self::default() }
+        Self { tokens: Tokens { limit, ..Tokens::default() }, ..Self::default() }
     }
 
-    /// Whether `tokens` more fit.
+    /// Gives a delegation a budget of its own, within `within` if there is one.
+    pub fn open_purse(&mut self, key: PurseKey, limit: u64, within: Option<PurseKey>) {
+        self.purses.insert(key, Purse { tokens: Tokens { limit, ..Tokens::default() }, within });
+    }
+
+    /// The delegation is over. Calls of it that have not reported yet count where it lay within.
+    pub fn close_purse(&mut self, key: PurseKey) {
+        let Some(Purse { within, .. }) = self.purses.remove(&key) else { return };
+        let outer = self.purses.values_mut().map(|purse| &mut purse.within);
+        let held = self.open.values_mut().map(|held| &mut held.purse);
+        for purse in outer.chain(held).filter(|purse| **purse == Some(key)) {
+            *purse = within;
+        }
+    }
+
+    /// Whether `tokens` more fit the purse, all that it lies within, and the run.
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
-    pub fn check(&self, tokens: u64) -> Result<(), Refusal> {
-        if tokens <= self.limit - self.spent - self.reserved {
-            return Ok(());
+    pub fn check(&self, purse: Option<PurseKey>, tokens: u64) -> Result<(), Refusal> {
+        let mut next = purse;
+        while let Some(purse) = next.and_then(|key| self.purses.get(&key)) {
+            purse.tokens.check(tokens, true)?;
+            next = purse.within;
         }
-        Err(Refusal::TokenBudget { budget: self.limit, spent: self.spent, reserved: self.reserved, asked: tokens })
+        self.tokens.check(tokens, false)
     }
 
     /// Sets tokens aside; call only after [`Budget::check`].
-    pub fn reserve(&mut self, key: ReservationKey, tokens: u64) {
-        self.reserved += tokens;
-        self.open.insert(key, tokens);
+    pub fn reserve(&mut self, key: ReservationKey, purse: Option<PurseKey>, tokens: u64) {
+        self.each(purse, |counted| counted.reserved += tokens);
+        self.open.insert(key, Held { tokens, purse });
     }
 
     /// Replaces a reservation by what was used; `None` when the call is known not to have been sent. A reservation that
     /// is unknown or settled already changes nothing.
     pub fn settle(&mut self, key: ReservationKey, usage: Option<Usage>) {
-        let Some(held) = self.open.remove(&key) else { return };
-        self.reserved -= held;
-        if let Some(usage) = usage {
-            let counted = usage.total().min(self.limit - self.spent - self.reserved);
-            self.spent += counted;
-            self.overrun += usage.total() - counted;
-            self.usage += usage;
+        let Some(Held { tokens, purse }) = self.open.remove(&key) else { return };
+        let used = usage.unwrap_or_default().total();
+        // The run comes last.
+        let mut overrun = 0;
+        self.each(purse, |counted| overrun = counted.settle(tokens, used));
+        self.overrun += overrun;
+        self.usage += usage.unwrap_or_default();
+    }
+
+    /// The purse, all that it lies within, and the run.
+    fn each(&mut self, purse: Option<PurseKey>, mut count: impl FnMut(&mut Tokens)) {
+        let mut next = purse;
+        while let Some(purse) = next.and_then(|key| self.purses.get_mut(&key)) {
+            count(&mut purse.tokens);
+            next = purse.within;
         }
+        count(&mut self.tokens);
     }
 
     /// Tokens that count against the limit: settled ones and those held for calls whose end is not known.
     #[must_use]
     pub fn spent(&self) -> u64 {
-        self.spent + self.reserved
+        self.tokens.spent + self.tokens.reserved
     }
 
     /// Tokens reported beyond the limit.
@@ -78,13 +149,7 @@ impl Budget {
     /// What is held for a call.
     #[must_use]
     pub fn held(&self, key: ReservationKey) -> Option<u64> {
-        self.open.get(&key).copied()
-    }
-
-    /// Whether nothing is left.
-    #[must_use]
-    pub fn is_used_up(&self) -> bool {
-        self.spent + self.reserved >= self.limit
+        self.open.get(&key).map(|held| held.tokens)
     }
 }
 
@@ -105,9 +170,9 @@ mod tests {
             for (key, tokens, used, is_reserve) in actions {
                 if is_reserve && !held.contains_key(&key) {
                     let fits = spent + held.values().sum::<u64>() + tokens <= limit;
-                    prop_assert_eq!(budget.check(tokens).is_ok(), fits);
+                    prop_assert_eq!(budget.check(None, tokens).is_ok(), fits);
                     if fits {
-                        budget.reserve((key, 0), tokens);
+                        budget.reserve((key, 0), None, tokens);
                         held.insert(key, tokens);
                     }
                 } else {
@@ -128,12 +193,29 @@ mod tests {
     #[test]
     fn the_limit_itself_is_allowed_and_the_next_token_is_not() {
         let mut budget = Budget::new(10);
-        assert!(budget.check(10).is_ok());
-        budget.reserve((1, 0), 10);
-        let refusal = budget.check(1).unwrap_err();
+        assert!(budget.check(None, 10).is_ok());
+        budget.reserve((1, 0), None, 10);
+        let refusal = budget.check(None, 1).unwrap_err();
         assert_eq!(
             refusal.to_string(),
             "1 tokens do not fit the budget of 10 (0 spent, 10 reserved); raise `limits.tokens` of the task"
         );
+    }
+
+    #[test]
+    fn a_purse_lies_within_another_and_within_the_run() {
+        let mut budget = Budget::new(100);
+        let [outer, inner] = [(1, 0), (2, 0)];
+        budget.open_purse(outer, 50, None);
+        budget.open_purse(inner, 80, Some(outer));
+        assert!(budget.check(Some(inner), 51).is_err(), "more than the outer one has");
+        budget.reserve((3, 0), Some(inner), 30);
+        budget.reserve((3, 1), Some(outer), 20);
+        assert_eq!(budget.check(Some(inner), 1).unwrap_err().name(), "TokenBudget");
+        assert!(budget.check(None, 50).is_ok(), "the run has more");
+        budget.close_purse(inner);
+        budget.settle((3, 0), Some(Usage { input_tokens: 10, output_tokens: 0 }));
+        assert!(budget.check(Some(outer), 20).is_ok() && budget.check(Some(outer), 21).is_err());
+        assert_eq!((budget.spent(), budget.overrun()), (30, 0));
     }
 }

@@ -59,7 +59,7 @@ pub fn on_outcome(
 fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
     let attempt = open.attempt;
     let at = around.now.wall;
-    let attempts = run.submission.task.limits.attempts;
+    let attempts = run.submission.limits().attempts;
     match retry::decide(failure.kind, attempt, attempts, around.backoff, around.random) {
         AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
         AfterFailure::GiveUp => {
@@ -77,7 +77,7 @@ fn on_command(
     command: Command,
     around: &Surroundings<'_>,
 ) -> Result<(RunEvent, WorkedOut), Failure> {
-    let invalid = |text: String| Failure { kind: FailureKind::InvalidCommand, text };
+    let invalid = |text: String| Failure::new(FailureKind::InvalidCommand, text);
     if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
         return Err(invalid("the output is nested too deeply".into()));
     }
@@ -154,10 +154,11 @@ fn route(
         first: run.turn_id(run.next_turn),
         chain: &branch.chain,
         waiter: run.waiter_of(turn.branch).map(|(waiter, agent)| (run.turn_id(waiter), agent)),
-        limits: &run.submission.task.limits,
+        limits: run.submission.limits(),
         handoffs: run.handoffs,
         agents: &run.agents,
         budget: &run.budget,
+        purse: branch.brief.purse,
         consent,
         now: around.now.monotonic,
     };
@@ -232,17 +233,19 @@ fn admit_delegation(
 ) -> Result<AgentName, Refusal> {
     let target = around.dispatch.resolve(&order.to)?;
     around.dispatch.check_room(&target)?;
+    let branch = run.branch_of(turn);
     let request = Request {
         kind: Kind::Delegation,
         from: &turn.agent,
         targets: std::slice::from_ref(&target),
         first: run.turn_id(run.next_turn),
-        chain: &run.branch_of(turn).chain,
+        chain: &branch.chain,
         waiter: (!order.is_detached).then(|| (run.turn_id(number), &turn.agent)),
-        limits: &run.submission.task.limits,
+        limits: run.submission.limits(),
         handoffs: run.handoffs,
         agents: &run.agents,
         budget: &run.budget,
+        purse: branch.brief.purse,
         // Delegations are not parked: their turn can ask for consent itself.
         consent: Consent::Auto,
         now: around.now.monotonic,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::messages::{
-    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, Envelope, Failure, Json, Refusal, RunEvent,
-    RunId, RunMetrics, State, Submission, TurnId,
+    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, EarlierAnswer, Envelope, Failure, Json,
+    Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -70,6 +70,10 @@ pub struct ReadyTurn {
     pub view: State,
     /// The delegations that led here.
     pub chain: Chain,
+    /// What its parent's earlier delegations came to, if it is a delegated turn.
+    pub answers: Option<Arc<[EarlierAnswer]>>,
+    /// When its time is up, if it or its run was given one.
+    pub deadline: Option<Timestamp>,
     /// Who had control before.
     pub previous_agent: Option<AgentName>,
     /// What the run took so far.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::{AgentName, Chain, Consent, Limits, Refusal, TurnId};
 
-use super::budget::Budget;
+use super::budget::{Budget, PurseKey};
 use super::facts::AdmissionFacts;
 use super::wait_for::Waiting;
 
@@ -66,6 +66,8 @@ pub struct Request<'a> {
     pub agents: &'a BTreeSet<AgentName>,
     /// The run's tokens.
     pub budget: &'a Budget,
+    /// The budget of the delegation that the asking turn works on, if it has one.
+    pub purse: Option<PurseKey>,
     /// What the approval policy says; `Auto` once somebody has approved.
     pub consent: Consent,
     /// The clock's monotonic reading.
@@ -146,7 +148,7 @@ fn check_limits(request: &Request<'_>) -> Result<(), Refusal> {
             return Err(Refusal::AgentLimit { max: limits.agents, agent: target.clone() });
         }
     }
-    if request.budget.is_used_up() { request.budget.check(1) } else { Ok(()) }
+    request.budget.check(request.purse, 1)
 }
 
 fn check_repetition(request: &Request<'_>) -> Result<(), Refusal> {
@@ -255,6 +257,7 @@ mod tests {
                 handoffs: self.handoffs,
                 agents: &self.agents,
                 budget: &self.budget,
+                purse: None,
                 consent: self.consent,
                 now: Duration::ZERO,
             };

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Decision, Envelope, Json, Order, Outcome, Refusal, RequestId, RunId, RunMetrics,
-    RunResult, State, Submission, Timestamp, TurnId, Update,
+    AgentName, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal, RequestId,
+    RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update,
 };
 
-use super::budget::Budget;
+use super::budget::{Budget, PurseKey};
 use super::guard::Handoff;
 
 /// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
@@ -55,6 +55,19 @@ pub struct Branch {
     pub(super) now: Now,
     /// Delegations whose asking turns have ended without waiting.
     pub(super) outbound: Vec<Outbound>,
+    /// What it was given when it began.
+    pub(super) brief: Brief,
+}
+
+/// What a delegated branch is given beside its input; forks inside it have the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Brief {
+    /// Answers that its parent had when it asked.
+    pub(super) answers: Option<Arc<[EarlierAnswer]>>,
+    /// The budget that its reservations count against, beside the run's.
+    pub(super) purse: Option<PurseKey>,
+    /// When its own time is up.
+    pub(super) deadline: Option<Timestamp>,
 }
 
 /// A detached delegation after its asking turn: the outbound map of SEMANTICS 11.
@@ -263,6 +276,41 @@ impl Run {
         &self.branches[&turn.branch]
     }
 
+    /// When the time is up for a branch: the run's deadline, or that of a delegation that it lies within.
+    #[must_use]
+    pub fn deadline_of(&self, branch: &Branch) -> Option<Timestamp> {
+        let mut deadline = self.submission.task.deadline.map(|deadline| self.submission.at + deadline);
+        let mut next = Some(branch);
+        while let Some(branch) = next {
+            deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
+            next = match branch.origin {
+                Origin::Root => None,
+                Origin::Fork { parent, .. } => self.branches.get(&parent).map(|parent| &**parent),
+                Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
+            };
+        }
+        deadline
+    }
+
+    /// The branch that a delegation was asked in, also when its turn did not wait.
+    fn asker_branch(&self, turn: u32, ordinal: u32) -> Option<&Branch> {
+        if let Some(open) = self.turns.get(&turn) {
+            return Some(self.branch_of(open));
+        }
+        let is_asker = |branch: &Branch| {
+            branch.outbound.iter().any(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))
+        };
+        self.branches.values().map(|branch| &**branch).find(|branch| is_asker(branch))
+    }
+
+    /// The open delegations that were given a time, with their turn and ordinal.
+    pub(super) fn delegation_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+        self.branches.values().filter_map(|branch| match branch.origin {
+            Origin::Delegation { turn, ordinal } => Some((turn, ordinal, branch.brief.deadline?)),
+            Origin::Root | Origin::Fork { .. } => None,
+        })
+    }
+
     /// The turn that waits for the branch to answer, if it is a delegated one or lies within one.
     #[must_use]
     pub fn waiter_of(&self, mut branch: u32) -> Option<(u32, &AgentName)> {
@@ -359,6 +407,15 @@ impl Run {
     }
 }
 
+impl Branch {
+    /// A branch whose first turn is to come.
+    pub(super) fn new(origin: Origin, view: State, chain: Chain) -> Self {
+        let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());
+        let (previous_agent, now, brief) = (None, Now::Turn(0), Brief::default());
+        Self { origin, view, deltas, chain, recent, previous_agent, now, outbound, brief }
+    }
+}
+
 impl OpenTurn {
     /// Whose turn it is.
     #[must_use]
@@ -390,11 +447,34 @@ impl OpenTurn {
         Self { branch, agent, input, attempt: 0, phase: Phase::Leased, records: BTreeMap::new(), recoveries: 0 }
     }
 
+    /// Whether it waits for an answer from outside it: being found so by a new process says nothing against it.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.records.values().any(|record| match &**record {
+            Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
+            Record::Question { answer, .. } => answer.is_none(),
+            Record::Approval { decision, .. } => decision.is_none(),
+            Record::StepStarted { .. } | Record::Step { .. } => false,
+        })
+    }
+
     /// Whether it gave something away that is not answered and that it does not wait for.
     pub(super) fn has_detached(&self) -> bool {
         self.records
             .values()
             .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
+    }
+
+    /// What its delegations have come to so far, in the order in which they were asked.
+    pub(super) fn earlier_answers(&self) -> Option<Arc<[EarlierAnswer]>> {
+        let answered = |record: &Record| match record {
+            Record::Delegation { order, reply: Some(Ok(answer)), .. } => {
+                let (to, body) = (Arc::clone(&order.to), Arc::clone(&order.body));
+                Some(EarlierAnswer { to, body, answer: answer.clone() })
+            }
+            _ => None,
+        };
+        let answers: Vec<EarlierAnswer> = self.records.values().filter_map(|record| answered(record)).collect();
+        (!answers.is_empty()).then(|| answers.into())
     }
 
     /// What the children that were answered wrote.

@@ -108,6 +108,8 @@ pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use crate::messages::{AgentName, Chain, Command, Order, Submission, Task, Timestamp, TraceId, Verdict};
     use serde_json::json;
     use uuid::Uuid;
@@ -122,8 +124,7 @@ mod tests {
             .with("context", json!({ "artifacts_created": ["p.md"], "completed": { "plan": true } }))
             .with("messages", "planned")
             .goto("coder");
-        let (body, input) = ("review".into(), "x".into());
-        let order = Order { to: "lead".into(), body, input, reference: None, is_detached: false };
+        let order = Order { tokens: Some(50), deadline: Some(Duration::from_secs(9)), ..Order::new("lead", "review") };
         let events = vec![
             RunEvent::Submitted(Box::new(submission)),
             RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()) },

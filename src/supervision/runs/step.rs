@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, FailureKind, Goto, Json, LateAnswer, Order, Outcome, RequestId, RunEvent,
+    AgentName, Answer, Command, ContextStrategy, Goto, Json, LateAnswer, Order, Outcome, Refusal, RequestId, RunEvent,
     RunResult, State, Submission, Timestamp, Verdict,
 };
 
 use super::budget::Budget;
 use super::guard::{Handoff, Mark};
 use super::run::{
-    Branch, BranchEnd, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
+    Branch, BranchEnd, Brief, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
     ParkedHandoff, Phase, Record, Run,
 };
 
@@ -31,6 +31,15 @@ pub enum Effect {
         agent: AgentName,
         /// The turn that waited for its branch, with its agent.
         waiter: Option<(u32, AgentName)>,
+    },
+    /// The answer to a delegation is to come by then.
+    Deadline {
+        /// The turn that asked.
+        turn: u32,
+        /// The request.
+        ordinal: u32,
+        /// By when.
+        at: Timestamp,
     },
     /// A request of the turn has its answer.
     Reply {
@@ -103,7 +112,7 @@ impl Run {
             sequence: 1,
             handoffs: 0,
             agents: BTreeSet::new(),
-            budget: Budget::new(submission.task.limits.tokens),
+            budget: Budget::new(submission.limits().tokens),
             branches: BTreeMap::new(),
             turns: BTreeMap::new(),
             next_turn: 1,
@@ -118,7 +127,7 @@ impl Run {
         let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
         let mut effects = Vec::with_capacity(1);
-        let root = run.add_branch(Origin::Root, State::default(), chain, Vec::new(), None);
+        let root = run.add_branch(Branch::new(Origin::Root, State::default(), chain));
         run.start_turn(root, agent, input, &mut effects);
         (run, effects)
     }
@@ -150,10 +159,22 @@ impl Run {
                 self.last_at = *at;
                 self.delegated(*turn, *ordinal, order, verdict, &mut effects);
             }
+            RunEvent::DelegationExpired { turn, ordinal, at } => {
+                self.last_at = *at;
+                let origin = Origin::Delegation { turn: *turn, ordinal: *ordinal };
+                let child = self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id);
+                if let Some(child) = child {
+                    self.cancel_branch(child, &mut effects);
+                    let outcome = Outcome::Failed { error: Refusal::DeadlinePassed.to_string() };
+                    let answer = Answer { outcome, output: Json::null() };
+                    self.answered(*turn, *ordinal, answer, Vec::new(), &mut effects);
+                }
+            }
             RunEvent::Reserved { turn, ordinal, tokens, verdict } => {
                 self.next_reservation = self.next_reservation.max(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
-                    self.budget.reserve((*turn, *ordinal), *tokens);
+                    let purse = self.turns.get(turn).and_then(|open| self.branch_of(open).brief.purse);
+                    self.budget.reserve((*turn, *ordinal), purse, *tokens);
                 }
             }
             RunEvent::Settled { turn, ordinal, usage } => self.budget.settle((*turn, *ordinal), *usage),
@@ -197,21 +218,12 @@ impl Run {
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
-                let outcome = match failure.kind {
-                    FailureKind::Denied => Outcome::Denied { reason: failure.text.clone() },
-                    FailureKind::Transient
-                    | FailureKind::Terminal
-                    | FailureKind::Panic
-                    | FailureKind::Timeout
-                    | FailureKind::InvalidCommand
-                    | FailureKind::ChangedTurn
-                    | FailureKind::Refused => Outcome::Failed { error: failure.to_string() },
-                };
-                self.turn_failed(*turn, outcome, &mut effects);
+                self.turn_failed(*turn, failure.outcome(), &mut effects);
             }
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
-                for open in self.turns.values_mut().filter(|open| *new_process && open.phase == Phase::Leased) {
+                let is_at_work = |open: &OpenTurn| open.phase == Phase::Leased && !open.is_waiting();
+                for open in self.turns.values_mut().filter(|open| *new_process && is_at_work(open)) {
                     open.recoveries += 1;
                 }
             }
@@ -249,19 +261,9 @@ impl Run {
         self.turns.get_mut(&turn)?.records.get_mut(&ordinal).map(|record| &mut **record)
     }
 
-    fn add_branch(
-        &mut self,
-        origin: Origin,
-        view: State,
-        chain: Chain,
-        recent: Vec<Handoff>,
-        previous_agent: Option<AgentName>,
-    ) -> u32 {
+    fn add_branch(&mut self, branch: Branch) -> u32 {
         let id = self.next_branch;
         self.next_branch += 1;
-        let now = Now::Turn(0);
-        let branch =
-            Branch { origin, view, deltas: Vec::new(), chain, recent, previous_agent, now, outbound: Vec::new() };
         self.branches.insert(id, Box::new(branch));
         id
     }
@@ -287,17 +289,32 @@ impl Run {
             Verdict::Admitted(_) | Verdict::Nothing | Verdict::Parked(_) => None,
         };
         let is_answered = reply.is_some();
+        let answers = open.earlier_answers();
         let deltas = ChildDeltas { asked, ..ChildDeltas::default() };
         let record = Record::Delegation { order: order.clone(), reply, deltas };
         open.records.insert(ordinal, Box::new(record));
         let from = open.agent.clone();
-        let chain = self.branches[&open.branch].chain.clone();
+        let parent = &self.branches[&open.branch];
+        let (chain, within) = (parent.chain.clone(), parent.brief.purse);
+        let view = match &order.sees {
+            ContextStrategy::None => State::default(),
+            ContextStrategy::Channels(channels) => parent.view.only(channels),
+            ContextStrategy::Full => parent.view.clone(),
+        };
         if let Verdict::Admitted(agents) = verdict {
+            let purse = order.tokens.map_or(within, |tokens| {
+                self.budget.open_purse((turn, ordinal), tokens, within);
+                Some((turn, ordinal))
+            });
+            let deadline = order.deadline.map(|deadline| self.last_at + deadline);
+            let brief = Brief { answers, purse, deadline };
+            effects.extend(deadline.map(|at| Effect::Deadline { turn, ordinal, at }));
             for agent in agents {
                 self.handoffs += 1;
                 let chain = chain.add_step(&from, agent, &order.body);
-                let origin = Origin::Delegation { turn, ordinal };
-                let child = self.add_branch(origin, State::default(), chain, Vec::new(), Some(from.clone()));
+                let branch = Branch::new(Origin::Delegation { turn, ordinal }, view.clone(), chain);
+                let previous_agent = Some(from.clone());
+                let child = self.add_branch(Branch { previous_agent, brief: brief.clone(), ..branch });
                 self.start_turn(child, agent.clone(), order.input.clone(), effects);
             }
         }
@@ -438,7 +455,7 @@ impl Run {
                         let carried = output.unwrap_or(input);
                         let Some(to) = agents.first() else { return };
                         let mark = worked_out.mark.unwrap_or_else(|| mark(&carried, &command));
-                        let window = self.submission.task.limits.repeat_window;
+                        let window = self.submission.limits().repeat_window;
                         if let Some(branch) = self.branches.get_mut(&id) {
                             branch.recent.push(Handoff { from: agent, to: to.clone(), mark });
                             let surplus = branch.recent.len().saturating_sub(window);
@@ -459,11 +476,16 @@ impl Run {
         effects: &mut Vec<Effect>,
     ) {
         let Some(parent) = self.branches.get(&id) else { return };
-        let (view, chain, recent) = (parent.view.clone(), parent.chain.clone(), parent.recent.clone());
+        let sibling = Branch {
+            recent: parent.recent.clone(),
+            previous_agent: Some(from.clone()),
+            brief: Brief { deadline: None, ..parent.brief.clone() },
+            ..Branch::new(Origin::Root, parent.view.clone(), parent.chain.clone())
+        };
         let mut children = Vec::new();
         for (index, (agent, input)) in sends.enumerate() {
             let origin = Origin::Fork { parent: id, index };
-            let child = self.add_branch(origin, view.clone(), chain.clone(), recent.clone(), Some(from.clone()));
+            let child = self.add_branch(Branch { origin, ..sibling.clone() });
             self.start_turn(child, agent, input, effects);
             children.push(child);
         }
@@ -542,6 +564,7 @@ impl Run {
 
     /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
     fn answered(&mut self, turn: u32, ordinal: u32, answer: Answer, written: Vec<Delta>, effects: &mut Vec<Effect>) {
+        self.budget.close_purse((turn, ordinal));
         let answered = Some(self.sequence);
         let told = |asker: &AgentName, to: &Arc<str>| {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
@@ -652,6 +675,9 @@ impl Run {
         while let Some(id) = ids.pop() {
             self.cancel_outbound(id, effects);
             let Some(branch) = self.branches.get(&id) else { continue };
+            if let Origin::Delegation { turn, ordinal } = branch.origin {
+                self.budget.close_purse((turn, ordinal));
+            }
             match &branch.now {
                 Now::Turn(turn) => {
                     let turn = *turn;

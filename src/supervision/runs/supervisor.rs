@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -115,6 +115,8 @@ pub struct Desk {
     runs: HashMap<RunId, Box<LiveRun>>,
     /// Runs that are being read back, with what arrived for them meanwhile.
     loading: HashMap<RunId, Vec<Input>>,
+    /// Runs that another process was found to hold.
+    held_elsewhere: HashSet<RunId>,
     /// Tells this life of the actor from those before.
     life: u64,
     timers: Timers,
@@ -130,7 +132,14 @@ impl Actor for RunSupervisor {
         office.inbox.put_first(runs.into_iter().map(|(run, new_process)| Input::Adopt { run, new_process }));
         let timers = Timers::new(Arc::clone(&office.inbox));
         let life = office.env.random();
-        Ok(Desk { timers, life, runs: HashMap::default(), loading: HashMap::default(), office })
+        Ok(Desk {
+            timers,
+            life,
+            runs: HashMap::default(),
+            loading: HashMap::default(),
+            held_elsewhere: HashSet::default(),
+            office,
+        })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
@@ -219,10 +228,15 @@ impl Desk {
             Input::Loaded { life, .. } | Input::Committed { life, .. } if life != self.life => None,
             Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
                 tracing::warn!(%run, owner, %until, "another process holds the run; it is read when the claim ends");
+                if !self.held_elsewhere.insert(run) {
+                    // Its owner has renewed the claim, so it lives: whoever asks here is told to ask there.
+                    self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse);
+                }
                 self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
                 None
             }
             Input::Loaded { run, new_process, loaded, .. } => {
+                self.held_elsewhere.remove(&run);
                 self.loaded(run, new_process, loaded, now);
                 // Before the run goes on: a turn that has ended meanwhile is not begun again.
                 for input in self.loading.remove(&run).unwrap_or_default() {
@@ -317,13 +331,22 @@ impl Desk {
                 self.timers.add(now.monotonic + RENEW_EVERY, timer);
                 None
             }
-            Timer::Deadline(run) => {
+            Timer::Deadline(run) | Timer::Delegation(run, ..) => {
                 let live = self.runs.get_mut(&run)?;
                 if live.is_committing {
-                    self.timers.add(now.monotonic + Duration::from_millis(1), Timer::Deadline(run));
+                    self.timers.add(now.monotonic + Duration::from_millis(1), timer);
                     return None;
                 }
-                live.absorb(decide::on_deadline(&surroundings(&self.office, now)));
+                live.absorb(match timer {
+                    Timer::Delegation(_, turn, ordinal) => {
+                        let is_due = |(asker, request, at)| (asker, request) == (turn, ordinal) && at <= now.wall;
+                        if !live.run.delegation_deadlines().any(is_due) {
+                            return None;
+                        }
+                        RunEvent::DelegationExpired { turn, ordinal, at: now.wall }
+                    }
+                    _ => decide::on_deadline(&surroundings(&self.office, now)),
+                });
                 Some(run)
             }
             Timer::Retry(run, number) => {

@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Retry(RunId, u32),
     /// A run's time is up.
     Deadline(RunId),
+    /// The answer to a delegation should be there.
+    Delegation(RunId, u32, u32),
     /// A run that another process held may be free.
     Adopt(RunId),
     /// This process's claim on a run is to be renewed.

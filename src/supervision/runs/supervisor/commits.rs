@@ -196,6 +196,10 @@ impl Desk {
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
                 }
+                Effect::Deadline { turn, ordinal, at } => {
+                    let timer = Timer::Delegation(live.run.id(), turn, ordinal);
+                    self.timers.add(now.monotonic + at.since(now.wall), timer);
+                }
                 Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
                 Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
                 Effect::RequestApproval { turn, ordinal } => {
@@ -221,6 +225,8 @@ impl Desk {
             input: turn.input.clone(),
             view: branch.view.clone(),
             chain: branch.chain.clone(),
+            answers: branch.brief.answers.clone(),
+            deadline: live.run.deadline_of(branch),
             previous_agent: branch.previous_agent.clone(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),

@@ -91,6 +91,9 @@ impl Desk {
                 Phase::NeedsAttention { .. } => {}
             }
         }
+        for (turn, ordinal, at) in live.run.delegation_deadlines().collect::<Vec<_>>() {
+            live.held.push(Held::Effect(Effect::Deadline { turn, ordinal, at }));
+        }
         let approvals: Vec<RequestId> = live.run.open_approvals().map(|envelope| envelope.request).collect();
         for request in approvals {
             let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };

@@ -112,7 +112,7 @@ fn on_request(
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Reserve(tokens) => {
             let ordinal = live.run.next_reservation;
-            let answer = live.run.budget.check(tokens);
+            let answer = live.run.budget.check(live.run.branch_of(turn).brief.purse, tokens);
             let verdict = match &answer {
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
