@@ -177,7 +177,7 @@ impl Model {
 
     /// What the guard will say, by name: the first rule that does not hold.
     fn predict(&self, run: usize, branch: u32, ask: &Ask, is_approved: bool) -> &'static str {
-        let Branches { chain, handoffs } = self.of(run, branch);
+        let ModelBranch { chain, handoffs, .. } = &self.branches[&(run, branch)];
         let (limits, counters) = (&self.world.limits, &self.runs[run]);
         let is_delegation = matches!(ask.kind, Kind::Delegation(_));
         let waits_in_chain = |agent: &usize| chain.iter().any(|(from, _)| from == agent);
@@ -224,10 +224,12 @@ impl Model {
         }
         let said = ask.targets.iter().map(|target| self.world.consent[*target]);
         let said: Vec<Consent> = if is_approved || is_delegation { Vec::new() } else { said.collect() };
-        match () {
-            () if said.contains(&Consent::Deny) => "Denied",
-            () if said.contains(&Consent::Ask) => "Park",
-            () => "Admit",
+        if said.contains(&Consent::Deny) {
+            "Denied"
+        } else if said.contains(&Consent::Ask) {
+            "Park"
+        } else {
+            "Admit"
         }
     }
 
@@ -264,11 +266,6 @@ impl Model {
                 Parent::Fork(parent) => branch = parent,
             }
         }
-    }
-
-    fn of(&self, run: usize, branch: u32) -> Branches<'_> {
-        let ModelBranch { chain, handoffs, .. } = &self.branches[&(run, branch)];
-        Branches { chain, handoffs }
     }
 
     fn add_branch(
@@ -390,21 +387,14 @@ impl Model {
     }
 
     fn turn(&self, index: &Index) -> Option<(Key, ModelTurn)> {
-        (!self.turns.is_empty())
-            .then(|| index.get(&self.turns.iter().collect::<Vec<_>>()).to_owned())
-            .map(|(key, turn)| (*key, turn.clone()))
+        let open: Vec<(Key, ModelTurn)> = self.turns.iter().map(|(key, turn)| (*key, turn.clone())).collect();
+        (!open.is_empty()).then(|| index.get(&open).clone())
     }
 
     fn parked(&self) -> Vec<(usize, u32, Parked)> {
         let parked = self.branches.iter().filter_map(|((run, id), branch)| Some((*run, *id, branch.parked.clone()?)));
         parked.collect()
     }
-}
-
-/// What the guard looks at in a branch.
-struct Branches<'a> {
-    chain: &'a [(usize, usize)],
-    handoffs: &'a [(usize, usize, (u8, u8))],
 }
 
 // --------------------------------------------------------------------------------------------------------------- engine

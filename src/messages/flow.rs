@@ -217,13 +217,13 @@ impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, node) in self.nodes.iter().enumerate() {
             for edge in self.edges.iter().filter(|edge| edge.from == position) {
-                let (start, end) = if edge.is_delegation { ("··", "··>") } else { ("--", "-->") };
+                let (start, arrow) = if edge.is_delegation { ("··", "··>") } else { ("--", "-->") };
                 let to = edge.to.and_then(|to| self.nodes.get(to)).map_or("refused", |node| node.agent.as_str());
                 let label = &edge.label;
                 if label.is_empty() {
-                    writeln!(f, "[{}] {start}{end} [{to}]", node.title())?;
+                    writeln!(f, "[{}] {arrow} [{to}]", node.title())?;
                 } else {
-                    writeln!(f, "[{}] {start}{label}{end} [{to}]", node.title())?;
+                    writeln!(f, "[{}] {start}{label}{arrow} [{to}]", node.title())?;
                 }
             }
             if let Some(end) = &node.end {
