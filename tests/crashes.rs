@@ -56,7 +56,7 @@ fn a_run_goes_on_in_the_next_process_under_the_same_turn_ids_and_repeats_no_fini
         board.submit(Task::new("x").to("lead")).await.unwrap().id()
     });
     // Each waits until the claim of the one before has run out, and goes down in the middle of the work.
-    for life in [15, 70, 50] {
+    for life in [15, 70, 70] {
         world.process(async |builder| {
             let board = pipeline(builder, &seen, &effects).start().await.unwrap();
             tokio::time::sleep(secs(life)).await;
