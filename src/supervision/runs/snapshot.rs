@@ -109,7 +109,7 @@ pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
 }
 
 /// The turns that took the answers to detached delegations, with their agents: no event names them when they begin.
-/// None if the journal does not begin with a submission.
+/// Empty if the journal does not begin with a submission.
 #[must_use]
 pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
     let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
