@@ -42,7 +42,7 @@ fn in_python(source: &Source<'_>, found: &mut impl FnMut(usize, Kind, Severity, 
         if is_bare && body.is_silent {
             found(first, Kind::SwallowedError, Severity::High, "catches everything, even an interrupt, and drops it");
         } else if is_bare && !body.raises {
-            found(first, Kind::BareExcept, Severity::Medium, "catches everything, even an interrupt");
+            found(first, Kind::BareExcept, Severity::Low, "catches everything, even an interrupt");
         } else if is_broad && body.is_silent {
             found(first, Kind::SwallowedError, Severity::Medium, "catches every exception and drops it");
         }

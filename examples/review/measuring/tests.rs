@@ -115,7 +115,7 @@ fn python_handlers_that_drop_errors_or_take_everything_are_found() {
     let expected = [row("Swallowed error", 3, ""), row("Swallowed error", 7, ""), row("Bare except", 24, "")];
     assert_eq!(found("a.py", text), expected);
     let severities: Vec<_> = measured("a.py", text).findings.into_iter().map(|finding| finding.severity).collect();
-    assert_eq!(severities, [Severity::High, Severity::Medium, Severity::Medium]);
+    assert_eq!(severities, [Severity::High, Severity::Medium, Severity::Low]);
 }
 
 #[test]
