@@ -6,11 +6,13 @@ mod common;
 
 use std::sync::Arc;
 
-use callboard::actors::approvals::{Channel, Decider};
+use callboard::actors::approvals::{Channel, DecideError, Decider};
+use callboard::env::Env;
 use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use common::{Counter, broken, builder, finish, quiet, until};
+use callboard::storage::Storage;
+use common::{Counter, Shaky, broken, builder, finish, quiet, until};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -82,6 +84,25 @@ async fn changed_arguments_do_not_use_an_approval_again() {
     board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
     run.cancel("changed").await;
+    board.shutdown().await;
+}
+
+/// All of them find the question open; the store takes its time over each.
+#[tokio::test(start_paused = true)]
+async fn of_decisions_that_meet_in_the_store_the_first_wins() {
+    let env = Env::repeatable(7);
+    let store: Arc<dyn Storage> = Arc::new(Shaky::new(&env, 0));
+    let board = builder().env(env).shared_storage(store).agent("writer", writer).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+    quiet().await;
+    let (id, decider) = (board.approvals().open()[0].id(), board.approvals());
+    let (denied, approved, late) =
+        tokio::join!(decider.deny(id, "bob", "no"), decider.approve(id, "ann"), decider.deny(id, "cat", "never"));
+    let first = denied.unwrap();
+    assert_eq!(approved, Err(DecideError::AlreadyDecided { decision: first.clone() }));
+    assert_eq!(late, Err(DecideError::AlreadyDecided { decision: first }));
+    assert_eq!(run.result().await.unwrap().output, json!("denied: write_file REVIEW.md was denied by bob: no"));
     board.shutdown().await;
 }
 

@@ -78,7 +78,7 @@ async fn a_second_review_tells_what_is_new_fixed_and_unchanged() {
     ] {
         assert!(first.stderr().contains(told), "{told:?} in {}", first.told());
     }
-    for told in ["Flow", "  1  scout      → analyzer", "of 13 handoffs and delegations, 5 of 5 agents"] {
+    for told in ["Flow", "[scout] --> [analyzer]", "of 13 handoffs and delegations, 5 of 5 agents"] {
         assert!(first.stdout().contains(told), "{told:?} in {}", first.told());
     }
 

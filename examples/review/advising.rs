@@ -28,7 +28,7 @@ pub(crate) fn proposals(findings: &[&Finding]) -> Vec<Proposal> {
     for (index, finding) in findings.iter().enumerate() {
         let own = match finding.kind {
             Kind::DeepNesting | Kind::LongFunction | Kind::RepeatedBlock => index + 1,
-            Kind::SwallowedError | Kind::Panic | Kind::Mark | Kind::Undocumented => 0,
+            Kind::SwallowedError | Kind::BareExcept | Kind::Panic | Kind::Mark | Kind::Undocumented => 0,
         };
         pieces.entry((finding.kind, &finding.file, own)).or_default().push(finding);
     }
@@ -73,6 +73,10 @@ fn propose(kind: Kind, piece: &[&Finding]) -> Proposal {
         Kind::SwallowedError => (
             format!("Stop dropping errors in {file} ({lines})"),
             format!("a failure leaves no trace; {}", busiest(piece)),
+        ),
+        Kind::BareExcept => (
+            format!("Name the exceptions that {file} catches ({lines})"),
+            format!("a bare `except` takes interrupts and mistakes too; {}", busiest(piece)),
         ),
         Kind::Panic if unfinished.is_some() => (
             format!("Finish what {file} leaves unfinished (line {})", unfinished.unwrap_or(first.line)),

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     SwallowedError,
+    BareExcept,
     Panic,
     DeepNesting,
     LongFunction,
@@ -21,8 +22,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind, in the order in which reports show them.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::SwallowedError,
+        Self::BareExcept,
         Self::Panic,
         Self::DeepNesting,
         Self::LongFunction,
@@ -35,6 +37,7 @@ impl Kind {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::SwallowedError => "Swallowed error",
+            Self::BareExcept => "Bare except",
             Self::Panic => "Possible panic",
             Self::DeepNesting => "Deep nesting",
             Self::LongFunction => "Long function",
@@ -48,6 +51,7 @@ impl Kind {
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::SwallowedError => "Catch the narrowest type; handle it, log it, or write down why it may be dropped.",
+            Self::BareExcept => "Name the exceptions that are expected, so that interrupts and mistakes get through.",
             Self::Panic => "Return the error, or state in `expect` why it cannot happen.",
             Self::DeepNesting => "Return early, or move the inner levels into a named function.",
             Self::LongFunction => "Split it where its steps already have names in comments or blank lines.",

@@ -1,7 +1,5 @@
-//! Tells a run's events to people: line by line while they come, and as the way that control took at the end.
+//! Tells a run's events to people, line by line while they come.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use callboard::messages::{AgentName, FailureKind, RunEvent, Timestamp, Verdict};
@@ -80,36 +78,6 @@ fn shown(verdict: &Verdict) -> Option<String> {
         Verdict::Refused(refusal) => Some(format!("refused ({}): {refusal}", refusal.name())),
         Verdict::Nothing | Verdict::Parked(_) => None,
     }
-}
-
-/// The way that control took, one line for each turn in the order of admission; delegated turns are indented.
-pub(crate) fn flow(history: &[RunEvent]) -> String {
-    let (mut cast, mut ends, mut delegated, mut retries) =
-        (Cast::default(), BTreeMap::new(), BTreeMap::new(), BTreeMap::<u32, u32>::new());
-    for event in history {
-        if let RunEvent::Delegated { order, verdict: Verdict::Admitted(_), .. } = event {
-            let about = order.input.as_str().unwrap_or_default();
-            delegated.insert(cast.agents.len() as u32 + 1, visible(about));
-        }
-        cast.follow(event);
-        match event {
-            RunEvent::TurnEnded { turn, .. } | RunEvent::TurnFailed { turn, .. } => {
-                ends.insert(*turn, news(event).map(|(.., text)| text).unwrap_or_default());
-            }
-            RunEvent::AttemptFailed { turn, .. } => *retries.entry(*turn).or_default() += 1,
-            _ => {}
-        }
-    }
-    let mut flow = String::new();
-    for turn in 1..=cast.agents.len() as u32 {
-        let (indent, about) = delegated.get(&turn).map_or(("", ""), |about| ("  ", about.as_str()));
-        let retried = retries.get(&turn).map(|count| format!(" (attempt {})", count + 1)).unwrap_or_default();
-        let told = ends.get(&turn).map_or("not ended", String::as_str);
-        let who = format!("{indent}{}", cast.agent(turn));
-        let text = format!("{turn:>3}  {who:<10} {about}{told}{retried}");
-        let _ = writeln!(flow, "{}", text.trim_end());
-    }
-    flow
 }
 
 /// Whose turns are open at the end of this history.

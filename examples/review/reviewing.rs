@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::findings::Finding;
+use crate::findings::{Finding, Kind};
 use crate::measuring::Measurement;
 use crate::scoring::{Score, weight};
 
@@ -41,7 +41,9 @@ pub(crate) struct Spot {
 pub(crate) fn closer_look(measurement: &Measurement, text: &str) -> Option<CloserLook> {
     let mut groups: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
     for finding in &measurement.findings {
-        groups.entry(&finding.subject).or_default().push(finding);
+        // Marks belong to the file, whatever their word.
+        let spot = if finding.kind == Kind::Mark { "" } else { &*finding.subject };
+        groups.entry(spot).or_default().push(finding);
     }
     let total = |group: &[&Finding]| group.iter().map(|finding| weight(finding)).sum::<f64>();
     let mut groups: Vec<(&str, Vec<&Finding>)> = groups.into_iter().collect();

@@ -1,7 +1,8 @@
 //! One session: opens the store, starts the board, has the tree reviewed, and tells how it went.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -146,7 +147,7 @@ async fn follow(run: &RunHandle, began: Timestamp) -> Result<(), Box<dyn Error>>
 
 /// Tells what came of it: the summary and the flow on standard output, what went wrong on standard error.
 async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Result<ExitCode, Box<dyn Error>> {
-    let mut out = io::stdout().lock();
+    let mut out = String::new();
     let conclusion: Option<Conclusion> = result.output.parse().ok();
     let (is_written, told) = match (&result.outcome, conclusion) {
         (Outcome::Finished, Some(Conclusion::Written { path, summary })) => {
@@ -160,8 +161,7 @@ async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Res
         (Outcome::Denied { reason }, _) => (false, format!("No report was written: {reason}\n")),
         (outcome, _) => (false, format!("No report was written: the review {outcome}\n")),
     };
-    let history = run.history().await?;
-    writeln!(out, "\n{told}\nFlow\n{}", progress::flow(&history))?;
+    writeln!(out, "\n{told}\nFlow\n{}", run.flow().await?)?;
     let (metrics, limits) = (&result.metrics, team::limits());
     writeln!(out, "Run {}", run.id())?;
     writeln!(
@@ -187,6 +187,7 @@ async fn conclude(board: &Callboard, run: &RunHandle, result: &RunResult) -> Res
             )?;
         }
     }
+    io::stdout().write_all(out.as_bytes())?;
     Ok(if is_written { ExitCode::SUCCESS } else { ExitCode::from(UNFINISHED) })
 }
 

@@ -246,7 +246,7 @@ impl Agent for Planner {
         let picked = reviewing::worth_a_closer_look(&in_focus, REVIEWS as usize);
         let asked: Vec<_> = picked
             .iter()
-            .map(|file| turn.delegate("reviewer", "look closer at one file").input(file.file.as_str()).into_future())
+            .map(|file| turn.delegate("reviewer", &visible(&file.file)).input(file.file.as_str()).into_future())
             .collect();
         let mut closer: Vec<CloserLook> = Vec::new();
         for answer in futures::future::join_all(asked).await {

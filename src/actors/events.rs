@@ -1,7 +1,7 @@
 //! Events of runs for whoever watches: bounded buffers, and a marker in place of what a slow watcher missed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::Stream;
 use parking_lot::Mutex;
@@ -66,6 +66,7 @@ pub enum Watched {
 pub(crate) struct Hub {
     watchers: Mutex<Vec<Watcher>>,
     count: AtomicUsize,
+    is_closed: AtomicBool,
 }
 
 struct Watcher {
@@ -83,10 +84,13 @@ impl Hub {
         modes: &[StreamMode],
         buffer: usize,
     ) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
-        let (sender, mut receiver) = mpsc::channel(buffer.max(2));
+        // One place more: what was missed can always be told at the end.
+        let (sender, mut receiver) = mpsc::channel(buffer.max(2) + 1);
         let mut watchers = self.watchers.lock();
-        watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: 0 });
-        self.count.store(watchers.len(), Ordering::Release);
+        if !self.is_closed.load(Ordering::Acquire) {
+            watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: 0 });
+            self.count.store(watchers.len(), Ordering::Release);
+        }
         futures::stream::poll_fn(move |context| receiver.poll_recv(context))
     }
 
@@ -117,22 +121,40 @@ impl Hub {
         watchers.retain(|watcher| watcher.run != Some(run));
         self.count.store(watchers.len(), Ordering::Release);
     }
+
+    /// Ends all streams, and those that are asked for later: the board has ended.
+    pub(crate) fn close(&self) {
+        let mut watchers = self.watchers.lock();
+        self.is_closed.store(true, Ordering::Release);
+        watchers.clear();
+        self.count.store(0, Ordering::Release);
+    }
 }
 
 impl Watcher {
     fn send(&mut self, event: Published) {
-        if self.missed > 0 {
-            if self.sender.capacity() < 2 {
-                self.missed += 1;
-                return;
-            }
-            if self.sender.try_send(Watched::Missed(self.missed)).is_ok() {
-                self.missed = 0;
-            }
-        }
-        if self.sender.try_send(Watched::Event(event)).is_err() {
+        // The marker, if there is one to send, the event, and the place that is kept.
+        let needed = if self.missed > 0 { 3 } else { 2 };
+        if self.sender.capacity() < needed {
             self.missed += 1;
+            return;
         }
+        self.tell_missed();
+        // Only a receiver that is gone takes nothing now.
+        let _ = self.sender.try_send(Watched::Event(event));
+    }
+
+    fn tell_missed(&mut self) {
+        if self.missed > 0 {
+            let _ = self.sender.try_send(Watched::Missed(std::mem::take(&mut self.missed)));
+        }
+    }
+}
+
+/// The last thing that a slow watcher hears is how much it missed.
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.tell_missed();
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::messages::{AgentName, Refusal, RunEvent, Verdict};
+use crate::messages::{AgentName, Refusal, RunEvent, RunId, Verdict};
 use crate::supervision::runs::breaker::BreakerState;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::run::Run;
@@ -43,6 +43,8 @@ pub const FREE_PERMITS: &str = "callboard_free_permits";
 #[derive(Default)]
 pub(crate) struct Meters {
     agents: RwLock<HashMap<AgentName, Arc<AgentMeters>>>,
+    /// Whose calls are under way: a call may report in the moment in which its turn ends.
+    calls: Mutex<HashMap<RunId, HashMap<u32, Arc<AgentMeters>>>>,
 }
 
 struct AgentMeters {
@@ -83,22 +85,26 @@ impl Meters {
                     self.agent(turn.agent()).failed_attempts.increment(1);
                 }
             }
-            RunEvent::Settled { turn, usage: Some(usage), .. } => {
-                if let Some(turn) = run.turn(*turn) {
-                    self.agent(turn.agent()).tokens.increment(usage.total());
+            RunEvent::Reserved { turn, ordinal, verdict, .. } => {
+                count_refusal(verdict);
+                if let (Some(turn), Verdict::Admitted(_)) = (run.turn(*turn), verdict) {
+                    self.calls.lock().entry(run.id()).or_default().insert(*ordinal, self.agent(turn.agent()));
                 }
             }
-            RunEvent::Delegated { verdict, .. }
-            | RunEvent::Reserved { verdict, .. }
-            | RunEvent::Decided { verdict, .. } => {
-                count_refusal(verdict);
+            RunEvent::Settled { ordinal, usage, .. } => {
+                let call = self.calls.lock().get_mut(&run.id()).and_then(|calls| calls.remove(ordinal));
+                if let (Some(meters), Some(usage)) = (call, usage) {
+                    meters.tokens.increment(usage.total());
+                }
             }
+            RunEvent::Delegated { verdict, .. } | RunEvent::Decided { verdict, .. } => count_refusal(verdict),
             _ => {}
         }
     }
 
     /// Counts the end of a run.
-    pub(crate) fn ended(run: &Run) {
+    pub(crate) fn ended(&self, run: &Run) {
+        self.calls.lock().remove(&run.id());
         let Some(result) = run.result() else { return };
         metrics::counter!(RUNS, "outcome" => result.outcome.name()).increment(1);
         metrics::histogram!(HANDOFFS_PER_RUN).record(f64::from(result.metrics.handoffs));

@@ -67,7 +67,7 @@ async fn run(floor: &Arc<Floor>, job: Job) {
     let shared = Arc::clone(&turn.shared);
     floor.register(place, &shared, &seat);
     let end = {
-        let future = match catch_unwind(AssertUnwindSafe(|| value.turn(turn))) {
+        let future = match span.in_scope(|| catch_unwind(AssertUnwindSafe(|| value.turn(turn)))) {
             Ok(future) => future,
             Err(panic) => {
                 let text = panic_text(&*panic);

@@ -1,9 +1,11 @@
 //! The handoff flow of a run, drawn from its events: as Mermaid, and as plain text.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
+use super::visible::visible;
 use super::{AgentName, Command, RunEvent, Verdict};
 
 /// Who handed what to whom in a run.
@@ -26,6 +28,8 @@ use super::{AgentName, Command, RunEvent, Verdict};
 pub struct Flow {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
+    /// Turns that no event of their own begins, and that are not among the nodes yet.
+    late: BTreeMap<u32, AgentName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +53,11 @@ struct Edge {
 const MAX_LABEL: usize = 60;
 
 impl Flow {
-    /// The flow of a run whose events these are, from the first on.
+    /// The flow of a run whose events these are, from the first on. `late` are the turns that took late answers
+    /// ([`LateAnswer`](super::LateAnswer)): events do not name them when they begin.
     #[must_use]
-    pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>) -> Self {
-        let mut flow = Self::default();
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>, late: BTreeMap<u32, AgentName>) -> Self {
+        let mut flow = Self { late, ..Self::default() };
         // Where the turns that ended with a question about their handoff want to go.
         let mut parked: Vec<(u32, Command)> = Vec::new();
         for event in events {
@@ -98,6 +103,7 @@ impl Flow {
                 | RunEvent::TurnRestarted { .. }
                 | RunEvent::Recovered { .. } => {}
             }
+            flow.add_late_nodes();
         }
         flow
     }
@@ -123,6 +129,13 @@ impl Flow {
 
     fn add_node(&mut self, agent: &AgentName) {
         self.nodes.push(Node { agent: agent.clone(), retries: 0, end: None });
+    }
+
+    /// The late turns whose numbers come next.
+    fn add_late_nodes(&mut self) {
+        while let Some(agent) = u32::try_from(self.nodes.len() + 1).ok().and_then(|next| self.late.remove(&next)) {
+            self.add_node(&agent);
+        }
     }
 
     fn node(&mut self, turn: u32) -> Option<&mut Node> {
@@ -189,9 +202,9 @@ fn label(command: &Command) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
+    let line = visible(text.lines().next().unwrap_or_default());
     if line.chars().count() <= MAX_LABEL {
-        return line.to_owned();
+        return line;
     }
     line.chars().take(MAX_LABEL - 1).chain(['…']).collect()
 }
@@ -205,13 +218,13 @@ impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, node) in self.nodes.iter().enumerate() {
             for edge in self.edges.iter().filter(|edge| edge.from == position) {
-                let (start, end) = if edge.is_delegation { ("··", "··>") } else { ("--", "-->") };
+                let (start, arrow) = if edge.is_delegation { ("··", "··>") } else { ("--", "-->") };
                 let to = edge.to.and_then(|to| self.nodes.get(to)).map_or("refused", |node| node.agent.as_str());
                 let label = &edge.label;
                 if label.is_empty() {
-                    writeln!(f, "[{}] {start}{end} [{to}]", node.title())?;
+                    writeln!(f, "[{}] {arrow} [{to}]", node.title())?;
                 } else {
-                    writeln!(f, "[{}] {start}{label}{end} [{to}]", node.title())?;
+                    writeln!(f, "[{}] {start}{label}{arrow} [{to}]", node.title())?;
                 }
             }
             if let Some(end) = &node.end {

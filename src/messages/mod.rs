@@ -17,6 +17,7 @@ pub mod state;
 mod task;
 mod time;
 mod usage;
+pub(crate) mod visible;
 
 pub use approval::{Action, ApprovalId, Consent, Decision, Envelope};
 pub use chain::{Chain, Step};

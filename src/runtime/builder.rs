@@ -388,6 +388,11 @@ impl Builder {
             submissions: tokio::sync::RwLock::default(),
         });
         let callboard = Callboard { board };
+        let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
+        tokio::spawn(async move {
+            tree.join().await;
+            watched.hub.close();
+        });
         for spec in agents {
             if let Err(error) = callboard.spawn(spec).await {
                 callboard.board.tree.stop().await;

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
 use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
 use crate::actors::events::{StreamMode, Watched};
+use crate::actors::meters::count_refused;
 use crate::actors::{
     AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards, Standing,
 };
@@ -175,8 +176,8 @@ impl Callboard {
     /// # Errors
     /// See [`SubmitError`]. Submitting again is safe for a task with an id of its own.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
-        self.accept(task, place).await
+        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown);
+        counted(async { self.accept(task, place?).await }).await
     }
 
     /// As [`Callboard::submit`], but says [`Refusal::Overloaded`] at once when there is no room.
@@ -190,8 +191,8 @@ impl Callboard {
             } else {
                 Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }
             }
-        })?;
-        self.accept(task, place).await
+        });
+        counted(async { self.accept(task, place?).await }).await
     }
 
     /// The limits of a task that names none.
@@ -484,7 +485,7 @@ impl Callboard {
         self.board.facts.lock().breaker_state(agent)
     }
 
-    /// Events of all runs from now on, in any of the modes. A slow watcher is told how many it missed.
+    /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher is told how many it missed.
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
         self.board.router.hub.watch(None, modes, self.board.settings.watch_buffer)
     }
@@ -568,6 +569,15 @@ impl Callboard {
         board.floor.stop_all();
         board.tree.stop().await
     }
+}
+
+/// Submits, and counts a refusal among the metrics.
+async fn counted<T>(submission: impl Future<Output = Result<T, SubmitError>>) -> Result<T, SubmitError> {
+    let submitted = submission.await;
+    if let Err(SubmitError::Refused(refusal)) = &submitted {
+        count_refused(refusal);
+    }
+    submitted
 }
 
 impl Board {

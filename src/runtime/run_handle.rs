@@ -10,7 +10,7 @@ use crate::messages::{DeadLetter, Flow, Question, RunEvent, RunId, RunResult, Tu
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::run::Run;
-use crate::supervision::runs::snapshot::load;
+use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
 
 use super::handle::Callboard;
 
@@ -126,7 +126,7 @@ impl RunHandle {
         if history.events.is_empty() { Err(RunError::Unknown(self.id)) } else { Ok(history.events) }
     }
 
-    /// The run's events from `from` on (1 is the first), those of the past first; ends with the run.
+    /// The run's events from `from` on (1 is the first), those of the past first; ends with the run, or with the board.
     ///
     /// # Errors
     /// The run is unknown, or its journal cannot be read.
@@ -136,19 +136,23 @@ impl RunHandle {
         modes: &[StreamMode],
     ) -> Result<impl Stream<Item = Watched> + Send + Unpin + use<>, RunError> {
         let live = self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.watch_buffer);
-        let past = self.history().await?;
-        let known = past.len() as u64;
-        if self.read().await?.result().is_some() {
-            self.board.board.router.hub.ended(self.id);
-        }
+        let (past, state) = loop {
+            let (past, state) = (self.board.board.journal.read(self.id).await?, self.load().await?);
+            if past.last == state.last {
+                break (past.events, state.run.ok_or(RunError::Unknown(self.id))?);
+            }
+        };
+        // A run that lives in memory only may have forgotten how it began.
+        let (known, forgotten) = (state.sequence(), state.sequence() - past.len() as u64);
+        let live = state.result().is_none().then_some(live);
         let (run, modes) = (self.id, modes.to_vec());
-        let past = (1..).zip(past).filter_map(move |(sequence, event)| {
+        let past = (forgotten + 1..).zip(past).filter_map(move |(sequence, event)| {
             let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes(&event));
             let published = || crate::messages::Published { run, sequence, event: Arc::new(event.clone()) };
             is_wanted.then(|| Watched::Event(published()))
         });
         let past: Vec<Watched> = past.collect();
-        let live = live.filter(move |watched| {
+        let live = futures::stream::iter(live).flatten().filter(move |watched| {
             let is_new = match watched {
                 Watched::Event(event) => event.sequence > known && event.sequence >= from,
                 Watched::Missed(_) => true,
@@ -163,7 +167,9 @@ impl RunHandle {
     /// # Errors
     /// The run is unknown, or its journal cannot be read.
     pub async fn flow(&self) -> Result<Flow, RunError> {
-        Ok(Flow::of(&self.history().await?))
+        let history = self.history().await?;
+        let late = late_turns(&history, &self.board.board.rules);
+        Ok(Flow::of(&history, late))
     }
 
     /// The run as its journal tells it.
@@ -171,8 +177,11 @@ impl RunHandle {
     /// # Errors
     /// The run is unknown, or its journal cannot be read.
     pub async fn read(&self) -> Result<Run, RunError> {
-        let loaded = load(&self.board.board.journal, self.id, &self.board.board.rules).await?;
-        loaded.run.ok_or(RunError::Unknown(self.id))
+        self.load().await?.run.ok_or(RunError::Unknown(self.id))
+    }
+
+    async fn load(&self) -> Result<Loaded, StorageError> {
+        load(&self.board.board.journal, self.id, &self.board.board.rules).await
     }
 
     /// Turns of this run that failed for good.

@@ -1,4 +1,4 @@
-//! Errors that are caught and dropped without a word (Python and JavaScript).
+//! Errors that are caught and dropped without a word (Python and JavaScript), and handlers that take everything (Python).
 //!
 //! A handler that raises again is not counted, nor is one that says in a comment why nothing is to be done.
 
@@ -8,9 +8,9 @@ use crate::languages::Language;
 use crate::outlining::{LogicalLine, logical_lines};
 
 pub(super) fn measure(source: &Source<'_>, out: &mut Vec<Observation>) {
-    let mut found = |at: usize, severity: Severity, message: &str| {
+    let mut found = |at: usize, kind: Kind, severity: Severity, message: &str| {
         out.push(Observation {
-            kind: Kind::SwallowedError,
+            kind,
             severity: if source.outline.is_test(at) { Severity::Low } else { severity },
             line: source.lexed.tokens[at].line,
             subject: source.outline.owner(at).to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn measure(source: &Source<'_>, out: &mut Vec<Observation>) {
     }
 }
 
-fn in_python(source: &Source<'_>, found: &mut impl FnMut(usize, Severity, &str)) {
+fn in_python(source: &Source<'_>, found: &mut impl FnMut(usize, Kind, Severity, &str)) {
     let lexed = &source.lexed;
     let lines = logical_lines(lexed);
     for (index, line) in lines.iter().enumerate() {
@@ -40,11 +40,11 @@ fn in_python(source: &Source<'_>, found: &mut impl FnMut(usize, Severity, &str))
         let is_broad = (lexed.is(first + 1, "Exception") || lexed.is(first + 1, "BaseException"))
             && (lexed.is(first + 2, ":") || lexed.reads(first + 2, &["as"]) && lexed.is(first + 4, ":"));
         if is_bare && body.is_silent {
-            found(first, Severity::High, "catches everything, even an interrupt, and drops it");
+            found(first, Kind::SwallowedError, Severity::High, "catches everything, even an interrupt, and drops it");
         } else if is_bare && !body.raises {
-            found(first, Severity::Medium, "catches everything, even an interrupt (bare except)");
+            found(first, Kind::BareExcept, Severity::Low, "catches everything, even an interrupt");
         } else if is_broad && body.is_silent {
-            found(first, Severity::Medium, "catches every exception and drops it");
+            found(first, Kind::SwallowedError, Severity::Medium, "catches every exception and drops it");
         }
     }
 }
@@ -74,7 +74,7 @@ impl Body {
     }
 }
 
-fn in_javascript(source: &Source<'_>, found: &mut impl FnMut(usize, Severity, &str)) {
+fn in_javascript(source: &Source<'_>, found: &mut impl FnMut(usize, Kind, Severity, &str)) {
     let lexed = &source.lexed;
     for at in 0..lexed.tokens.len() {
         let is_call = at > 0 && lexed.is(at - 1, ".");
@@ -87,7 +87,7 @@ fn in_javascript(source: &Source<'_>, found: &mut impl FnMut(usize, Severity, &s
         let is_silent = body.is_some_and(|body| lexed.is(body + 1, "}") && lexed.comments_before(body + 1).is_empty());
         if is_silent && !(is_call && has_comment_above(source, at)) {
             let message = if is_call { "drops the error of a promise" } else { "drops the error (empty catch)" };
-            found(at, Severity::Medium, message);
+            found(at, Kind::SwallowedError, Severity::Medium, message);
         }
     }
 }

@@ -157,8 +157,8 @@ fn files(review: &Review<'_>, lines: &mut Vec<String>) {
     }
 }
 
-/// The bullets of a file: one for each long or deep function, mark and swallowed error; one for all panics of a sort and
-/// one for all undocumented items. The most severe come first.
+/// The bullets of a file: one for each long or deep function, mark and swallowed error; one for all panics of a sort, one
+/// for all bare excepts and one for all undocumented items. The most severe come first.
 fn bullets_of(findings: &[Finding]) -> Vec<String> {
     let mut sorted: Vec<(Severity, Kind, usize, String)> = Vec::new();
     let mut alike: BTreeMap<(Severity, Kind, &str), Vec<&Finding>> = BTreeMap::new();
@@ -166,7 +166,7 @@ fn bullets_of(findings: &[Finding]) -> Vec<String> {
         let Finding { kind, severity, line, subject, message, .. } = finding;
         match kind {
             Kind::Panic => alike.entry((*severity, *kind, message)).or_default().push(finding),
-            Kind::Undocumented => alike.entry((*severity, *kind, "")).or_default().push(finding),
+            Kind::BareExcept | Kind::Undocumented => alike.entry((*severity, *kind, "")).or_default().push(finding),
             Kind::SwallowedError | Kind::DeepNesting | Kind::LongFunction | Kind::RepeatedBlock | Kind::Mark => {
                 let about = if subject.is_empty() { String::new() } else { format!("{} ", code(subject)) };
                 let text = format!(", line {line}: {about}{}", prose(message));

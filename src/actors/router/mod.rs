@@ -297,7 +297,7 @@ impl Dispatch for Router {
     }
 
     fn ended(&self, run: &Run) {
-        Meters::ended(run);
+        self.meters.ended(run);
         self.hub.ended(run.id());
     }
 }

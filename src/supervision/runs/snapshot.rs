@@ -1,13 +1,16 @@
 //! Snapshots of runs: they shorten what has to be read at a start, not what is kept.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateRules;
-use crate::messages::{RunEvent, RunId};
+use crate::messages::{AgentName, RunEvent, RunId};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 
-use super::run::Run;
+use super::run::{LATE_ORDINAL, Run};
+use super::step::Effect;
 
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -103,6 +106,23 @@ pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
         run.step(&event);
     }
     Some(run)
+}
+
+/// The turns that took the answers to detached delegations, with their agents: no event names them when they begin.
+/// Empty if the journal does not begin with a submission.
+#[must_use]
+pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
+    let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
+    let (mut run, _) = Run::begin((**submission).clone(), rules.clone());
+    let mut late = BTreeMap::new();
+    for event in events {
+        for effect in run.step(event) {
+            let Effect::Start(number) = effect else { continue };
+            let turn = run.turn(number).filter(|turn| turn.record(LATE_ORDINAL).is_some());
+            late.extend(turn.map(|turn| (number, turn.agent().clone())));
+        }
+    }
+    late
 }
 
 #[cfg(test)]

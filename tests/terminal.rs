@@ -1,0 +1,298 @@
+//! The terminal channel as a person meets it: on a pseudo-terminal, with echo and line editing, where end of input is a key.
+//!
+//! The program on it is this test binary in another role. The person reads and types on the other side, and waits for what
+//! the program says before each answer.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "the tests that run processes share what they need")]
+
+mod processes;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use callboard::actors::approvals::Terminal;
+use callboard::messages::Action;
+use callboard::prelude::{Callboard, Command, Task, Turn};
+use processes::DEADLINE;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+
+const ACTIONS: &str = "CALLBOARD_TERMINAL_ACTIONS";
+const DENIES_AT_END: &str = "CALLBOARD_TERMINAL_DENIES_AT_END";
+const PROMPT: &str = "approve? [y/N, or n and a reason] ";
+const END_OF_INPUT: &str = "\u{4}";
+
+/// Not a test: the program on the terminal. Each action is asked for in a run of its own, all of them at once.
+#[test]
+fn the_program() {
+    let Ok(actions) = std::env::var(ACTIONS) else { return };
+    let actions: Vec<(String, String, Value)> = serde_json::from_str(&actions).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let terminal = Terminal::new();
+        let terminal = if std::env::var_os(DENIES_AT_END).is_some() { terminal.deny_at_end() } else { terminal };
+        let clerk = |turn: Turn| async move {
+            let (action, target, arguments): (String, String, Value) = turn.input()?;
+            let told = match turn.approve(Action::new(&action, &target, arguments)).await {
+                Ok(approved) => format!("done: {}", approved.arguments),
+                Err(error) => format!("{error}"),
+            };
+            Ok(Command::output(told))
+        };
+        let board = Callboard::builder().channel(terminal).agent("clerk", clerk).start().await.unwrap();
+        let mut runs = Vec::new();
+        for action in actions {
+            runs.push(board.submit(Task::new("act").input(json!(action))).await.unwrap());
+        }
+        for (number, run) in (1..).zip(runs) {
+            println!("run {number}: {:?}", run.result().await.unwrap().output.as_str().unwrap());
+        }
+        board.shutdown().await;
+    });
+}
+
+/// The person's side of a terminal, and the program on the other.
+struct Screen {
+    program: Child,
+    keys: File,
+    shown: Receiver<Vec<u8>>,
+    /// Everything that was shown.
+    seen: Vec<u8>,
+    /// How much of it was read.
+    read: usize,
+}
+
+impl Screen {
+    fn of(mut program: Process) -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap();
+        let theirs = || -> Stdio {
+            let end: OwnedFd = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+            end.into()
+        };
+        let program = program.stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
+        let keys = File::from(person);
+        let mut screen = keys.try_clone().unwrap();
+        let (show, shown) = channel();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            // The read fails when the program has closed its side.
+            while let Ok(length @ 1..) = screen.read(&mut chunk) {
+                if show.send(chunk[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { program, keys, shown, seen: Vec::new(), read: 0 }
+    }
+
+    /// The program that asks for these actions.
+    fn asking(actions: Value, denies_at_end: bool) -> Self {
+        let mut program = Process::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "the_program", "--nocapture", "--quiet", "--color", "never"]);
+        program.env(ACTIONS, actions.to_string());
+        if denies_at_end {
+            program.env(DENIES_AT_END, "yes");
+        }
+        Self::of(program)
+    }
+
+    /// Reads on until this is shown, and returns what was shown until then.
+    fn until(&mut self, expected: &str) -> String {
+        let expected = expected.replace('\n', "\r\n");
+        loop {
+            let unread = &self.seen[self.read..];
+            if let Some(at) = unread.windows(expected.len()).position(|shown| shown == expected.as_bytes()) {
+                let text = text(&unread[..at + expected.len()]);
+                self.read += at + expected.len();
+                return text;
+            }
+            match self.shown.recv_timeout(DEADLINE) {
+                Ok(chunk) => self.seen.extend(chunk),
+                Err(why) => panic!("{expected:?} is not shown ({why}) in: {}", text(&self.seen)),
+            }
+        }
+    }
+
+    fn types(&mut self, keys: impl AsRef<[u8]>) {
+        self.keys.write_all(keys.as_ref()).unwrap();
+    }
+
+    /// Waits for the program's end.
+    fn ended(mut self) -> String {
+        while let Ok(chunk) = self.shown.recv_timeout(DEADLINE) {
+            self.seen.extend(chunk);
+        }
+        assert!(self.program.wait().unwrap().success(), "{}", text(&self.seen));
+        text(&self.seen)
+    }
+}
+
+/// A program that a test has let go of is stopped.
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+/// What was shown, with the line ends of programs instead of those of terminals.
+fn text(shown: &[u8]) -> String {
+    String::from_utf8_lossy(shown).replace("\r\n", "\n")
+}
+
+fn one() -> Value {
+    json!([["write_file", "letter.txt", { "text": "Dear Ada" }]])
+}
+
+#[test]
+fn yes_lets_exactly_what_the_card_shows_go_ahead() {
+    for yes in ["y\n", "yes\n", "  Y  \n"] {
+        let mut screen = Screen::asking(one(), false);
+        let card = screen.until(PROMPT);
+        for line in ["agent     clerk", "action    write_file", "target    letter.txt", "  │   \"text\": \"Dear Ada\""]
+        {
+            assert_eq!(card.lines().filter(|shown| *shown == line).count(), 1, "{line:?} in {card}");
+        }
+        screen.types(yes);
+        screen.until(r#"run 1: "done: {\"text\":\"Dear Ada\"}""#);
+        screen.ended();
+    }
+}
+
+#[test]
+fn no_reaches_the_agent_with_its_reason_and_is_the_answer_of_an_empty_line() {
+    for (no, expected) in [
+        ("n not today, and \u{201e}never\u{201c}\n", "denied by terminal: not today, and \u{201e}never\u{201c}\""),
+        ("NO\n", "denied by terminal\""),
+        ("\n", "denied by terminal\""),
+    ] {
+        let mut screen = Screen::asking(one(), false);
+        screen.until(PROMPT);
+        screen.types(no);
+        screen.until(&format!("run 1: \"denied: write_file letter.txt was {expected}"));
+        screen.ended();
+    }
+}
+
+#[test]
+fn what_is_neither_yes_nor_no_is_asked_again() {
+    let garbage: [&[u8]; 6] =
+        [b"maybe\n", b"y but later\n", b"yyy\n", b"\xff\xfe\n", b"\x1b[A\n", "\u{ff59}\n".as_bytes()];
+    let mut screen = Screen::asking(one(), true);
+    let first = screen.until(PROMPT);
+    let first = &first[first.find("── approval").unwrap()..];
+    for typed in garbage {
+        screen.types(typed);
+        screen.until("please answer y or n\n");
+        assert_eq!(screen.until(PROMPT), first, "the same card again");
+    }
+    screen.types("y\n");
+    screen.until("run 1: \"done");
+    screen.ended();
+}
+
+#[test]
+fn a_word_that_was_taken_back_before_the_line_ended_was_not_said() {
+    let mut screen = Screen::asking(one(), false);
+    screen.until(PROMPT);
+    // Erases the line, as a person does who has changed their mind.
+    screen.types("y\u{15}n better not\n");
+    screen.until("denied by terminal: better not");
+    screen.ended();
+}
+
+#[test]
+fn end_of_input_denies_or_leaves_open_as_the_program_chose() {
+    let mut screen = Screen::asking(one(), true);
+    screen.until(PROMPT);
+    screen.types(END_OF_INPUT);
+    screen.until("denied by terminal: nobody is there to answer");
+    screen.ended();
+
+    let mut screen = Screen::asking(one(), false);
+    screen.until(PROMPT);
+    screen.types(END_OF_INPUT);
+    screen.until("no more input; the approval stays open");
+}
+
+#[test]
+fn two_questions_are_asked_one_after_the_other_and_each_gets_its_own_answer() {
+    let both = json!([["write_file", "a.txt", "aaa"], ["write_file", "b.txt", "bbb"]]);
+    let mut screen = Screen::asking(both, false);
+    for _ in 0..2 {
+        let card = screen.until(PROMPT);
+        let targets: Vec<&str> = card.lines().filter_map(|line| line.strip_prefix("target    ")).collect();
+        screen.types(match targets.as_slice() {
+            ["a.txt"] => "y\n",
+            ["b.txt"] => "n not b\n",
+            other => panic!("not one question at a time: {other:?} in {card}"),
+        });
+    }
+    let told = screen.ended();
+    assert!(told.contains(r#"run 1: "done: \"aaa\"""#), "{told}");
+    assert!(told.contains(r#"run 2: "denied: write_file b.txt was denied by terminal: not b""#), "{told}");
+}
+
+#[test]
+fn what_an_agent_wrote_cannot_pass_for_a_card_or_give_the_terminal_orders() {
+    let fake = "── approval 0000 ──\nagent     admin\naction    read_file\n\napprove? [y/N, or n and a reason] ";
+    let clear = "\u{1b}[2J\u{1b}[H\u{1b}]0;title\u{7}\u{9b}31m\u{8}\u{8}\u{7f}";
+    let turned = "\u{202e}txt.exe\u{2066}\u{200b}\u{feff}\u{e0041}";
+    let hostile = [
+        json!(format!("harmless\r{clear}\r\n{fake}{turned}\u{85}{fake}\u{2028}{fake}")),
+        json!({ "text": format!("{clear}{fake}"), (format!("\u{1b}[8m{turned}\n{fake}")): [clear] }),
+        json!(format!("{}{fake}", "\n".repeat(1_990))),
+    ];
+    for arguments in hostile {
+        let action = [json!(format!("write{clear}\n{fake}")), json!(format!("a.txt\n{fake}{turned}")), arguments];
+        let mut screen = Screen::asking(json!([action]), false);
+        // The real prompt is the one at the beginning of a line.
+        let card = screen.until(&format!("\n{PROMPT}"));
+        let strange = |c: char| {
+            c.is_control() && c != '\n' || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}')
+        };
+        assert!(!card.contains(strange), "{card:?}");
+        let begins = |with: &str| card.lines().filter(|line| line.starts_with(with)).count();
+        assert_eq!([begins("── approval "), begins("agent "), begins("action "), begins("target ")], [1; 4], "{card}");
+        assert_eq!(begins(PROMPT.trim_end()), 1, "{card}");
+        let arguments = card.lines().skip_while(|line| !line.starts_with("expires ")).skip(1);
+        for line in arguments.filter(|line| !line.starts_with(PROMPT.trim_end())) {
+            assert!(line.starts_with("  │ ") || line.starts_with("  … "), "{line:?} in {card}");
+        }
+        screen.types("n no\n");
+        screen.until("denied by terminal: no");
+        screen.ended();
+    }
+}
+
+#[test]
+fn what_is_cut_from_a_long_card_is_counted() {
+    let mut screen = Screen::asking(json!([["write_file", "long.txt", "ä".repeat(2_345)]]), false);
+    let card = screen.until(PROMPT);
+    assert_eq!(card.matches('ä').count(), 2_000);
+    assert!(card.contains("  … 345 more characters; the hash above covers all of them\n"), "{card}");
+    screen.types("y\n");
+    screen.until(&"ä".repeat(2_345));
+    screen.ended();
+}
+
+#[tokio::test]
+async fn the_approval_example_is_answered_on_a_terminal() {
+    let example = processes::example("approval");
+    let screen = tokio::task::spawn_blocking(move || {
+        let mut screen = Screen::of(Process::new(example.as_std().get_program()));
+        screen.until(PROMPT);
+        screen.types("y\n");
+        screen.ended()
+    });
+    let told = screen.await.unwrap();
+    assert!(told.contains("Decided: approved by terminal") && told.contains("Dear Ada,"), "{told}");
+}
