@@ -519,6 +519,23 @@ async fn a_first_start_that_hangs_or_panics_fails_within_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_starts_over_while_it_starts_has_not_started_until_all_of_it_runs() {
+    let stage = Stage::default();
+    stage.on_start("b", Act::Hang);
+    let ((a, a_ref), (b, _)) = (stage.part("a"), stage.part("b"));
+    let (error, ()) =
+        tokio::join!(Supervisor::start(SupervisorSpec::one_for_all("app").child(a).child(b), env()), async {
+            while a_ref.cast(PartMsg::Panic("boom")).is_err() {
+                tokio::task::yield_now().await;
+            }
+            stage.on_start("b", Act::Fail);
+        });
+    let reason = EndReason::StartFailed { child: "app/b".into(), error: "start failed".to_owned() };
+    assert_eq!(error.unwrap_err(), StartError::Ended(reason));
+    assert_eq!(stage.log(), "+a +a -a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panicking_factory_is_a_failed_start() {
     fn broken() -> (Part, (Stage, String)) {
         panic!("no parts left")

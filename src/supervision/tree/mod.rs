@@ -70,6 +70,7 @@ compile_error!("callboard supervises actors by catching their panics: build it w
 mod backoff;
 mod board;
 mod child;
+mod children;
 mod event;
 mod handle;
 mod incidents;
