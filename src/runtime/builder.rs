@@ -22,7 +22,9 @@ use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor, Wake};
-use crate::supervision::tree::{AutoShutdown, ChildSpec, Intensity, Restart, StartError, Supervisor, SupervisorSpec};
+use crate::supervision::tree::{
+    self, AutoShutdown, ChildSpec, Intensity, Restart, StartError, Supervisor, SupervisorSpec,
+};
 
 use super::handle::{AgentError, Board, Callboard};
 
@@ -331,7 +333,9 @@ impl Builder {
             let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
             move || (Gauges, sources.clone())
         });
-        let (agents_spec, agents_tree) = ChildSpec::supervisor(SupervisorSpec::one_for_one("agents"));
+        // Without backoff, because agents come with windows of any size.
+        let (agents_spec, agents_tree) =
+            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::Backoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, office) in offices.iter().enumerate() {
             let inbox = Arc::clone(&office.inbox);
@@ -343,14 +347,14 @@ impl Builder {
             runs = runs.child(spec.mailbox_depth(move || inbox.len()));
         }
         let root = SupervisorSpec::one_for_one("callboard")
-            .intensity(Intensity::new(20, Duration::from_secs(60)))
             .auto_shutdown(AutoShutdown::AnySignificant)
             .child(keeper_spec.restart(Restart::Transient).significant())
             .child(context_spec)
             .child(approvals)
             .child(router_spec)
             .child(agents_spec)
-            .child(gauges_spec)
+            // Runs go on without it.
+            .child(gauges_spec.own_intensity(Intensity::default()))
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start(root, env.clone()).await?;
         let board = Arc::new(Board {

@@ -18,7 +18,7 @@ impl Board {
         let checked = match self.not_ready() {
             Some(error) => Err(error),
             None if taken => Err(SpecError::DuplicateId { child: Arc::clone(&spec.id) }.into()),
-            None => spec.check(&self.spec.policy).map_err(ControlError::Invalid),
+            None => spec.check(&self.spec).map_err(ControlError::Invalid),
         };
         match checked {
             Err(error) => refuse(reply, error),

@@ -63,7 +63,8 @@ pub enum Exit {
     Failed(String),
     /// It was killed, and not by its supervisor. An actor that stops itself with the reason "killed" looks the same.
     Killed,
-    /// Its task was cancelled.
+    /// Its task ended outside of its handlers: it was cancelled, or a message that was left in the mailbox panicked when it
+    /// was dropped.
     Cancelled,
     /// It could not be started.
     StartFailed(String),

@@ -159,8 +159,9 @@ impl ChildSpec {
         }
     }
 
-    /// Whether a supervisor with these rules can take the child.
-    pub(super) fn check(&self, policy: &Policy) -> Result<(), SpecError> {
+    /// Whether the supervisor can take the child.
+    pub(super) fn check(&self, supervisor: &SupervisorSpec) -> Result<(), SpecError> {
+        let policy = &supervisor.policy;
         let child = || Arc::clone(&self.id);
         if self.significant && self.restart == Restart::Permanent {
             return Err(SpecError::SignificantPermanent { child: child() });
@@ -170,6 +171,9 @@ impl ChildSpec {
         }
         if self.own_intensity.is_some() && policy.strategy != Strategy::OneForOne {
             return Err(SpecError::OwnIntensityInGroup { child: child(), strategy: policy.strategy });
+        }
+        if let Some(intensity) = self.own_intensity {
+            supervisor.check_intensity(&self.id, intensity)?;
         }
         match &self.kind {
             Kind::Worker(_) => Ok(()),
@@ -242,14 +246,23 @@ impl SupervisorSpec {
     }
 
     pub(super) fn check(&self) -> Result<(), SpecError> {
+        self.check_intensity(&self.name, self.policy.intensity)?;
         let mut ids = HashSet::new();
         for child in &self.children {
             if !ids.insert(&child.id) {
                 return Err(SpecError::DuplicateId { child: Arc::clone(&child.id) });
             }
-            child.check(&self.policy)?;
+            child.check(self)?;
         }
         Ok(())
+    }
+
+    fn check_intensity(&self, whose: &Arc<str>, intensity: Intensity) -> Result<(), SpecError> {
+        let waits = self.backoff.total(intensity.max);
+        if intensity.max == 0 || waits < intensity.within {
+            return Ok(());
+        }
+        Err(SpecError::UnreachableIntensity { whose: Arc::clone(whose), intensity, waits })
     }
 }
 
@@ -273,6 +286,17 @@ pub enum SpecError {
     SignificantWithoutShutdown {
         /// The id.
         child: Arc<str>,
+    },
+    /// The restarts wait so long that there are never too many of them in the window, and a child that always crashes would
+    /// be restarted for ever.
+    #[error("the intensity of `{whose}` is never exceeded: {} restarts wait {waits:?}, but only those in {:?} count", intensity.max, intensity.within)]
+    UnreachableIntensity {
+        /// The supervisor, or the child with an intensity of its own.
+        whose: Arc<str>,
+        /// What was asked for.
+        intensity: Intensity,
+        /// How long so many restarts wait.
+        waits: Duration,
     },
     /// A child that is restarted with its siblings cannot count for itself.
     #[error("`{child}` has its own intensity, which {strategy} does not allow")]
