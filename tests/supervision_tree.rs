@@ -466,7 +466,13 @@ async fn restarts_wait_longer_and_longer() {
 async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() {
     let stage = Stage::default();
     let ((a, a_ref), (b, b_ref)) = (stage.part("a"), stage.part("b"));
-    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(0)).child(a.own_intensity(at_most(1))).child(b);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&told);
+    let a = a.own_intensity(at_most(1)).on_failed(move |error| {
+        hears.lock().push(error.to_owned());
+        panic!("told");
+    });
+    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(0)).child(a).child(b);
     let (tree, mut events) = start(spec).await;
     a_ref.cast(PartMsg::Panic("one")).unwrap();
     events.until("app/a gen 2: restarted").await;
@@ -478,6 +484,7 @@ async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() 
     let picture = tree.snapshot().await.unwrap();
     let node = picture.find(&["a"]).unwrap();
     assert_eq!((node.state, node.last_error.as_deref()), (NodeState::Failed, Some("two")));
+    assert_eq!(*told.lock(), ["two"]);
     assert!(b_ref.actor().is_some());
 
     tree.restart_child("a").await.unwrap();

@@ -1,5 +1,6 @@
 //! What a supervisor does when a child has started, ended or stopped.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ractor::{ActorCell, ActorId};
@@ -135,8 +136,12 @@ impl Board {
             Decision::Keep => self.settle(place, Then::Stay),
             Decision::Fail => {
                 self.children.enter(place, Phase::Failed);
-                let child = &self.children[place];
-                self.events.emit(&child.path, child.generation, TreeEventKind::Failed { error: exit.cause() });
+                let (child, error) = (&self.children[place], exit.cause());
+                if let Some(tell) = &child.spec.on_failed {
+                    // What a panic in it breaks is not the tree's.
+                    let _ = catch_unwind(AssertUnwindSafe(|| tell(&error)));
+                }
+                self.events.emit(&child.path, child.generation, TreeEventKind::Failed { error });
             }
             Decision::Restart { stop, start, attempt } => self.schedule(&stop, start, attempt),
             Decision::Escalate => {

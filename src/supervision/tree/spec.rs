@@ -16,6 +16,7 @@ use super::restart::{AutoShutdown, Policy, Restart, Strategy};
 
 /// Spawns a worker, linked to the given supervisor.
 pub(super) type Spawn = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, String>> + Send + Sync>;
+type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 type Probe<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 #[derive(Clone)]
@@ -33,6 +34,7 @@ pub struct ChildSpec {
     pub(super) restart: Restart,
     pub(super) significant: bool,
     pub(super) own_intensity: Option<Intensity>,
+    pub(super) on_failed: Option<Tell>,
     pub(super) start_timeout: Option<Duration>,
     pub(super) stop_timeout: Option<Duration>,
     pub(super) mailbox_depth: Option<Probe<usize>>,
@@ -94,6 +96,7 @@ impl ChildSpec {
             restart: Restart::default(),
             significant: false,
             own_intensity: None,
+            on_failed: None,
             start_timeout: None,
             stop_timeout: None,
             mailbox_depth: None,
@@ -121,6 +124,13 @@ impl ChildSpec {
     #[must_use]
     pub fn own_intensity(mut self, intensity: Intensity) -> Self {
         self.own_intensity = Some(intensity);
+        self
+    }
+
+    /// Told the last cause when the child has become `Failed`. Must not block.
+    #[must_use]
+    pub fn on_failed(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_failed = Some(Arc::new(tell));
         self
     }
 
