@@ -23,6 +23,11 @@ use common::{Shaky, World, assert_nothing_left, builder, finish, quiet, secs, un
 use parking_lot::Mutex;
 use serde_json::json;
 
+/// A wait that ends even if the board forgets about it.
+async fn soon<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(secs(3600), wait).await.expect("it does not take for ever")
+}
+
 const FOR_EVER: Fault = Fault::Wait(Duration::MAX);
 
 fn panic() -> Fault {
@@ -159,7 +164,7 @@ impl Stage {
             board.approvals().approve(envelope.id(), "me").await.unwrap();
         }
         for run in runs {
-            let result = run.result().await.unwrap();
+            let result = soon(run.result()).await.unwrap();
             assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("helped").into()));
             assert_eq!(result.state, json!({ "messages": ["done"] }));
         }
@@ -262,7 +267,7 @@ async fn a_child_that_the_board_needs_and_that_cannot_be_restarted_stops_it() {
     for needed in [STORAGE, CONTEXT, GATEWAY, ROUTER] {
         for (fault, why) in [(error(), "planted"), (FOR_EVER, "not started within 10s")] {
             let (_, board, runs) = cannot_restart(&needed, fault).await;
-            let end = board.ended().await;
+            let end = soon(board.ended()).await;
             let EndReason::IntensityExceeded { child, error } = end else { panic!("{end:?}") };
             assert_eq!((&*child, error.ends_with(why)), (&*format!("callboard/{}", needed.path[0]), true), "{error}");
             for run in runs {
@@ -287,7 +292,7 @@ async fn a_channel_or_the_gauges_that_cannot_be_restarted_are_left_down() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_be_restarted_fails_its_turns_and_refuses() {
     let (stage, board, [before, meanwhile]) = cannot_restart(&AGENT, error()).await;
-    let outcome = meanwhile.result().await.unwrap().outcome;
+    let outcome = soon(meanwhile.result()).await.unwrap().outcome;
     assert!(outcome.to_string().contains("planted"), "{outcome}");
     stage.finish(&board, &[before]).await;
     let refused = board.submit(Task::new("x").to("helper")).await.unwrap_err();
@@ -335,12 +340,10 @@ fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_
             let run = stage.submit(&board).await;
             until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
             stage.plan.arm(point, panic(), u32::MAX);
-            let (end, result, late, cancelled) = tokio::join!(
-                board.ended(),
-                run.result(),
-                board.submit(Task::new("late").to("lead")),
-                run.cancel("enough")
-            );
+            let late = Task::new("late").to("lead");
+            let (end, result, late, cancelled) =
+                soon(async { tokio::join!(board.ended(), run.result(), board.submit(late), run.cancel("enough")) })
+                    .await;
             let error = "`callboard/runs/runs-0` was restarted too often: planted".to_owned();
             assert_eq!(end, EndReason::IntensityExceeded { child: "callboard/runs".into(), error });
             assert_eq!(result, Err(RunError::Stopped(run.id())));
@@ -371,7 +374,7 @@ async fn a_storage_actor_that_crashes_over_the_end_of_the_store_still_takes_the_
     until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
     stage.plan.arm(STORAGE.handle, panic(), 1);
     store.has_stopped.store(true, Ordering::SeqCst);
-    let (result, end, _) = tokio::join!(run.result(), board.ended(), run.cancel("no disk"));
+    let (result, end, _) = soon(async { tokio::join!(run.result(), board.ended(), run.cancel("no disk")) }).await;
     assert_eq!(result, Err(RunError::Stopped(run.id())));
     assert_eq!(end, EndReason::AutoShutdown { child: "callboard/storage".into() });
     assert!(stage.plan.is_carried_out());
@@ -399,7 +402,7 @@ async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() 
     let [before, meanwhile] = stage.disturb(&board).await;
     assert_eq!(finish(&board, Task::new("x").to("other")).await.outcome, Outcome::Finished);
     board.stop("helper").await.unwrap();
-    let outcome = meanwhile.result().await.unwrap().outcome;
+    let outcome = soon(meanwhile.result()).await.unwrap().outcome;
     assert!(outcome.to_string().contains("was stopped"), "{outcome}");
     board.spawn(AgentSpec::new("helper", |_: Turn| async { Ok(Command::output("helped")) })).await.unwrap();
     let after = stage.submit(&board).await;
