@@ -31,6 +31,8 @@ pub enum Fault {
     Error(String),
     /// The code at the point panics with this text.
     Panic(String),
+    /// The code at the point goes on after this long, if it can wait.
+    Wait(Duration),
 }
 
 /// Decides what happens at the named fault points (tests and simulations only).
@@ -116,11 +118,34 @@ impl Env {
     /// # Panics
     /// When the plan says so.
     pub fn fault_point(&self, point: &'static str) -> Result<(), String> {
-        match self.faults.as_ref().and_then(|faults| faults.at(point)) {
-            None => Ok(()),
-            Some(Fault::Error(text)) => Err(text),
-            Some(Fault::Panic(text)) => panic!("{text}"),
+        happen(self.fault_at(point))
+    }
+
+    /// Passes a fault point where the code can wait.
+    ///
+    /// # Errors
+    /// The text of the planned error.
+    ///
+    /// # Panics
+    /// When the plan says so.
+    pub async fn slow_fault_point(&self, point: &'static str) -> Result<(), String> {
+        let fault = self.fault_at(point);
+        if let Some(Fault::Wait(time)) = fault {
+            tokio::time::sleep(time).await;
         }
+        happen(fault)
+    }
+
+    fn fault_at(&self, point: &'static str) -> Option<Fault> {
+        self.faults.as_ref()?.at(point)
+    }
+}
+
+fn happen(fault: Option<Fault>) -> Result<(), String> {
+    match fault {
+        None | Some(Fault::Wait(_)) => Ok(()),
+        Some(Fault::Error(text)) => Err(text),
+        Some(Fault::Panic(text)) => panic!("{text}"),
     }
 }
 

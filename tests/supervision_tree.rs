@@ -82,11 +82,21 @@ enum PartMsg {
     Fail(&'static str),
     Leave,
     Hang,
+    /// Panics when it is dropped unread.
+    Explosive(Grenade),
     /// Blocks the thread until the other end is dropped.
     Block {
         entered: oneshot::Sender<()>,
         release: std::sync::mpsc::Receiver<()>,
     },
+}
+
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        panic!("boom");
+    }
 }
 
 struct PartState {
@@ -123,6 +133,7 @@ impl Actor for Part {
             PartMsg::Fail(text) => return Err(text.into()),
             PartMsg::Leave => myself.stop(None),
             PartMsg::Hang => std::future::pending().await,
+            PartMsg::Explosive(grenade) => std::mem::forget(grenade),
             PartMsg::Block { entered, release } => {
                 let _ = entered.send(());
                 let _ = release.recv();
@@ -322,6 +333,18 @@ async fn a_killed_transient_child_is_restarted() {
     assert_eq!(seen[0], "app/a gen 2: was killed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_child_whose_task_ends_outside_of_its_handlers_has_crashed() {
+    let stage = Stage::default();
+    let (a, a_ref) = stage.part("a");
+    let (tree, mut events) = start(SupervisorSpec::one_for_one("app").child(a.restart(Restart::Transient))).await;
+    a_ref.cast(PartMsg::Leave).unwrap();
+    a_ref.cast(PartMsg::Explosive(Grenade)).unwrap();
+    let seen = events.until("app/a gen 2: restarted").await;
+    assert_eq!(seen[0], "app/a gen 1: lost its task");
+    assert_eq!(tree.snapshot().await.unwrap().find(&["a"]).unwrap().last_error.as_deref(), Some("lost its task"));
+}
+
 // Intensity, backoff, escalation.
 
 #[tokio::test(start_paused = true)]
@@ -354,6 +377,21 @@ async fn restarts_outside_of_the_window_do_not_count() {
         events.until(&format!("app/a gen {generation}: restarted")).await;
         tokio::time::advance(61 * SECOND).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_always_crashes_is_given_up_however_patient_its_supervisor_is() {
+    let stage = Stage::default();
+    let (a, a_ref) = stage.part("a");
+    // As patient as it may be: 10 restarts wait 32.7 s.
+    let intensity = Intensity::new(10, 33 * SECOND);
+    let backoff = Backoff { jitter: 0.0, ..Backoff::default() };
+    let (tree, _) = start(SupervisorSpec::one_for_one("app").intensity(intensity).backoff(backoff).child(a)).await;
+    stage.on_start("a", Act::Fail);
+    a_ref.cast(PartMsg::Panic("boom")).unwrap();
+    let reason =
+        EndReason::IntensityExceeded { child: "app/a".into(), error: "did not start: start failed".to_owned() };
+    assert_eq!(tokio::time::timeout(60 * SECOND, tree.join()).await, Ok(reason));
 }
 
 #[tokio::test(start_paused = true)]
@@ -428,7 +466,13 @@ async fn restarts_wait_longer_and_longer() {
 async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() {
     let stage = Stage::default();
     let ((a, a_ref), (b, b_ref)) = (stage.part("a"), stage.part("b"));
-    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(0)).child(a.own_intensity(at_most(1))).child(b);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&told);
+    let a = a.own_intensity(at_most(1)).on_failed(move |error| {
+        hears.lock().push(error.to_owned());
+        panic!("told");
+    });
+    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(0)).child(a).child(b);
     let (tree, mut events) = start(spec).await;
     a_ref.cast(PartMsg::Panic("one")).unwrap();
     events.until("app/a gen 2: restarted").await;
@@ -440,6 +484,7 @@ async fn a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand() 
     let picture = tree.snapshot().await.unwrap();
     let node = picture.find(&["a"]).unwrap();
     assert_eq!((node.state, node.last_error.as_deref()), (NodeState::Failed, Some("two")));
+    assert_eq!(*told.lock(), ["two"]);
     assert!(b_ref.actor().is_some());
 
     tree.restart_child("a").await.unwrap();
@@ -519,6 +564,23 @@ async fn a_first_start_that_hangs_or_panics_fails_within_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_starts_over_while_it_starts_has_not_started_until_all_of_it_runs() {
+    let stage = Stage::default();
+    stage.on_start("b", Act::Hang);
+    let ((a, a_ref), (b, _)) = (stage.part("a"), stage.part("b"));
+    let (error, ()) =
+        tokio::join!(Supervisor::start(SupervisorSpec::one_for_all("app").child(a).child(b), env()), async {
+            while a_ref.cast(PartMsg::Panic("boom")).is_err() {
+                tokio::task::yield_now().await;
+            }
+            stage.on_start("b", Act::Fail);
+        });
+    let reason = EndReason::StartFailed { child: "app/b".into(), error: "start failed".to_owned() };
+    assert_eq!(error.unwrap_err(), StartError::Ended(reason));
+    assert_eq!(stage.log(), "+a +a -a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panicking_factory_is_a_failed_start() {
     fn broken() -> (Part, (Stage, String)) {
         panic!("no parts left")
@@ -595,7 +657,16 @@ async fn descriptions_that_contradict_themselves_are_refused() {
         refused(nested).await,
         SpecError::OwnIntensityInGroup { child: child(), strategy: Strategy::RestForOne }
     );
+    let own = app().child(stage.extra("a").own_intensity(at_most(100)));
+    for (patient, whose) in [(app().intensity(at_most(100)), "app"), (own, "a")] {
+        let error = refused(patient).await.to_string();
+        let why = "is never exceeded: 100 restarts wait 932.7s, but only those in 60s count";
+        assert_eq!(error, format!("the intensity of `{whose}` {why}"));
+    }
     assert_eq!(stage.log(), "");
+    let (tree, _) = start(app()).await;
+    let added = tree.start_child(stage.extra("a").own_intensity(at_most(100))).await;
+    assert!(matches!(added, Err(ControlError::Invalid(SpecError::UnreachableIntensity { .. }))), "{added:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -764,8 +835,8 @@ async fn a_supervisor_answers_while_a_child_ignores_its_stop_or_hangs_in_its_wor
 async fn terminating_a_child_in_backoff_calls_off_its_restart() {
     let stage = Stage::default();
     let (a, a_ref) = stage.part("a");
-    let backoff = Backoff::fixed(30 * SECOND);
-    let (tree, mut events) = start(SupervisorSpec::one_for_one("app").backoff(backoff).child(a)).await;
+    let spec = SupervisorSpec::one_for_one("app").intensity(at_most(2)).backoff(Backoff::fixed(30 * SECOND)).child(a);
+    let (tree, mut events) = start(spec).await;
     a_ref.cast(PartMsg::Panic("one")).unwrap();
     events.until("app/a gen 2: restarted").await;
     a_ref.cast(PartMsg::Panic("two")).unwrap();

@@ -54,7 +54,6 @@ const CASES: [(&str, Measure); 11] = [
     ("context", contexts::context),
     ("long run", runs::long_run),
     ("start", disks::start),
-    // Last, because adding 100,000 agents takes long.
     ("idle agents memory", sizes::idle_agents),
 ];
 

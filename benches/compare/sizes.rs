@@ -1,11 +1,12 @@
-//! Resident memory. Each figure comes from a process of its own, so that nobody reuses what another has freed.
+//! Resident memory, and how long it takes to fill it. Each figure comes from a process of its own, so that nobody reuses what
+//! another has freed.
 
 use std::process::Command as Process;
 
 use callboard::prelude::*;
 
 use crate::Effort;
-use crate::measure::{median, resident, run, two_workers};
+use crate::measure::{median, resident, run, two_workers, wall};
 use crate::raw::doubler;
 use crate::report::{Line, Report, Target};
 
@@ -14,28 +15,55 @@ pub(crate) const CHILD: &str = "--measure";
 
 const KIB: f64 = 1024.0;
 
-/// Bytes for each of `count` things, as a process of its own has measured them.
-fn bytes_each(what: &str, count: usize) -> f64 {
-    let program = std::env::current_exe().unwrap();
-    let output = Process::new(program).args([CHILD, what, &count.to_string()]).output().unwrap();
-    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+/// What each of `count` things takes, as a process of its own has measured it.
+struct Each {
+    bytes: f64,
+    /// To make it.
+    seconds: f64,
+}
+
+impl Each {
+    fn of(what: &str, count: usize) -> Self {
+        let program = std::env::current_exe().unwrap();
+        let output = Process::new(program).args([CHILD, what, &count.to_string()]).output().unwrap();
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let mut numbers = printed.split_whitespace().map(|number| number.parse().unwrap());
+        Self { bytes: numbers.next().unwrap(), seconds: numbers.next().unwrap() }
+    }
 }
 
 pub(crate) fn child(arguments: &[String]) {
     let (what, count) = (arguments[0].as_str(), arguments[1].parse().unwrap());
-    let growth = match what {
+    let Each { bytes, seconds } = match what {
         "waiting" => waiting(count),
         "agents" => agents(count),
         "actors" => actors(count),
         other => panic!("nothing is named {other}"),
     };
-    println!("{growth}");
+    println!("{bytes} {seconds}");
+}
+
+/// Where memory and time stood before something grew.
+struct Before {
+    bytes: f64,
+    seconds: f64,
+}
+
+impl Before {
+    fn now() -> Self {
+        Self { bytes: resident(), seconds: wall() }
+    }
+
+    fn each(&self, count: usize) -> Each {
+        let count = count as f64;
+        Each { bytes: (resident() - self.bytes) / count, seconds: (wall() - self.seconds) / count }
+    }
 }
 
 pub(crate) fn waiting_runs(report: &mut Report, effort: Effort) {
     let count = effort.of(10_000);
-    let each = median((0..3).map(|_| bytes_each("waiting", count)).collect());
+    let each = median((0..3).map(|_| Each::of("waiting", count).bytes).collect());
     report.add(Line {
         name: "run in flight whose turn waits (10,000)",
         value: each / KIB,
@@ -47,22 +75,29 @@ pub(crate) fn waiting_runs(report: &mut Report, effort: Effort) {
 
 pub(crate) fn idle_agents(report: &mut Report, effort: Effort) {
     let count = effort.of(100_000);
-    let [agent, actor] = ["agents", "actors"].map(|what| bytes_each(what, count));
+    let [agent, actor] = ["agents", "actors"].map(|what| Each::of(what, count));
     report.add(Line {
         name: "idle agent (100,000)",
-        value: agent,
+        value: agent.bytes,
         unit: "bytes",
-        reference: Some(("raw ractor actor", actor)),
+        reference: Some(("raw ractor actor", actor.bytes)),
         target: Target::RatioAtMost(1.5, None),
+    });
+    report.add(Line {
+        name: "adding an agent (100,000)",
+        value: agent.seconds * 1e6,
+        unit: "µs",
+        reference: Some(("spawning a ractor actor", actor.seconds * 1e6)),
+        target: Target::None,
     });
 }
 
 /// Runs whose one turn waits for an answer.
-fn waiting(count: usize) -> f64 {
+fn waiting(count: usize) -> Each {
     run(&two_workers(), async move {
         let asking = |turn: Turn| async move { Ok(Command::output(turn.ask("which one?").await?)) };
         let board = Callboard::builder().agent("asker", asking).runs_in_flight(count + 1).start().await.unwrap();
-        let before = resident();
+        let before = Before::now();
         let mut runs = Vec::with_capacity(count);
         for _ in 0..count {
             runs.push(board.submit(Task::new("choose").to("asker")).await.unwrap().id());
@@ -72,31 +107,31 @@ fn waiting(count: usize) -> f64 {
                 tokio::task::yield_now().await;
             }
         }
-        (resident() - before) / count as f64
+        before.each(count)
     })
 }
 
-fn agents(count: usize) -> f64 {
+fn agents(count: usize) -> Each {
     run(&two_workers(), async move {
         let board = Callboard::builder().start().await.unwrap();
-        let before = resident();
+        let before = Before::now();
         for number in 0..count {
             let idle = |_: Turn| async { Ok(Command::new()) };
             board.spawn(AgentSpec::new(&format!("agent-{number}"), idle)).await.unwrap();
         }
-        (resident() - before) / count as f64
+        before.each(count)
     })
 }
 
-fn actors(count: usize) -> f64 {
+fn actors(count: usize) -> Each {
     run(&two_workers(), async move {
         let mut actors = Vec::with_capacity(count);
-        let before = resident();
+        let before = Before::now();
         for _ in 0..count {
             actors.push(doubler().await);
         }
-        let growth = resident() - before;
+        let each = before.each(count);
         drop(actors);
-        growth / count as f64
+        each
     })
 }

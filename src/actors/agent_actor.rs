@@ -67,6 +67,7 @@ impl Actor for AgentActor {
 
     async fn pre_start(&self, _: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
         let Arguments { name, factory, window, floor } = arguments;
+        floor.env.slow_fault_point("agent.start").await?;
         let value = make(&factory)?;
         floor.occupy(&name, value);
         Ok(AgentState { name, factory, window, floor, rebuilt: VecDeque::new() })
@@ -78,6 +79,7 @@ impl Actor for AgentActor {
         message: AgentMsg,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
+        state.floor.env.slow_fault_point("agent.handle").await?;
         match message {
             AgentMsg::Panicked { turn, text } => state.rebuild(&me, turn, &text),
             AgentMsg::Rebuild => state.build(&me),

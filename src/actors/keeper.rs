@@ -2,6 +2,7 @@
 //! takes the board down with it. It owns no data.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -21,6 +22,8 @@ pub(crate) struct Arguments {
     pub(crate) floor: Arc<Floor>,
     pub(crate) retention: Duration,
     pub(crate) every: Duration,
+    /// The store acknowledges nothing any more.
+    pub(crate) has_stopped: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -29,7 +32,7 @@ pub(crate) enum KeeperMsg {
     Sweep,
     /// That is done.
     Swept,
-    /// The store acknowledges nothing any more.
+    /// `has_stopped` is set.
     StorageStopped,
 }
 
@@ -39,6 +42,10 @@ impl Actor for Keeper {
     type Arguments = Arguments;
 
     async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Arguments, ActorProcessingErr> {
+        arguments.env.slow_fault_point("storage.start").await?;
+        if arguments.has_stopped.load(Ordering::Acquire) {
+            me.cast(KeeperMsg::StorageStopped)?;
+        }
         me.send_after(arguments.every, || KeeperMsg::Sweep);
         Ok(arguments)
     }
@@ -49,6 +56,7 @@ impl Actor for Keeper {
         message: KeeperMsg,
         state: &mut Arguments,
     ) -> Result<(), ActorProcessingErr> {
+        state.env.slow_fault_point("storage.handle").await?;
         match message {
             KeeperMsg::Sweep => {
                 let (journal, now) = (state.journal.clone(), state.env.now().wall);

@@ -151,6 +151,7 @@ impl Actor for Gauges {
         me: ActorRef<ReadGauges>,
         sources: GaugeSources,
     ) -> Result<GaugeSources, ActorProcessingErr> {
+        sources.floor.env.slow_fault_point("gauges.start").await?;
         me.send_interval(sources.every, || ReadGauges);
         Ok(sources)
     }
@@ -161,6 +162,7 @@ impl Actor for Gauges {
         _: ReadGauges,
         sources: &mut GaugeSources,
     ) -> Result<(), ActorProcessingErr> {
+        sources.floor.env.slow_fault_point("gauges.handle").await?;
         sources.read();
         Ok(())
     }

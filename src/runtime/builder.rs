@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,7 +23,9 @@ use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor, Wake};
-use crate::supervision::tree::{AutoShutdown, ChildSpec, Intensity, Restart, StartError, Supervisor, SupervisorSpec};
+use crate::supervision::tree::{
+    self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, StartError, Supervisor, SupervisorSpec,
+};
 
 use super::classifier::Classifier;
 use super::handle::{AgentError, Board, Callboard};
@@ -294,8 +297,10 @@ impl Builder {
         let rules = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
+        let has_stopped = Arc::new(AtomicBool::new(false));
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
             let arguments = KeeperArguments {
+                has_stopped: Arc::clone(&has_stopped),
                 env: env.clone(),
                 journal: journal.clone(),
                 floor: Arc::clone(&floor),
@@ -306,7 +311,7 @@ impl Builder {
         });
         let owner = env.id().to_string();
         let office = |inbox| {
-            let (places, keeper) = (Arc::clone(&places), keeper.clone());
+            let (places, keeper, has_stopped) = (Arc::clone(&places), keeper.clone(), Arc::clone(&has_stopped));
             Arc::new(Office {
                 env: env.clone(),
                 storage: Arc::clone(&storage),
@@ -326,7 +331,8 @@ impl Builder {
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     places.close();
-                    // A keeper that is down has been told already.
+                    has_stopped.store(true, Ordering::Release);
+                    // A keeper that is down finds it when it is back.
                     let _ = keeper.cast(KeeperMsg::StorageStopped);
                 }),
             })
@@ -348,7 +354,9 @@ impl Builder {
             let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
             move || (Gauges, sources.clone())
         });
-        let (agents_spec, agents_tree) = ChildSpec::supervisor(SupervisorSpec::one_for_one("agents"));
+        // Without backoff, because agents come with windows of any size.
+        let (agents_spec, agents_tree) =
+            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::Backoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, office) in offices.iter().enumerate() {
             let inbox = Arc::clone(&office.inbox);
@@ -360,16 +368,30 @@ impl Builder {
             runs = runs.child(spec.mailbox_depth(move || inbox.len()));
         }
         let root = SupervisorSpec::one_for_one("callboard")
-            .intensity(Intensity::new(20, Duration::from_secs(60)))
             .auto_shutdown(AutoShutdown::AnySignificant)
             .child(keeper_spec.restart(Restart::Transient).significant())
             .child(context_spec)
             .child(approvals)
             .child(router_spec)
             .child(agents_spec)
-            .child(gauges_spec)
+            // Runs go on without it.
+            .child(gauges_spec.own_intensity(Intensity::default()))
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start(root, env.clone()).await?;
+        tokio::spawn({
+            let (tree, places, floor) = (tree.clone(), Arc::clone(&places), Arc::downgrade(&floor));
+            async move {
+                let reason = tree.join().await;
+                places.close();
+                // A board that was stopped has stopped its turns, and may be gone.
+                if reason != EndReason::Stopped
+                    && let Some(floor) = floor.upgrade()
+                {
+                    tracing::error!(%reason, "the board has ended");
+                    floor.stop_all();
+                }
+            }
+        });
         let board = Arc::new(Board {
             places,
             env,

@@ -30,7 +30,7 @@ use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::{AnswerError, Input, SubmitError};
 use crate::supervision::tree::{
-    ChildSpec, ControlError, EndReason, Intensity, NodeState, Supervisor, SupervisorRef, TreeEvent, TreeNode,
+    ChildSpec, ControlError, Down, EndReason, Intensity, NodeState, Supervisor, SupervisorRef, TreeEvent, TreeNode,
 };
 
 use super::builder::{Builder, Settings};
@@ -227,13 +227,10 @@ impl Callboard {
         let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
-        let (ack, accepted) = oneshot::channel();
         let (told, result) = oneshot::channel();
-        board.shards.of(run).push(Input::Submit { submission, place: Some(place), ack, result: told });
-        match accepted.await {
-            Ok(accepted) => accepted.map(|run| RunHandle::submitted(run, self.clone(), result)),
-            Err(_) => Err(SubmitError::Interrupted),
-        }
+        let accepted = self.tell(run, |ack| Input::Submit { submission, place: Some(place), ack, result: told }).await;
+        let run = accepted.unwrap_or(Err(SubmitError::Interrupted))?;
+        Ok(RunHandle::submitted(run, self.clone(), result))
     }
 
     /// The handle of a run that was submitted before, also by an earlier process.
@@ -354,8 +351,10 @@ impl Callboard {
         };
         let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
         board.floor.place(&name, spec.conditions(), actor.clone());
-        let window = spec.window();
-        let child = child.own_intensity(Intensity::new(window.max, window.within));
+        let (window, floor, failed) = (spec.window(), Arc::clone(&board.floor), name.clone());
+        let child = child
+            .own_intensity(Intensity::new(window.max, window.within))
+            .on_failed(move |error| floor.vacate(&failed, AgentStatus::Failed(error.to_owned())));
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
@@ -392,6 +391,10 @@ impl Callboard {
     /// # Errors
     /// See [`AgentError`].
     pub async fn restart(&self, name: &str) -> Result<(), AgentError> {
+        if self.listed(name)?.actor.down() == Some(Down::Failed) {
+            let restarted = self.board.agents.restart_child(name).await;
+            return restarted.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error });
+        }
         self.control(name, AgentMsg::Restart).await
     }
 

@@ -42,6 +42,7 @@ impl Actor for GatewayActor {
         me: ActorRef<Msg>,
         (decider, channels): Self::Arguments,
     ) -> Result<GatewayState, ActorProcessingErr> {
+        decider.desk.env.slow_fault_point("gateway.start").await?;
         for envelope in decider.open() {
             me.cast(Msg::Requested(envelope.id()))?;
         }
@@ -54,6 +55,7 @@ impl Actor for GatewayActor {
         message: Msg,
         state: &mut GatewayState,
     ) -> Result<(), ActorProcessingErr> {
+        state.decider.desk.env.slow_fault_point("gateway.handle").await?;
         match message {
             Msg::Requested(id) => state.requested(&me, id),
             Msg::Settled(envelope, decision) => state.tell(&ChannelMsg::Settled(envelope, decision)),
@@ -128,6 +130,7 @@ impl Actor for ChannelActor {
         _: ActorRef<ChannelMsg>,
         (channel, decider, index): Self::Arguments,
     ) -> Result<ChannelState, ActorProcessingErr> {
+        decider.desk.env.slow_fault_point("channel.start").await?;
         // Told after this actor can be reached; a gateway that starts later tells everything anyway.
         let desk = Arc::clone(&decider.desk);
         tokio::spawn(async move {
@@ -143,6 +146,7 @@ impl Actor for ChannelActor {
         message: ChannelMsg,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
+        state.decider.desk.env.slow_fault_point("channel.handle").await?;
         match message {
             ChannelMsg::Ask(envelope) => {
                 if state.shown.insert(envelope.id()) {

@@ -28,11 +28,13 @@ impl Actor for Sweeper {
         me: ActorRef<Msg>,
         (store, every): Self::Arguments,
     ) -> Result<Sweeping, ActorProcessingErr> {
+        store.env.slow_fault_point("context.start").await?;
         me.send_after(every, || Msg::Sweep);
         Ok(Sweeping { store, every })
     }
 
     async fn handle(&self, me: ActorRef<Msg>, message: Msg, sweeping: &mut Sweeping) -> Result<(), ActorProcessingErr> {
+        sweeping.store.env.slow_fault_point("context.handle").await?;
         match message {
             Msg::Sweep => {
                 let store = sweeping.store.clone();

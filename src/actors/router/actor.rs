@@ -19,11 +19,13 @@ impl Actor for RouterActor {
     type Arguments = Arc<Router>;
 
     async fn pre_start(&self, _: ActorRef<Posted>, router: Arc<Router>) -> Result<Arc<Router>, ActorProcessingErr> {
+        router.env.slow_fault_point("router.start").await?;
         router.enter_posts();
         Ok(router)
     }
 
     async fn handle(&self, _: ActorRef<Posted>, _: Posted, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
+        router.env.slow_fault_point("router.handle").await?;
         router.enter_posts();
         Ok(())
     }

@@ -32,11 +32,22 @@ impl Backoff {
     /// The wait before restart number `attempt` (from 1) of a series. `random` is any random number.
     #[must_use]
     pub fn delay(&self, attempt: u32, random: u64) -> Duration {
+        let share = random as f64 / u64::MAX as f64;
+        self.longest(attempt).mul_f64(1.0 - self.jitter.clamp(0.0, 1.0) * share)
+    }
+
+    fn longest(&self, attempt: u32) -> Duration {
         let Some(doublings) = attempt.checked_sub(2) else { return Duration::ZERO };
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
-        let whole = self.base.saturating_mul(factor).min(self.cap);
-        let share = random as f64 / u64::MAX as f64;
-        whole.mul_f64(1.0 - self.jitter.clamp(0.0, 1.0) * share)
+        self.base.saturating_mul(factor).min(self.cap)
+    }
+
+    /// What the first so many restarts of a series wait at most, all together.
+    pub(super) fn total(&self, restarts: u32) -> Duration {
+        /// From this restart on the waits are equal.
+        const GROWN: u32 = 34;
+        let equal = self.longest(GROWN).saturating_mul(restarts.saturating_sub(GROWN));
+        (1..=restarts.min(GROWN)).map(|attempt| self.longest(attempt)).fold(equal, Duration::saturating_add)
     }
 }
 
@@ -58,6 +69,17 @@ mod tests {
             [0, 1, 2, 3, 4, 8, 9, 40, u32::MAX].map(waits),
             [0, 0, 100, 200, 400, 6_400, 10_000, 10_000, 10_000]
         );
+    }
+
+    #[test]
+    fn the_total_is_the_sum_of_the_longest_waits() {
+        let backoff = Backoff { base: Duration::from_nanos(1), cap: Duration::from_secs(5), jitter: 1.0 };
+        for restarts in 0..50 {
+            let sum: Duration = (1..=restarts).map(|attempt| backoff.delay(attempt, 0)).sum();
+            assert_eq!(backoff.total(restarts), sum);
+        }
+        assert_eq!(Backoff::default().total(5), Duration::from_millis(1_500));
+        assert_eq!(Backoff::fixed(Duration::MAX).total(u32::MAX), Duration::MAX);
     }
 
     #[test]

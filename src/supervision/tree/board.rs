@@ -11,12 +11,13 @@ use ractor::{ActorId, ActorProcessingErr, ActorRef};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::child::{Child, Key, Launching, Origin, Phase, Then, next_to_start, next_to_stop};
+use super::child::{Child, Launching, Origin, Phase, Then};
+use super::children::Children;
 use super::event::Events;
 use super::handle::EndReason;
 use super::intensity::Window;
 use super::lifecycle::{Launch, halt};
-use super::restart::Exit;
+use super::restart::{Exit, Place};
 use super::spec::SupervisorSpec;
 use super::supervisor::{Arguments, Msg};
 use crate::env::Env;
@@ -41,12 +42,14 @@ pub(super) struct Board {
     pub(super) events: Events,
     pub(super) life: Life,
     ended: watch::Sender<Option<EndReason>>,
-    pub(super) children: Vec<Child>,
+    pub(super) children: Children,
     pub(super) window: Window,
     pub(super) incidents: u64,
     pub(super) since: Duration,
     /// Ends of actors that are not known yet: a child may crash before its start is reported.
     pub(super) early: HashMap<ActorId, Exit>,
+    /// Starts that are under way.
+    pub(super) launches: usize,
     /// Starts, stops, pauses and snapshots; they end with the supervisor.
     tasks: JoinSet<()>,
 }
@@ -54,7 +57,10 @@ pub(super) struct Board {
 impl Board {
     pub(super) fn new(myself: ActorRef<Msg>, arguments: Arguments) -> Self {
         let Arguments { spec, path, generation, env, events, ready, ended } = arguments;
-        let children = spec.children.iter().map(|child| Child::new(child.clone(), &path, Origin::Initial)).collect();
+        let mut children = Children::default();
+        for child in &spec.children {
+            children.push(Child::new(child.clone(), &path, Origin::Initial));
+        }
         Self {
             myself,
             since: env.now().monotonic,
@@ -68,6 +74,7 @@ impl Board {
             window: Window::default(),
             incidents: 0,
             early: HashMap::new(),
+            launches: 0,
             tasks: JoinSet::new(),
             spec,
         }
@@ -84,13 +91,13 @@ impl Board {
             }
         };
         self.life = Life::Ending(reason, ready);
-        for index in (0..self.children.len()).rev() {
-            match self.children[index].phase() {
-                Phase::Waiting(_) => self.settle(index, Then::Stay),
+        for place in self.children.places() {
+            match self.children[place].phase() {
+                Phase::Waiting(_) => self.settle(place, Then::Stay),
                 Phase::Starting | Phase::Running | Phase::Doomed(_) => {
-                    self.children[index].enter(Phase::Doomed(Then::Stay));
+                    self.children.enter(place, Phase::Doomed(Then::Stay));
                 }
-                Phase::Stopping(_) => self.children[index].enter(Phase::Stopping(Then::Stay)),
+                Phase::Stopping(_) => self.children.enter(place, Phase::Stopping(Then::Stay)),
                 Phase::Down | Phase::Failed => {}
             }
         }
@@ -101,21 +108,19 @@ impl Board {
     /// # Errors
     /// When the supervisor gives up; its own supervisor then sees a failed child.
     pub(super) fn advance(&mut self) -> Result<(), ActorProcessingErr> {
-        while let Some((index, then)) = next_to_stop(&self.children) {
-            self.begin_stop(index, then);
+        while let Some((place, then)) = self.children.next_to_stop() {
+            self.begin_stop(place, then);
         }
-        let down = |child: &Child| matches!(child.phase(), Phase::Down | Phase::Failed);
         match &self.life {
-            Life::Ending(..) if self.children.iter().all(down) => return self.close(),
+            Life::Ending(..) if !self.children.are_stopping() => return self.close(),
             Life::Ending(..) | Life::Over => return Ok(()),
             Life::Starting(_) | Life::Running => {}
         }
-        for index in next_to_start(&self.children, self.spec.policy.strategy) {
-            self.begin_start(index);
+        for place in self.children.next_to_start(self.spec.policy.strategy) {
+            self.begin_start(place);
         }
-        let starting = self.children.iter().any(|child| child.origin == Origin::Initial);
         match std::mem::replace(&mut self.life, Life::Running) {
-            Life::Starting(ready) if starting => self.life = Life::Starting(ready),
+            Life::Starting(ready) if self.children.are_starting() => self.life = Life::Starting(ready),
             Life::Starting(ready) => {
                 if ready.send(Ok(())).is_err() {
                     // Whoever started this supervisor has left, so nobody could ever stop it.
@@ -128,14 +133,14 @@ impl Board {
         Ok(())
     }
 
-    fn begin_start(&mut self, index: usize) {
-        let child = &mut self.children[index];
+    fn begin_start(&mut self, place: Place) {
+        self.children.enter(place, Phase::Starting);
+        self.launches += 1;
+        let child = &mut self.children[place];
         let (cancel, cancelled) = oneshot::channel();
         let spawned = Arc::new(OnceLock::new());
         child.generation += 1;
         child.launching = Some(Launching { cancel: Some(cancel), spawned: Arc::clone(&spawned) });
-        child.enter(Phase::Starting);
-        let key = child.key();
         let launch = Launch {
             spec: child.spec.clone(),
             path: Arc::clone(&child.path),
@@ -145,29 +150,30 @@ impl Board {
             events: self.events.clone(),
             spawned,
         };
-        let myself = self.myself.clone();
+        let (key, myself) = (self.children.key(place), self.myself.clone());
         self.spawn(async move {
             let outcome = launch.run(cancelled).await;
             report(&myself, Msg::Launched { key, outcome });
         });
     }
 
-    pub(super) fn begin_stop(&mut self, index: usize, then: Then) {
-        let child = &mut self.children[index];
-        child.enter(Phase::Stopping(then));
+    pub(super) fn begin_stop(&mut self, place: Place, then: Then) {
+        self.children.enter(place, Phase::Stopping(then));
+        let key = self.children.key(place);
+        let child = &mut self.children[place];
         if let Some(launching) = &mut child.launching {
             if let Some(cancel) = launching.cancel.take() {
                 // If the start is over already, its report is on the way and leads here again.
                 let _ = cancel.send(());
             }
         } else if let Some(cell) = child.cell.clone() {
-            let (key, spec, myself) = (child.key(), child.spec.clone(), self.myself.clone());
+            let (spec, myself) = (child.spec.clone(), self.myself.clone());
             self.spawn(async move {
                 let killed = halt(&cell, &spec).await;
                 report(&myself, Msg::Halted { key, killed });
             });
         } else {
-            self.settle(index, then);
+            self.settle(place, then);
         }
     }
 
@@ -197,14 +203,10 @@ impl Board {
                 halt(cell, &child.spec).await;
             }
         }
-        self.children.clear();
+        self.children = Children::default();
         self.end(EndReason::Stopped);
         // Nothing is left that could fail.
         let _ = self.close();
-    }
-
-    pub(super) fn index(&self, key: &Key) -> Option<usize> {
-        self.children.iter().position(|child| child.spec.id == key.id && child.generation == key.generation)
     }
 
     pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {

@@ -9,19 +9,12 @@ use tokio::sync::oneshot;
 use super::handle::ControlError;
 use super::intensity::Window;
 use super::reference::Down;
-use super::restart::{ChildFacts, Presence, Restart, Strategy};
+use super::restart::{ChildFacts, Presence, Restart};
 use super::snapshot::NodeState;
 use super::spec::ChildSpec;
 
 /// Answers a request once the child is where the caller wants it.
 pub(super) type Reply = oneshot::Sender<Result<(), ControlError>>;
-
-/// One start of one child; what comes back from an earlier one does not match.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) id: Arc<str>,
-    pub(super) generation: u64,
-}
 
 /// A wait before a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +62,19 @@ pub(super) enum Origin {
     Restart,
 }
 
+/// What a child stands in line for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Queue {
+    /// To run for the first time, with its supervisor.
+    First,
+    /// To be started again, or in addition.
+    Start,
+    /// The same, when its pause is over or the start that is under way has succeeded.
+    Pending,
+    /// To stop, or for its stop to end.
+    Stop,
+}
+
 /// A start that is under way.
 pub(super) struct Launching {
     /// Calls it off; taken when that has been done.
@@ -80,6 +86,8 @@ pub(super) struct Child {
     pub(super) spec: ChildSpec,
     pub(super) path: Arc<str>,
     phase: Phase,
+    /// Kept by the list of children.
+    pub(super) queue: Option<Queue>,
     pub(super) origin: Origin,
     pub(super) generation: u64,
     pub(super) restarts: u64,
@@ -98,6 +106,7 @@ impl Child {
         Self {
             path: format!("{parent}/{}", spec.id).into(),
             phase: Phase::Waiting(None),
+            queue: None,
             origin,
             generation: 0,
             restarts: 0,
@@ -113,12 +122,21 @@ impl Child {
         }
     }
 
-    pub(super) fn key(&self) -> Key {
-        Key { id: Arc::clone(&self.spec.id), generation: self.generation }
-    }
-
     pub(super) fn phase(&self) -> &Phase {
         &self.phase
+    }
+
+    /// The queue it belongs in.
+    pub(super) fn due(&self) -> Option<Queue> {
+        match (&self.phase, self.origin) {
+            (Phase::Waiting(_) | Phase::Starting, Origin::Initial) => Some(Queue::First),
+            (Phase::Waiting(None), Origin::Added | Origin::ByHand | Origin::Restart) => Some(Queue::Start),
+            (Phase::Waiting(Some(_)) | Phase::Starting, Origin::Added | Origin::ByHand | Origin::Restart) => {
+                Some(Queue::Pending)
+            }
+            (Phase::Doomed(_) | Phase::Stopping(_), _) => Some(Queue::Stop),
+            (Phase::Running | Phase::Down | Phase::Failed, _) => None,
+        }
     }
 
     /// Enters a phase and tells the child's reference.
@@ -210,31 +228,4 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.spec.seat.vacate(self.seat_owner, Down::Stopped);
     }
-}
-
-/// The doomed child whose turn to stop has come: the last one, once nothing after it is still stopping.
-pub(super) fn next_to_stop(children: &[Child]) -> Option<(usize, Then)> {
-    let last = children.iter().rposition(|child| matches!(child.phase, Phase::Doomed(_) | Phase::Stopping(_)))?;
-    if let Phase::Doomed(then) = children[last].phase { Some((last, then)) } else { None }
-}
-
-/// The children whose turn to start has come.
-///
-/// A first start waits for the one before it. Under one_for_one a restart waits for nothing; in a group it also waits for
-/// everything that stops and for the start before it.
-pub(super) fn next_to_start(children: &[Child], strategy: Strategy) -> Vec<usize> {
-    let grouped = strategy != Strategy::OneForOne;
-    let stops = |child: &Child| matches!(child.phase, Phase::Doomed(_) | Phase::Stopping(_));
-    if grouped && children.iter().any(stops) {
-        return Vec::new();
-    }
-    let pending = |child: &Child| matches!(child.phase, Phase::Waiting(_) | Phase::Starting);
-    let comes_first = |earlier: &Child, child: &Child| {
-        pending(earlier) && (grouped || (earlier.origin == Origin::Initial && child.origin == Origin::Initial))
-    };
-    let turn = |&index: &usize| {
-        matches!(children[index].phase, Phase::Waiting(None))
-            && !children[..index].iter().any(|earlier| comes_first(earlier, &children[index]))
-    };
-    (0..children.len()).filter(turn).collect()
 }

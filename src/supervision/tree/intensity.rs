@@ -5,6 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 /// How many restarts are too many: more than `max` of them within `within`.
+///
+/// The window has to be longer than `max` restarts wait (see [`Backoff`](super::Backoff)): a child that crashes as soon as
+/// it is started would never be over it, and be restarted for ever. A supervisor refuses an intensity like that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Intensity {
     /// Restarts that are still fine. With 0, the first crash is too many.

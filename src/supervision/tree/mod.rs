@@ -54,6 +54,8 @@
 //! - A supervisor answers while its children start, stop, hang or wait for a restart.
 //! - Two generations of a child never run at once. What an earlier generation still has to say is ignored.
 //! - One crash is one entry in the restart window, however many children it restarts; a failed restart is one more.
+//! - A child that crashes at once, whenever it is started, is given up: an intensity that the backoff puts out of reach is
+//!   refused.
 //! - A kill or a cancelled task is a crash, unless the supervisor itself asked for it.
 //!
 //! # What it leaves to others
@@ -70,6 +72,7 @@ compile_error!("callboard supervises actors by catching their panics: build it w
 mod backoff;
 mod board;
 mod child;
+mod children;
 mod event;
 mod handle;
 mod incidents;

@@ -14,11 +14,11 @@ use super::spec::{ChildSpec, SpecError};
 
 impl Board {
     pub(super) fn add(&mut self, spec: ChildSpec, reply: Reply) {
-        let taken = self.children.iter().any(|child| child.spec.id == spec.id);
+        let taken = self.children.named(&spec.id).is_some();
         let checked = match self.not_ready() {
             Some(error) => Err(error),
             None if taken => Err(SpecError::DuplicateId { child: Arc::clone(&spec.id) }.into()),
-            None => spec.check(&self.spec.policy).map_err(ControlError::Invalid),
+            None => spec.check(&self.spec).map_err(ControlError::Invalid),
         };
         match checked {
             Err(error) => refuse(reply, error),
@@ -34,22 +34,22 @@ impl Board {
         if let Some(error) = self.not_ready() {
             return refuse(reply, error);
         }
-        let Some(index) = self.children.iter().position(|child| child.spec.id == id) else {
+        let Some(place) = self.children.named(&id) else {
             return refuse(reply, ControlError::UnknownChild { child: id });
         };
-        let child = &mut self.children[index];
+        let child = &mut self.children[place];
         let then = child.after_stop(if remove { Then::Remove } else { Then::Stay });
         child.stop_replies.push(reply);
         match child.phase() {
             Phase::Waiting(_) => {
                 self.events.emit(&child.path, child.generation, TreeEventKind::Stopped { killed: false });
-                self.settle(index, then);
+                self.settle(place, then);
             }
-            Phase::Down | Phase::Failed => self.settle(index, then),
-            Phase::Starting | Phase::Running => self.begin_stop(index, then),
+            Phase::Down | Phase::Failed => self.settle(place, then),
+            Phase::Starting | Phase::Running => self.begin_stop(place, then),
             Phase::Doomed(Then::Remove) | Phase::Stopping(Then::Remove) => {}
-            Phase::Doomed(Then::Stay | Then::Restart(_)) => child.enter(Phase::Doomed(then)),
-            Phase::Stopping(Then::Stay | Then::Restart(_)) => child.enter(Phase::Stopping(then)),
+            Phase::Doomed(Then::Stay | Then::Restart(_)) => self.children.enter(place, Phase::Doomed(then)),
+            Phase::Stopping(Then::Stay | Then::Restart(_)) => self.children.enter(place, Phase::Stopping(then)),
         }
     }
 
@@ -58,15 +58,16 @@ impl Board {
             return refuse(reply, error);
         }
         let now = self.env.now().monotonic;
-        let Some(child) = self.children.iter_mut().find(|child| child.spec.id == id) else {
+        let Some(place) = self.children.named(&id) else {
             return refuse(reply, ControlError::UnknownChild { child: id });
         };
+        let child = &mut self.children[place];
         match child.phase() {
             Phase::Down | Phase::Failed => {
                 child.window.clear();
                 child.origin = Origin::ByHand;
                 child.start_reply = Some(reply);
-                child.enter(Phase::Waiting(None));
+                self.children.enter(place, Phase::Waiting(None));
             }
             Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Doomed(_) | Phase::Stopping(_) => {
                 refuse(reply, ControlError::NotStopped { child: id, state: child.state(now) });

@@ -4,6 +4,7 @@
 //! up with it on the supervisor's [`Strategy`]; whether the supervisor gives up on its [`Intensity`].
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::intensity::{Intensity, Window};
@@ -62,7 +63,8 @@ pub enum Exit {
     Failed(String),
     /// It was killed, and not by its supervisor. An actor that stops itself with the reason "killed" looks the same.
     Killed,
-    /// Its task was cancelled.
+    /// Its task ended outside of its handlers: it was cancelled, or a message that was left in the mailbox panicked when it
+    /// was dropped.
     Cancelled,
     /// It could not be started.
     StartFailed(String),
@@ -110,7 +112,10 @@ pub(super) struct Policy {
     pub(super) auto_shutdown: AutoShutdown,
 }
 
-/// What the rule needs to know of one child. The list of them is in start order.
+/// Where a child stands in the start order. A place is not given twice.
+pub(super) type Place = u64;
+
+/// What the rule needs to know of one child.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChildFacts {
     pub(super) restart: Restart,
@@ -133,8 +138,8 @@ pub(super) enum Presence {
 /// One child's end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incident {
-    /// Its index in the list of children.
-    pub(super) child: usize,
+    pub(super) child: Place,
+    pub(super) facts: ChildFacts,
     pub(super) normal: bool,
     pub(super) now: Duration,
 }
@@ -146,7 +151,7 @@ pub(super) enum Decision {
     /// The child is done and stays listed as stopped.
     Keep,
     /// Stop these in this order, then start those in that order. `attempt` counts the child's recent incidents.
-    Restart { stop: Vec<usize>, start: Vec<usize>, attempt: u32 },
+    Restart { stop: Vec<Place>, start: Vec<Place>, attempt: u32 },
     /// The child has failed for good; the supervisor goes on.
     Fail,
     /// Too many restarts: the supervisor stops its children and fails.
@@ -155,58 +160,56 @@ pub(super) enum Decision {
     Shutdown,
 }
 
-/// Decides what follows from `incident`, and enters it into the windows when it asks for a restart.
+/// Decides what follows from `incident`, and enters it into the windows when it asks for a restart. `children` gives those
+/// at the places, in order; it is asked for no more than the rule looks at.
 pub(super) fn decide(
     policy: &Policy,
-    children: &[ChildFacts],
+    children: impl Fn(RangeInclusive<Place>) -> Vec<(Place, ChildFacts)>,
     incident: Incident,
     shared: &mut Window,
     own: &mut Window,
 ) -> Decision {
-    let child = &children[incident.child];
-    let comes_back = match child.restart {
+    let Incident { child, facts, normal, now } = incident;
+    let comes_back = match facts.restart {
         Restart::Permanent => true,
-        Restart::Transient => !incident.normal,
+        Restart::Transient => !normal,
         Restart::Temporary => false,
     };
     if !comes_back {
-        return if child.significant && shuts_down(policy.auto_shutdown, children, incident.child) {
-            Decision::Shutdown
-        } else if child.restart == Restart::Temporary {
-            Decision::Forget
-        } else {
-            Decision::Keep
+        let is_active = |(other, facts): (Place, ChildFacts)| {
+            other != child && facts.significant && facts.presence != Presence::Down
+        };
+        let shuts_down = facts.significant
+            && match policy.auto_shutdown {
+                AutoShutdown::Never => false,
+                AutoShutdown::AnySignificant => true,
+                AutoShutdown::AllSignificant => !children(Place::MIN..=Place::MAX).into_iter().any(is_active),
+            };
+        return match (shuts_down, facts.restart) {
+            (true, _) => Decision::Shutdown,
+            (false, Restart::Temporary) => Decision::Forget,
+            (false, Restart::Permanent | Restart::Transient) => Decision::Keep,
         };
     }
-    let within_own = own.admit(incident.now, child.own_intensity.unwrap_or(policy.intensity));
-    if child.own_intensity.is_some() {
+    let within_own = own.admit(now, facts.own_intensity.unwrap_or(policy.intensity));
+    if facts.own_intensity.is_some() {
         if !within_own {
             return Decision::Fail;
         }
-    } else if !shared.admit(incident.now, policy.intensity) {
+    } else if !shared.admit(now, policy.intensity) {
         return Decision::Escalate;
     }
-    let affected = match policy.strategy {
-        Strategy::OneForOne => incident.child..incident.child + 1,
-        Strategy::OneForAll => 0..children.len(),
-        Strategy::RestForOne => incident.child..children.len(),
-    };
-    let stops = |&other: &usize| other != incident.child && children[other].presence == Presence::Up;
-    let starts = |&other: &usize| children[other].restart != Restart::Temporary;
+    let affected = children(match policy.strategy {
+        Strategy::OneForOne => child..=child,
+        Strategy::OneForAll => Place::MIN..=Place::MAX,
+        Strategy::RestForOne => child..=Place::MAX,
+    });
+    let stops = affected.iter().rev().filter(|(other, facts)| *other != child && facts.presence == Presence::Up);
+    let starts = affected.iter().filter(|(_, facts)| facts.restart != Restart::Temporary);
     Decision::Restart {
-        stop: affected.clone().rev().filter(stops).collect(),
-        start: affected.filter(starts).collect(),
+        stop: stops.map(|&(other, _)| other).collect(),
+        start: starts.map(|&(other, _)| other).collect(),
         attempt: own.count(),
-    }
-}
-
-fn shuts_down(rule: AutoShutdown, children: &[ChildFacts], ended: usize) -> bool {
-    let active =
-        |(other, child): (usize, &ChildFacts)| other != ended && child.significant && child.presence != Presence::Down;
-    match rule {
-        AutoShutdown::Never => false,
-        AutoShutdown::AnySignificant => true,
-        AutoShutdown::AllSignificant => !children.iter().enumerate().any(active),
     }
 }
 
@@ -225,9 +228,14 @@ mod tests {
         Policy { strategy, intensity: Intensity::default(), auto_shutdown: AutoShutdown::Never }
     }
 
+    /// The places are the indices.
+    fn at(children: &[ChildFacts]) -> impl Fn(RangeInclusive<Place>) -> Vec<(Place, ChildFacts)> {
+        move |places| (0..).zip(children.iter().copied()).filter(|(place, _)| places.contains(place)).collect()
+    }
+
     fn decide_once(policy: &Policy, children: &[ChildFacts], child: usize, normal: bool) -> Decision {
-        let incident = Incident { child, normal, now: Duration::ZERO };
-        decide(policy, children, incident, &mut Window::default(), &mut Window::default())
+        let incident = Incident { child: child as Place, facts: children[child], normal, now: Duration::ZERO };
+        decide(policy, at(children), incident, &mut Window::default(), &mut Window::default())
     }
 
     #[test]
@@ -259,8 +267,8 @@ mod tests {
         let own_intensity = Some(Intensity::new(1, Duration::from_secs(60)));
         let children = [ChildFacts { own_intensity, ..child(Restart::Permanent) }, child(Restart::Permanent)];
         let (mut shared, mut own) = (Window::default(), Window::default());
-        let incident = Incident { child: 0, normal: false, now: Duration::ZERO };
-        let mut next = || decide(&policy(Strategy::OneForOne), &children, incident, &mut shared, &mut own);
+        let incident = Incident { child: 0, facts: children[0], normal: false, now: Duration::ZERO };
+        let mut next = || decide(&policy(Strategy::OneForOne), at(&children), incident, &mut shared, &mut own);
         assert!(matches!(next(), Decision::Restart { .. }));
         assert_eq!([next(), next()], [Decision::Fail, Decision::Fail]);
         assert_eq!(shared, Window::default());
@@ -283,14 +291,14 @@ mod tests {
     /// The rule again, said the long way: it keeps every restart ever made and walks the list for each question.
     #[derive(Default)]
     struct Model {
-        restarts: Vec<(usize, Duration)>,
+        restarts: Vec<(Place, Duration)>,
     }
 
     impl Model {
         fn next(&mut self, policy: &Policy, children: &[ChildFacts], incident: Incident) -> Decision {
-            let it = children[incident.child];
+            let it = incident.facts;
             if it.restart == Restart::Temporary || (it.restart == Restart::Transient && incident.normal) {
-                let others = (0..children.len()).filter(|&i| i != incident.child && children[i].significant);
+                let others = (0..children.len()).filter(|&i| i as Place != incident.child && children[i].significant);
                 let left = others.filter(|&i| children[i].presence != Presence::Down).count();
                 let shutdown = match policy.auto_shutdown {
                     AutoShutdown::Never => false,
@@ -303,21 +311,21 @@ mod tests {
                     (false, _) => Decision::Keep,
                 };
             }
-            let recent = |limit: Intensity, whose: &dyn Fn(usize) -> bool| {
+            let recent = |limit: Intensity, whose: &dyn Fn(Place) -> bool| {
                 let young = |at: Duration| incident.now - at <= limit.within;
                 1 + self.restarts.iter().filter(|&&(child, at)| whose(child) && young(at)).count() as u32
             };
             let mine = |child| child == incident.child;
             let decision = match it.own_intensity {
                 Some(limit) if recent(limit, &mine) > limit.max => Decision::Fail,
-                None if recent(policy.intensity, &|child| children[child].own_intensity.is_none())
+                None if recent(policy.intensity, &|child| children[child as usize].own_intensity.is_none())
                     > policy.intensity.max =>
                 {
                     Decision::Escalate
                 }
                 own => {
                     let (mut stop, mut start) = (Vec::new(), Vec::new());
-                    for (other, facts) in children.iter().enumerate() {
+                    for (other, facts) in (0..).zip(children) {
                         let together = match policy.strategy {
                             Strategy::OneForOne => other == incident.child,
                             Strategy::OneForAll => true,
@@ -381,8 +389,9 @@ mod tests {
             let (mut model, mut now) = (Model::default(), Duration::ZERO);
             for (child, normal, pause) in incidents {
                 now += Duration::from_secs(pause);
-                let incident = Incident { child: child.index(children.len()), normal, now };
-                let decided = decide(&policy, &children, incident, &mut shared, &mut own[incident.child]);
+                let child = child.index(children.len());
+                let incident = Incident { child: child as Place, facts: children[child], normal, now };
+                let decided = decide(&policy, at(&children), incident, &mut shared, &mut own[child]);
                 prop_assert_eq!(decided, model.next(&policy, &children, incident));
             }
         }

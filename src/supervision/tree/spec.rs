@@ -16,6 +16,7 @@ use super::restart::{AutoShutdown, Policy, Restart, Strategy};
 
 /// Spawns a worker, linked to the given supervisor.
 pub(super) type Spawn = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, String>> + Send + Sync>;
+type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 type Probe<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 #[derive(Clone)]
@@ -33,6 +34,7 @@ pub struct ChildSpec {
     pub(super) restart: Restart,
     pub(super) significant: bool,
     pub(super) own_intensity: Option<Intensity>,
+    pub(super) on_failed: Option<Tell>,
     pub(super) start_timeout: Option<Duration>,
     pub(super) stop_timeout: Option<Duration>,
     pub(super) mailbox_depth: Option<Probe<usize>>,
@@ -94,6 +96,7 @@ impl ChildSpec {
             restart: Restart::default(),
             significant: false,
             own_intensity: None,
+            on_failed: None,
             start_timeout: None,
             stop_timeout: None,
             mailbox_depth: None,
@@ -121,6 +124,13 @@ impl ChildSpec {
     #[must_use]
     pub fn own_intensity(mut self, intensity: Intensity) -> Self {
         self.own_intensity = Some(intensity);
+        self
+    }
+
+    /// Told the last cause when the child has become `Failed`. Must not block.
+    #[must_use]
+    pub fn on_failed(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_failed = Some(Arc::new(tell));
         self
     }
 
@@ -159,8 +169,9 @@ impl ChildSpec {
         }
     }
 
-    /// Whether a supervisor with these rules can take the child.
-    pub(super) fn check(&self, policy: &Policy) -> Result<(), SpecError> {
+    /// Whether the supervisor can take the child.
+    pub(super) fn check(&self, supervisor: &SupervisorSpec) -> Result<(), SpecError> {
+        let policy = &supervisor.policy;
         let child = || Arc::clone(&self.id);
         if self.significant && self.restart == Restart::Permanent {
             return Err(SpecError::SignificantPermanent { child: child() });
@@ -170,6 +181,9 @@ impl ChildSpec {
         }
         if self.own_intensity.is_some() && policy.strategy != Strategy::OneForOne {
             return Err(SpecError::OwnIntensityInGroup { child: child(), strategy: policy.strategy });
+        }
+        if let Some(intensity) = self.own_intensity {
+            supervisor.check_intensity(&self.id, intensity)?;
         }
         match &self.kind {
             Kind::Worker(_) => Ok(()),
@@ -242,14 +256,23 @@ impl SupervisorSpec {
     }
 
     pub(super) fn check(&self) -> Result<(), SpecError> {
+        self.check_intensity(&self.name, self.policy.intensity)?;
         let mut ids = HashSet::new();
         for child in &self.children {
             if !ids.insert(&child.id) {
                 return Err(SpecError::DuplicateId { child: Arc::clone(&child.id) });
             }
-            child.check(&self.policy)?;
+            child.check(self)?;
         }
         Ok(())
+    }
+
+    fn check_intensity(&self, whose: &Arc<str>, intensity: Intensity) -> Result<(), SpecError> {
+        let waits = self.backoff.total(intensity.max);
+        if intensity.max == 0 || waits < intensity.within {
+            return Ok(());
+        }
+        Err(SpecError::UnreachableIntensity { whose: Arc::clone(whose), intensity, waits })
     }
 }
 
@@ -273,6 +296,17 @@ pub enum SpecError {
     SignificantWithoutShutdown {
         /// The id.
         child: Arc<str>,
+    },
+    /// The restarts wait so long that there are never too many of them in the window, and a child that always crashes would
+    /// be restarted for ever.
+    #[error("the intensity of `{whose}` is never exceeded: {} restarts wait {waits:?}, but only those in {:?} count", intensity.max, intensity.within)]
+    UnreachableIntensity {
+        /// The supervisor, or the child with an intensity of its own.
+        whose: Arc<str>,
+        /// What was asked for.
+        intensity: Intensity,
+        /// How long so many restarts wait.
+        waits: Duration,
     },
     /// A child that is restarted with its siblings cannot count for itself.
     #[error("`{child}` has its own intensity, which {strategy} does not allow")]

@@ -7,11 +7,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
 use super::board::Board;
-use super::child::{Key, Reply};
+use super::child::Reply;
+use super::children::Key;
 use super::event::Events;
 use super::handle::EndReason;
 use super::lifecycle::Launched;
-use super::restart::Exit;
+use super::restart::{Exit, Place};
 use super::snapshot::TreeNode;
 use super::spec::{ChildSpec, SupervisorSpec};
 use crate::env::Env;
@@ -49,6 +50,7 @@ pub(super) enum Msg {
     /// The pause of an incident is over.
     PauseOver {
         incident: u64,
+        places: Vec<Place>,
     },
 }
 
@@ -86,9 +88,9 @@ impl Actor for SupervisorActor {
             Msg::RestartChild { id, reply } => board.restart_by_hand(id, reply),
             Msg::Snapshot { budget, reply } => board.picture(budget, reply),
             Msg::Shutdown => board.end(EndReason::Stopped),
-            Msg::Launched { key, outcome } => board.launched(&key, outcome),
-            Msg::Halted { key, killed } => board.halted(&key, killed),
-            Msg::PauseOver { incident } => board.pause_over(incident),
+            Msg::Launched { key, outcome } => board.launched(key, outcome),
+            Msg::Halted { key, killed } => board.halted(key, killed),
+            Msg::PauseOver { incident, places } => board.children.end_pause(incident, &places),
         }
         board.advance()
     }
