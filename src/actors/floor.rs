@@ -1,9 +1,9 @@
 //! The floor: where ready turns wait, and who may take them. Each agent has slots, all agents share the pool's permits.
 //!
-//! Turns are pulled. When a turn becomes ready and its agent has a slot and the pool a permit, a worker is spawned; a
-//! worker that ends a turn goes on with the next one that may start, and ends when there is none. A turn that waits for
-//! the runtime gives its slot and permit back and takes them again before it goes on. So a full queue never blocks a
-//! run supervisor, and a chain of any depth finishes with a pool of one.
+//! Turns are pulled. When a turn becomes ready and its agent has a slot and the pool a permit, a worker takes it: one that
+//! is idle, or a new one. A worker that ends a turn goes on with the next one that may start, and is idle when there is
+//! none. A turn that waits for the runtime gives its slot and permit back and takes them again before it goes on. So a
+//! full queue never blocks a run supervisor, and a chain of any depth finishes with a pool of one.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -56,6 +56,19 @@ struct State {
     places: Vec<Place>,
     /// Places that may have work and a free slot, in the order in which they asked.
     runnable: VecDeque<usize>,
+    /// Workers without a turn, at most one for each permit. They hold nothing of the floor, so they end with it.
+    idle: Vec<oneshot::Sender<Assignment>>,
+}
+
+/// What an idle worker is told: its next turn, and where.
+pub(super) type Assignment = (Arc<Floor>, Job);
+
+/// What a worker does next.
+pub(super) enum Next {
+    Work(Job),
+    /// Nothing may start; it is told when something does.
+    Wait(oneshot::Receiver<Assignment>),
+    End,
 }
 
 /// One agent's place on the floor.
@@ -193,7 +206,13 @@ impl Floor {
         permits: usize,
         ready_bound: usize,
     ) -> Arc<Self> {
-        let state = State { permits, names: HashMap::default(), places: Vec::new(), runnable: VecDeque::new() };
+        let state = State {
+            permits,
+            names: HashMap::default(),
+            places: Vec::new(),
+            runnable: VecDeque::new(),
+            idle: Vec::new(),
+        };
         Arc::new(Self {
             state: Mutex::new(state),
             env,
@@ -363,11 +382,12 @@ impl Floor {
         let shared = Arc::clone(&running.turn);
         drop(state);
         shared.stop.set(why);
-        let floor = Arc::downgrade(self);
+        // Held weakly: a turn that lets go takes everything with it at once.
+        let (floor, turn) = (Arc::downgrade(self), Arc::downgrade(&shared));
         self.runtime.spawn(async move {
             tokio::time::sleep(STUCK_AFTER).await;
-            if let Some(floor) = floor.upgrade() {
-                floor.fence(index, &shared, why);
+            if let (Some(floor), Some(turn)) = (floor.upgrade(), turn.upgrade()) {
+                floor.fence(index, &turn, why);
             }
         });
     }
@@ -417,21 +437,29 @@ impl Floor {
     }
 
     /// Ends a worker's turn and finds it another one to run.
-    pub(super) fn next(self: &Arc<Self>, ended: &Job) -> Option<Job> {
+    pub(super) fn next(self: &Arc<Self>, ended: &Job) -> Next {
         let (index, turn) = (ended.place, &ended.turn);
         let mut state = self.state.lock();
         if turn.seat.is_fenced.load(Ordering::Acquire) {
-            return None;
+            return Next::End;
         }
         let place = &mut state.places[index];
         place.returning.retain(|returning| !Arc::ptr_eq(&returning.turn, turn));
         // Another attempt may be here in its place already.
         place.forget(turn);
         self.give_back(&mut state, index, turn);
-        let job = self.take(&mut state);
+        let next = match self.take(&mut state) {
+            Some(job) => Next::Work(job),
+            None if ended.is_blocking || state.idle.len() >= self.pool => Next::End,
+            None => {
+                let (worker, assigned) = oneshot::channel();
+                state.idle.push(worker);
+                Next::Wait(assigned)
+            }
+        };
         self.fill(state);
         self.ended.notify_waiters();
-        job
+        next
     }
 
     /// Stops turns that run longer than their agent may; ends when the agent has none under way. Holds nothing while it
@@ -606,7 +634,14 @@ impl Floor {
     /// Starts whatever may start now.
     fn fill(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         while let Some(job) = self.take(&mut state) {
-            worker::spawn(self, &self.runtime, job);
+            let idle = if job.is_blocking { None } else { state.idle.pop() };
+            let unassigned = match idle {
+                Some(worker) => worker.send((Arc::clone(self), job)).err().map(|(_, job)| job),
+                None => Some(job),
+            };
+            if let Some(job) = unassigned {
+                worker::spawn(self, &self.runtime, job);
+            }
         }
     }
 

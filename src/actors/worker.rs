@@ -21,7 +21,7 @@ use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::Input;
 
 use super::agent_actor::AgentMsg;
-use super::floor::{Floor, Job};
+use super::floor::{Floor, Job, Next};
 use super::turn::{StopReason, Turn, TurnError, TurnShared};
 
 /// Starts a worker with its first turn.
@@ -36,7 +36,7 @@ pub(super) fn spawn(floor: &Arc<Floor>, runtime: &Handle, job: Job) {
 }
 
 async fn work(floor: Arc<Floor>, first: Job) {
-    let mut job = first;
+    let (mut floor, mut job) = (floor, first);
     loop {
         let end = match begin(&floor, &job) {
             Ok(seated) => seated.await,
@@ -44,10 +44,18 @@ async fn work(floor: Arc<Floor>, first: Job) {
         };
         finish(&floor, &job, end);
         match floor.next(&job) {
-            None => return,
             // That agent's turns run on another kind of thread.
-            Some(next) if next.is_blocking != job.is_blocking => return spawn(&floor, &Handle::current(), next),
-            Some(next) => job = next,
+            Next::Work(next) if next.is_blocking != job.is_blocking => return spawn(&floor, &Handle::current(), next),
+            Next::Work(next) => job = next,
+            Next::Wait(assigned) => {
+                // Nothing is held meanwhile, neither what the turn shares nor the floor.
+                drop((floor, job));
+                match assigned.await {
+                    Ok(assignment) => (floor, job) = assignment,
+                    Err(_) => return,
+                }
+            }
+            Next::End => return,
         }
     }
 }
