@@ -195,11 +195,7 @@ impl fmt::Display for Json {
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            self.0.serialize(serializer)
-        } else {
-            self.serialize_as_text(serializer)
-        }
+        if serializer.is_human_readable() { self.0.serialize(serializer) } else { self.serialize_as_text(serializer) }
     }
 }
 
