@@ -492,8 +492,7 @@ impl Engine {
     fn delegate(&mut self, (run, number): Key, to: usize) -> &'static str {
         self.requests += 1;
         let name = agent(to);
-        let order =
-            Order { to: name.as_str().into(), body: "x".into(), input: 1.into(), reference: None, is_detached: false };
+        let order = Order { input: 1.into(), ..Order::new(name.as_str(), "x") };
         let turn = self.runs[run].turn(number).unwrap();
         let event = on_delegation(&self.runs[run], number, turn, self.requests, order, &self.around());
         self.apply(run, &event, WorkedOut::default())
@@ -643,7 +642,7 @@ fn play_one(model: &mut Model, engine: &mut Engine, op: &Op) -> Option<(&'static
                 true => (FailureKind::Terminal, Signal::Neutral),
                 false => (FailureKind::Transient, Signal::Failure),
             };
-            engine.outcome(key, TurnOutcome::Failed(Failure { kind, text: "broken".into() }));
+            engine.outcome(key, TurnOutcome::Failed(Failure::new(kind, "broken")));
             model.close(key, signal);
             model.end_branch(key.0, open.branch);
             None

@@ -1,9 +1,9 @@
 //! The floor: where ready turns wait, and who may take them. Each agent has slots, all agents share the pool's permits.
 //!
-//! Turns are pulled. When a turn becomes ready and its agent has a slot and the pool a permit, a worker is spawned; a
-//! worker that ends a turn goes on with the next one that may start, and ends when there is none. A turn that waits for
-//! the runtime gives its slot and permit back and takes them again before it goes on. So a full queue never blocks a
-//! run supervisor, and a chain of any depth finishes with a pool of one.
+//! Turns are pulled. When a turn becomes ready and its agent has a slot and the pool a permit, a worker takes it: one that
+//! is idle, or a new one. A worker that ends a turn goes on with the next one that may start, and is idle when there is
+//! none. A turn that waits for the runtime gives its slot and permit back and takes them again before it goes on. So a
+//! full queue never blocks a run supervisor, and a chain of any depth finishes with a pool of one.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::env::Env;
-use crate::messages::{AgentName, Failure, FailureKind, Refusal, TurnId};
+use crate::messages::{AgentName, Failure, FailureKind, Origin, Refusal, TurnId};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
@@ -29,7 +29,7 @@ use crate::supervision::tree::ChildRef;
 
 use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
-use super::context::ContextStore;
+use super::context::{ContextAccess, ContextStore};
 use super::meters;
 use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
@@ -56,6 +56,19 @@ struct State {
     places: Vec<Place>,
     /// Places that may have work and a free slot, in the order in which they asked.
     runnable: VecDeque<usize>,
+    /// Workers without a turn, at most one for each permit. They hold nothing of the floor, so they end with it.
+    idle: Vec<oneshot::Sender<Assignment>>,
+}
+
+/// What an idle worker is told: its next turn, and where.
+pub(super) type Assignment = (Arc<Floor>, Job);
+
+/// What a worker does next.
+pub(super) enum Next {
+    Work(Job),
+    /// Nothing may start; it is told when something does.
+    Wait(oneshot::Receiver<Assignment>),
+    End,
 }
 
 /// One agent's place on the floor.
@@ -103,7 +116,6 @@ impl Live {
 
 struct Running {
     turn: Arc<TurnShared>,
-    seat: Arc<Seat>,
     /// The clock's reading when it last took its seat.
     since: Duration,
     /// How long it held its seat before that.
@@ -113,14 +125,13 @@ struct Running {
 impl Running {
     /// How long the turn has run; time in which it waited does not count.
     fn used(&self, now: Duration) -> Duration {
-        if self.seat.is_held() { self.used + now.saturating_sub(self.since) } else { self.used }
+        if self.turn.seat.is_held() { self.used + now.saturating_sub(self.since) } else { self.used }
     }
 }
 
 /// A turn that waited and wants its slot and permit back.
 struct Returning {
-    turn: TurnId,
-    seat: Arc<Seat>,
+    turn: Arc<TurnShared>,
     seated: oneshot::Sender<()>,
 }
 
@@ -177,15 +188,13 @@ pub(crate) struct AgentGlance {
     pub(crate) last_error: Option<String>,
 }
 
-/// A turn that a worker is to run.
+/// A turn that a worker is to run. It moves into the worker's task, so it is small.
 pub(super) struct Job {
     pub(super) place: usize,
-    pub(super) ready: ReadyTurn,
+    pub(super) turn: Arc<TurnShared>,
     pub(super) value: Arc<dyn AgentValue>,
     pub(super) generation: u64,
-    pub(super) seat: Arc<Seat>,
     pub(super) is_blocking: bool,
-    pub(super) namespaces: Option<Arc<[Arc<str>]>>,
     pub(super) actor: ChildRef<AgentMsg>,
 }
 
@@ -197,7 +206,13 @@ impl Floor {
         permits: usize,
         ready_bound: usize,
     ) -> Arc<Self> {
-        let state = State { permits, names: HashMap::default(), places: Vec::new(), runnable: VecDeque::new() };
+        let state = State {
+            permits,
+            names: HashMap::default(),
+            places: Vec::new(),
+            runnable: VecDeque::new(),
+            idle: Vec::new(),
+        };
         Arc::new(Self {
             state: Mutex::new(state),
             env,
@@ -364,41 +379,34 @@ impl Floor {
             place.ready.retain(|ready| ready.id != turn);
             return;
         };
-        let (shared, seat) = (Arc::clone(&running.turn), Arc::clone(&running.seat));
+        let shared = Arc::clone(&running.turn);
         drop(state);
         shared.stop.set(why);
-        let floor = Arc::downgrade(self);
+        // Held weakly: a turn that lets go takes everything with it at once.
+        let (floor, turn) = (Arc::downgrade(self), Arc::downgrade(&shared));
         self.runtime.spawn(async move {
             tokio::time::sleep(STUCK_AFTER).await;
-            if let Some(floor) = floor.upgrade() {
-                floor.fence(index, turn, &seat, why);
+            if let (Some(floor), Some(turn)) = (floor.upgrade(), turn.upgrade()) {
+                floor.fence(index, &turn, why);
             }
         });
     }
 
     /// Gives the place of a turn away that has not let go. What it still returns is dropped.
-    fn fence(self: &Arc<Self>, index: usize, turn: TurnId, seat: &Arc<Seat>, why: StopReason) {
+    fn fence(self: &Arc<Self>, index: usize, turn: &Arc<TurnShared>, why: StopReason) {
         let mut state = self.state.lock();
         let place = &mut state.places[index];
-        let is_there = place
-            .turns
-            .get(&turn)
-            .and_then(|live| live.running.as_ref())
-            .is_some_and(|running| Arc::ptr_eq(&running.seat, seat));
-        if !is_there {
+        if !place.forget(turn) {
             return;
         }
-        let live = place.turns.remove(&turn);
         place.stuck += 1;
         let agent = place.name.clone();
-        seat.is_fenced.store(true, Ordering::Release);
-        tracing::error!(%turn, %agent, "turn ignores that it was stopped; its place is given to others");
-        self.give_back(&mut state, index, turn, seat);
+        turn.seat.is_fenced.store(true, Ordering::Release);
+        tracing::error!(turn = %turn.ready.id, %agent, "turn ignores that it was stopped; its place is given to others");
+        self.give_back(&mut state, index, turn);
         self.fill(state);
-        if why == StopReason::TimedOut
-            && let Some(Live { running: Some(running), .. }) = live
-        {
-            worker::report_timeout(&running.turn);
+        if why == StopReason::TimedOut {
+            worker::report_timeout(turn);
         }
     }
 
@@ -429,44 +437,29 @@ impl Floor {
     }
 
     /// Ends a worker's turn and finds it another one to run.
-    pub(super) fn next(self: &Arc<Self>, index: usize, turn: TurnId, seat: &Arc<Seat>) -> Option<Job> {
+    pub(super) fn next(self: &Arc<Self>, ended: &Job) -> Next {
+        let (index, turn) = (ended.place, &ended.turn);
         let mut state = self.state.lock();
-        if seat.is_fenced.load(Ordering::Acquire) {
-            return None;
+        if turn.seat.is_fenced.load(Ordering::Acquire) {
+            return Next::End;
         }
         let place = &mut state.places[index];
-        place.returning.retain(|returning| !Arc::ptr_eq(&returning.seat, seat));
+        place.returning.retain(|returning| !Arc::ptr_eq(&returning.turn, turn));
         // Another attempt may be here in its place already.
-        let is_own = |live: &Live| live.running.as_ref().is_some_and(|running| Arc::ptr_eq(&running.seat, seat));
-        if place.turns.get(&turn).is_some_and(is_own) {
-            place.turns.remove(&turn);
-        }
-        self.give_back(&mut state, index, turn, seat);
-        let job = self.take(&mut state);
+        place.forget(turn);
+        self.give_back(&mut state, index, turn);
+        let next = match self.take(&mut state) {
+            Some(job) => Next::Work(job),
+            None if ended.is_blocking || state.idle.len() >= self.pool => Next::End,
+            None => {
+                let (worker, assigned) = oneshot::channel();
+                state.idle.push(worker);
+                Next::Wait(assigned)
+            }
+        };
         self.fill(state);
         self.ended.notify_waiters();
-        job
-    }
-
-    /// The turn's future is kept where its worker is; its stop signal is kept here.
-    pub(super) fn register(self: &Arc<Self>, index: usize, shared: &Arc<TurnShared>, seat: &Arc<Seat>) {
-        let now = self.env.now().monotonic;
-        let mut state = self.state.lock();
-        let place = &mut state.places[index];
-        place.latency.record(now.saturating_sub(shared.ready.ready_at));
-        let Some(live) = place.turns.get_mut(&shared.ready.id).filter(|live| live.attempt == shared.ready.attempt)
-        else {
-            // Stopped between being taken and being begun.
-            shared.stop.set(StopReason::Cancelled);
-            return;
-        };
-        let (turn, seat) = (Arc::clone(shared), Arc::clone(seat));
-        live.running = Some(Running { turn, seat, since: now, used: Duration::ZERO });
-        if place.timer.is_none() {
-            place.timer = Some(now + place.timeout);
-            let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
-            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, place.timeout));
-        }
+        next
     }
 
     /// Stops turns that run longer than their agent may; ends when the agent has none under way. Holds nothing while it
@@ -486,7 +479,7 @@ impl Floor {
                 let running = place.turns.iter().filter_map(|(turn, live)| Some((*turn, live.running.as_ref()?)));
                 let (overdue, in_time): (Vec<_>, Vec<_>) =
                     running.partition(|(_, running)| running.used(now) >= place.timeout);
-                let seated = in_time.iter().filter(|(_, running)| running.seat.is_held());
+                let seated = in_time.iter().filter(|(_, running)| running.turn.seat.is_held());
                 let left = seated.map(|(_, running)| place.timeout - running.used(now)).min();
                 wait = left.unwrap_or(place.timeout);
                 let overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
@@ -504,18 +497,19 @@ impl Floor {
     }
 
     /// A waiting turn gives its slot and permit to others.
-    pub(super) fn leave(self: &Arc<Self>, index: usize, turn: TurnId, seat: &Seat) {
+    pub(super) fn leave(self: &Arc<Self>, job: &Job) {
+        let (index, turn) = (job.place, &job.turn);
         let now = self.env.now().monotonic;
         let mut state = self.state.lock();
-        if !seat.is_held() {
+        if !turn.seat.is_held() {
             return;
         }
-        if let Some(running) = state.places[index].turns.get_mut(&turn).and_then(|live| live.running.as_mut()) {
+        if let Some(running) = state.places[index].running(turn) {
             running.used = running.used(now);
         }
-        seat.is_held.store(false, Ordering::Release);
+        turn.seat.is_held.store(false, Ordering::Release);
         state.permits += 1;
-        if !seat.keeps_slot {
+        if !turn.seat.keeps_slot {
             state.places[index].busy -= 1;
             state.mark_runnable(index);
         }
@@ -524,25 +518,20 @@ impl Floor {
     }
 
     /// A turn whose wait is over wants to go on: seated at once, or told when it is.
-    pub(super) fn come_back(
-        self: &Arc<Self>,
-        index: usize,
-        turn: TurnId,
-        seat: &Arc<Seat>,
-    ) -> Option<oneshot::Receiver<()>> {
+    pub(super) fn come_back(self: &Arc<Self>, job: &Job) -> Option<oneshot::Receiver<()>> {
+        let (index, turn) = (job.place, &job.turn);
         let mut state = self.state.lock();
         let is_crowded = !state.runnable.is_empty();
         let has_permit = state.permits > 0;
         let place = &mut state.places[index];
-        let has_slot = seat.keeps_slot || place.busy < place.slots;
+        let has_slot = turn.seat.keeps_slot || place.busy < place.slots;
         if has_permit && has_slot && !is_crowded {
-            let now = self.env.now().monotonic;
-            place.sit(turn, seat, now);
+            place.sit(turn, self.env.now().monotonic);
             state.permits -= 1;
             return None;
         }
         let (seated, granted) = oneshot::channel();
-        place.returning.push_back(Returning { turn, seat: Arc::clone(seat), seated });
+        place.returning.push_back(Returning { turn: Arc::clone(turn), seated });
         state.mark_runnable(index);
         self.fill(state);
         Some(granted)
@@ -611,14 +600,32 @@ impl Floor {
         }
     }
 
+    /// Notes that a turn is taken, so that it can be stopped. Its future is kept where its worker is.
+    fn begin(self: &Arc<Self>, place: &mut Place, index: usize, turn: &Arc<TurnShared>) {
+        let now = self.env.now().monotonic;
+        place.latency.record(now.saturating_sub(turn.ready.ready_at));
+        match place.turns.get_mut(&turn.ready.id).filter(|live| live.attempt == turn.ready.attempt) {
+            Some(live) => live.running = Some(Running { turn: Arc::clone(turn), since: now, used: Duration::ZERO }),
+            // A later attempt was handed in before this one began: nobody waits for it.
+            None => turn.stop.set(StopReason::Cancelled),
+        }
+        if place.timer.is_none() {
+            place.timer = Some(now + place.timeout);
+            let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
+            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, place.timeout));
+        }
+    }
+
     /// Takes back what a seat held.
-    fn give_back(&self, state: &mut State, index: usize, turn: TurnId, seat: &Seat) {
+    fn give_back(&self, state: &mut State, index: usize, turn: &TurnShared) {
+        let seat = &turn.seat;
         let was_held = seat.is_held.swap(false, Ordering::AcqRel);
         state.permits += usize::from(was_held);
         let place = &mut state.places[index];
         place.busy -= usize::from(was_held || seat.keeps_slot);
         if seat.keeps_slot {
-            let (slot, holder) = (Waiting::Slot(place.name.clone()), Waiting::Turn(turn, place.name.clone()));
+            let holder = Waiting::Turn(turn.ready.id, place.name.clone());
+            let slot = Waiting::Slot(place.name.clone());
             self.facts.lock().waits.remove(&slot, &holder);
         }
         state.mark_runnable(index);
@@ -627,26 +634,33 @@ impl Floor {
     /// Starts whatever may start now.
     fn fill(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         while let Some(job) = self.take(&mut state) {
-            worker::spawn(self, &self.runtime, job);
+            let idle = if job.is_blocking { None } else { state.idle.pop() };
+            let unassigned = match idle {
+                Some(worker) => worker.send((Arc::clone(self), job)).err().map(|(_, job)| job),
+                None => Some(job),
+            };
+            if let Some(job) = unassigned {
+                worker::spawn(self, &self.runtime, job);
+            }
         }
     }
 
     /// The next turn that may start; turns that come back from a wait are seated on the way.
-    fn take(&self, state: &mut State) -> Option<Job> {
+    fn take(self: &Arc<Self>, state: &mut State) -> Option<Job> {
         while let Some(index) = state.runnable.pop_front() {
             let has_permit = state.permits > 0;
             let place = &mut state.places[index];
             place.is_runnable = false;
-            let may_return = |returning: &Returning| returning.seat.keeps_slot || place.busy < place.slots;
+            let may_return = |returning: &Returning| returning.turn.seat.keeps_slot || place.busy < place.slots;
             if place.returning.front().is_some_and(may_return) {
                 if !has_permit {
                     state.mark_runnable_first(index);
                     return None;
                 }
-                if let Some(Returning { turn, seat, seated }) = place.returning.pop_front()
-                    && place.turns.contains_key(&turn)
+                if let Some(Returning { turn, seated }) = place.returning.pop_front()
+                    && place.turns.contains_key(&turn.ready.id)
                 {
-                    place.sit(turn, &seat, self.env.now().monotonic);
+                    place.sit(&turn, self.env.now().monotonic);
                     state.permits -= 1;
                     // A worker that is being stopped does not listen; it gives the seat back when it ends.
                     let _ = seated.send(());
@@ -679,14 +693,17 @@ impl Floor {
                 facts.waits.add(slot, turn);
             }
             let seat = Seat { is_held: true.into(), keeps_slot: !place.is_reentrant, is_fenced: false.into() };
+            let origin = Origin { run: ready.id.run, chain: ready.chain.clone() };
+            let namespaces = place.namespaces.clone();
+            let context = ContextAccess::new(self.context.clone(), ready.agent.clone(), namespaces, Some(origin));
+            let turn = Arc::new(TurnShared::new(ready, context, seat));
+            self.begin(place, index, &turn);
             let job = Job {
                 place: index,
-                ready,
+                turn,
                 value,
                 generation: place.generation,
-                seat: Arc::new(seat),
                 is_blocking: place.is_blocking,
-                namespaces: place.namespaces.clone(),
                 actor: place.actor.clone(),
             };
             state.permits -= 1;
@@ -721,17 +738,28 @@ impl State {
 }
 
 impl Place {
+    /// The turn while its worker runs it here, unless another attempt has taken its place.
+    fn running(&mut self, turn: &Arc<TurnShared>) -> Option<&mut Running> {
+        let running = self.turns.get_mut(&turn.ready.id)?.running.as_mut();
+        running.filter(|running| Arc::ptr_eq(&running.turn, turn))
+    }
+
+    /// Strikes a running turn off; `false` if it is not here any more.
+    fn forget(&mut self, turn: &Arc<TurnShared>) -> bool {
+        self.running(turn).is_some() && self.turns.remove(&turn.ready.id).is_some()
+    }
+
     /// Counts a turn that comes back.
-    fn sit(&mut self, turn: TurnId, seat: &Seat, now: Duration) {
-        seat.is_held.store(true, Ordering::Release);
-        self.busy += usize::from(!seat.keeps_slot);
-        if let Some(running) = self.turns.get_mut(&turn).and_then(|live| live.running.as_mut()) {
-            running.since = now;
-            let deadline = now + self.timeout.saturating_sub(running.used);
-            if self.timer.is_some_and(|timer| deadline < timer) {
-                self.timer = Some(deadline);
-                self.hurry.notify_one();
-            }
+    fn sit(&mut self, turn: &Arc<TurnShared>, now: Duration) {
+        turn.seat.is_held.store(true, Ordering::Release);
+        self.busy += usize::from(!turn.seat.keeps_slot);
+        let Some(running) = self.running(turn) else { return };
+        running.since = now;
+        let used = running.used;
+        let deadline = now + self.timeout.saturating_sub(used);
+        if self.timer.is_some_and(|timer| deadline < timer) {
+            self.timer = Some(deadline);
+            self.hurry.notify_one();
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
 use super::context::ContextAccess;
+use super::floor::Seat;
 
 /// One invocation of an agent inside a run. A cheap clone; clones are the same turn.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ pub struct Turn {
 pub(super) struct TurnShared {
     pub(super) ready: ReadyTurn,
     pub(super) context: ContextAccess,
+    pub(super) seat: Seat,
     /// Requests that wait for the runtime. While there are any, the turn needs neither permit nor slot.
     pub(super) waits: AtomicUsize,
     next_ordinal: AtomicU32,
@@ -75,21 +77,22 @@ impl StopSignal {
     }
 }
 
-impl Turn {
-    pub(super) fn new(ready: ReadyTurn, context: ContextAccess) -> Self {
+impl TurnShared {
+    pub(super) fn new(ready: ReadyTurn, context: ContextAccess, seat: Seat) -> Self {
         Self {
-            shared: Arc::new(TurnShared {
-                ready,
-                context,
-                waits: AtomicUsize::new(0),
-                next_ordinal: AtomicU32::new(0),
-                is_unsynced: AtomicBool::new(false),
-                stop: StopSignal::default(),
-                has_reported: AtomicBool::new(false),
-            }),
+            ready,
+            context,
+            seat,
+            waits: AtomicUsize::new(0),
+            next_ordinal: AtomicU32::new(0),
+            is_unsynced: AtomicBool::new(false),
+            stop: StopSignal::default(),
+            has_reported: AtomicBool::new(false),
         }
     }
+}
 
+impl Turn {
     /// The turn's id: the same for all its attempts, so it serves as idempotency key outside.
     #[must_use]
     pub fn id(&self) -> TurnId {

@@ -13,16 +13,15 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::Instrument;
+use tracing::instrument::Instrumented;
 
-use crate::messages::{Command, Failure, FailureKind, Origin, TurnId};
+use crate::messages::{Command, Failure, FailureKind};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::Input;
-use crate::supervision::tree::ChildRef;
 
 use super::agent_actor::AgentMsg;
-use super::context::ContextAccess;
-use super::floor::{Floor, Job, Seat};
+use super::floor::{Floor, Job, Next};
 use super::turn::{StopReason, Turn, TurnError, TurnShared};
 
 /// Starts a worker with its first turn.
@@ -37,22 +36,33 @@ pub(super) fn spawn(floor: &Arc<Floor>, runtime: &Handle, job: Job) {
 }
 
 async fn work(floor: Arc<Floor>, first: Job) {
-    let mut next = Some(first);
-    let is_blocking = next.as_ref().is_some_and(|job| job.is_blocking);
-    while let Some(job) = next {
-        if job.is_blocking != is_blocking {
+    let (mut floor, mut job) = (floor, first);
+    loop {
+        let end = match begin(&floor, &job) {
+            Ok(seated) => seated.await,
+            Err(panic) => End::Panicked(panic),
+        };
+        finish(&floor, &job, end);
+        match floor.next(&job) {
             // That agent's turns run on another kind of thread.
-            spawn(&floor, &Handle::current(), job);
-            return;
+            Next::Work(next) if next.is_blocking != job.is_blocking => return spawn(&floor, &Handle::current(), next),
+            Next::Work(next) => job = next,
+            Next::Wait(assigned) => {
+                // Nothing is held meanwhile, neither what the turn shares nor the floor.
+                drop((floor, job));
+                match assigned.await {
+                    Ok(assignment) => (floor, job) = assignment,
+                    Err(_) => return,
+                }
+            }
+            Next::End => return,
         }
-        let (place, turn, seat) = (job.place, job.ready.id, Arc::clone(&job.seat));
-        run(&floor, job).await;
-        next = floor.next(place, turn, &seat);
     }
 }
 
-async fn run(floor: &Arc<Floor>, job: Job) {
-    let Job { place, ready, value, generation, seat, namespaces, actor, .. } = job;
+/// Has the agent make the turn's future; `Err` is the text of its panic.
+fn begin<'a>(floor: &'a Arc<Floor>, job: &'a Job) -> Result<Instrumented<Seated<'a>>, String> {
+    let ready = &job.turn.ready;
     let span = tracing::info_span!(
         "turn",
         run = %ready.id.run,
@@ -61,75 +71,51 @@ async fn run(floor: &Arc<Floor>, job: Job) {
         agent = %ready.agent,
         trace = %ready.submission.trace,
     );
-    let origin = Origin { run: ready.id.run, chain: ready.chain.clone() };
-    let context = ContextAccess::new(floor.context.clone(), ready.agent.clone(), namespaces, Some(origin));
-    let turn = Turn::new(ready, context);
-    let shared = Arc::clone(&turn.shared);
-    floor.register(place, &shared, &seat);
-    let end = {
-        let future = match span.in_scope(|| catch_unwind(AssertUnwindSafe(|| value.turn(turn)))) {
-            Ok(future) => future,
-            Err(panic) => {
-                let text = panic_text(&*panic);
-                return panicked(floor, place, generation, &actor, &shared, &seat, text);
-            }
-        };
-        let seated = Seated {
-            future,
-            floor: Arc::clone(floor),
-            place,
-            turn: Arc::clone(&shared),
-            seat: Arc::clone(&seat),
-            coming: None,
-        };
-        seated.instrument(span).await
-    };
+    let turn = Turn { shared: Arc::clone(&job.turn) };
+    let future = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| Arc::clone(&job.value).turn(turn))));
+    let future = future.map_err(|panic| panic_text(&*panic))?;
+    Ok(Seated { future, floor, job, coming: None }.instrument(span))
+}
+
+fn finish(floor: &Floor, job: &Job, end: End) {
     match end {
-        End::Returned(Ok(command)) => report(&shared, &seat, TurnOutcome::Command(command)),
-        End::Returned(Err(error)) => report(&shared, &seat, TurnOutcome::Failed(error.failure)),
-        End::Panicked(text) => panicked(floor, place, generation, &actor, &shared, &seat, text),
+        End::Returned(Ok(command)) => report(&job.turn, TurnOutcome::Command(command)),
+        End::Returned(Err(error)) => report(&job.turn, TurnOutcome::Failed(error.failure)),
+        End::Panicked(text) => panicked(floor, job, text),
         End::Stopped(StopReason::Cancelled) => {}
         End::Stopped(StopReason::TimedOut) => {
-            if !seat.is_fenced.load(Ordering::Acquire) {
-                report_timeout(&shared);
+            if !job.turn.seat.is_fenced.load(Ordering::Acquire) {
+                report_timeout(&job.turn);
             }
         }
     }
 }
 
-fn panicked(
-    floor: &Arc<Floor>,
-    place: usize,
-    generation: u64,
-    actor: &ChildRef<AgentMsg>,
-    shared: &TurnShared,
-    seat: &Seat,
-    text: String,
-) {
-    if floor.discard(place, generation) {
-        let turn = shared.ready.id;
-        tracing::error!(%turn, agent = %shared.ready.agent, panic = %text, "turn panicked; its agent is rebuilt");
+fn panicked(floor: &Floor, job: &Job, text: String) {
+    if floor.discard(job.place, job.generation) {
+        let turn = job.turn.ready.id;
+        tracing::error!(%turn, agent = %job.turn.ready.agent, panic = %text, "turn panicked; its agent is rebuilt");
         // An actor that is down rebuilds the value when it is back.
-        let _ = actor.cast(AgentMsg::Panicked { turn: Some(turn), text: text.clone() });
+        let _ = job.actor.cast(AgentMsg::Panicked { turn: Some(turn), text: text.clone() });
     }
-    report(shared, seat, TurnOutcome::Failed(Failure::new(FailureKind::Panic, text)));
+    report(&job.turn, TurnOutcome::Failed(Failure::new(FailureKind::Panic, text)));
 }
 
 /// What a fenced turn still returns is late, and dropped.
-fn report(shared: &TurnShared, seat: &Seat, outcome: TurnOutcome) {
-    if !seat.is_fenced.load(Ordering::Acquire) {
-        push(shared, outcome);
+fn report(turn: &TurnShared, outcome: TurnOutcome) {
+    if !turn.seat.is_fenced.load(Ordering::Acquire) {
+        push(turn, outcome);
     }
 }
 
-pub(super) fn report_timeout(shared: &TurnShared) {
+pub(super) fn report_timeout(turn: &TurnShared) {
     let text = "the turn took longer than its agent may".to_owned();
-    push(shared, TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text)));
+    push(turn, TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text)));
 }
 
-fn push(shared: &TurnShared, outcome: TurnOutcome) {
-    shared.has_reported.store(true, Ordering::Release);
-    let ready = &shared.ready;
+fn push(turn: &TurnShared, outcome: TurnOutcome) {
+    turn.has_reported.store(true, Ordering::Release);
+    let ready = &turn.ready;
     ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome });
 }
 
@@ -141,23 +127,17 @@ enum End {
 
 /// Polls a turn while it holds its seat. When the turn is pending and waits for the runtime, the seat is given up, and
 /// taken again before the next poll.
-struct Seated {
+struct Seated<'a> {
     future: BoxFuture<'static, Result<Command, TurnError>>,
-    floor: Arc<Floor>,
-    place: usize,
-    turn: Arc<TurnShared>,
-    seat: Arc<Seat>,
+    floor: &'a Arc<Floor>,
+    job: &'a Job,
     coming: Option<oneshot::Receiver<()>>,
 }
 
-impl Seated {
-    fn id(&self) -> TurnId {
-        self.turn.ready.id
-    }
-
+impl Seated<'_> {
     fn poll_seat(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.coming.is_none() && !self.seat.is_held() {
-            self.coming = self.floor.come_back(self.place, self.id(), &self.seat);
+        if self.coming.is_none() && !self.job.turn.seat.is_held() {
+            self.coming = self.floor.come_back(self.job);
         }
         if let Some(coming) = &mut self.coming {
             // A sender that is gone means that the agent's place is gone with it: the stop follows.
@@ -168,12 +148,13 @@ impl Seated {
     }
 }
 
-impl Future for Seated {
+impl Future for Seated<'_> {
     type Output = End;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<End> {
-        self.turn.stop.waker.register(context.waker());
-        if let Some(why) = self.turn.stop.reason() {
+        let turn = &self.job.turn;
+        turn.stop.waker.register(context.waker());
+        if let Some(why) = turn.stop.reason() {
             return Poll::Ready(End::Stopped(why));
         }
         ready!(self.poll_seat(context));
@@ -181,8 +162,8 @@ impl Future for Seated {
             Ok(Poll::Ready(result)) => Poll::Ready(End::Returned(result)),
             Err(panic) => Poll::Ready(End::Panicked(panic_text(&*panic))),
             Ok(Poll::Pending) => {
-                if self.turn.waits.load(Ordering::Relaxed) > 0 {
-                    self.floor.leave(self.place, self.id(), &self.seat);
+                if self.job.turn.waits.load(Ordering::Relaxed) > 0 {
+                    self.floor.leave(self.job);
                 }
                 Poll::Pending
             }

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
@@ -16,6 +17,9 @@ use serde_json::Value;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Json(Arc<Value>);
+
+/// Bytes of scratch space that a thread keeps between values.
+const KEPT_SCRATCH: usize = 4 << 10;
 
 /// How deep a JSON value may nest: what the parser of stored text reads back.
 pub const MAX_JSON_DEPTH: usize = 120;
@@ -86,6 +90,21 @@ impl Json {
         let mut bytes = Vec::with_capacity(128);
         self.write_canonical(&mut bytes);
         bytes
+    }
+
+    fn serialize_as_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        // Taken out, not borrowed: a serializer that serializes another value in between finds an empty scratch.
+        let mut text = SCRATCH.take();
+        text.clear();
+        serde_json::to_writer(&mut text, &*self.0).map_err(serde::ser::Error::custom)?;
+        let serialized = serializer.serialize_str(str::from_utf8(&text).map_err(serde::ser::Error::custom)?);
+        if text.capacity() <= KEPT_SCRATCH {
+            SCRATCH.set(text);
+        }
+        serialized
     }
 
     /// Appends the canonical bytes.
@@ -176,11 +195,7 @@ impl fmt::Display for Json {
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            self.0.serialize(serializer)
-        } else {
-            serializer.serialize_str(&serde_json::to_string(&*self.0).map_err(serde::ser::Error::custom)?)
-        }
+        if serializer.is_human_readable() { self.0.serialize(serializer) } else { self.serialize_as_text(serializer) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The inbox of a run supervisor: what arrives is collected, and one message wakes the actor for all of it. The inbox
 //! lives outside the actor, so what was handed in survives the actor's restart.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +20,7 @@ use super::snapshot::Loaded;
 /// Where everything for one run supervisor is handed in.
 #[derive(Default)]
 pub struct Inbox {
-    waiting: Mutex<Vec<Input>>,
+    waiting: Mutex<VecDeque<Input>>,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -33,7 +34,7 @@ impl Inbox {
     pub fn push(&self, input: Input) {
         let was_empty = {
             let mut waiting = self.waiting.lock();
-            waiting.push(input);
+            waiting.push_back(input);
             waiting.len() == 1
         };
         if was_empty && let Some(wake) = self.wake.get() {
@@ -41,9 +42,9 @@ impl Inbox {
         }
     }
 
-    /// Takes everything that has arrived.
-    pub(super) fn take(&self) -> Batch<'_> {
-        let inputs = std::mem::take(&mut *self.waiting.lock()).into_iter();
+    /// Takes everything that has arrived. What arrives from now on is collected in `buffer`.
+    pub(super) fn take(&self, buffer: VecDeque<Input>) -> Batch<'_> {
+        let inputs = std::mem::replace(&mut *self.waiting.lock(), buffer);
         Batch { inputs, inbox: self }
     }
 
@@ -75,22 +76,31 @@ impl fmt::Debug for Inbox {
 
 /// What was taken from an inbox. What is left when it is dropped goes back: a panic loses only the input that caused it.
 pub(super) struct Batch<'a> {
-    inputs: std::vec::IntoIter<Input>,
+    inputs: VecDeque<Input>,
     inbox: &'a Inbox,
+}
+
+impl Batch<'_> {
+    /// The emptied buffer, for the next time; a large one is given back to the system.
+    pub(super) fn into_buffer(mut self) -> VecDeque<Input> {
+        const KEPT: usize = 256;
+        let is_kept = self.inputs.is_empty() && self.inputs.capacity() <= KEPT;
+        if is_kept { std::mem::take(&mut self.inputs) } else { VecDeque::new() }
+    }
 }
 
 impl Iterator for Batch<'_> {
     type Item = Input;
 
     fn next(&mut self) -> Option<Input> {
-        self.inputs.next()
+        self.inputs.pop_front()
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        if self.inputs.len() > 0 {
-            self.inbox.put_first(std::mem::take(&mut self.inputs));
+        if !self.inputs.is_empty() {
+            self.inbox.put_first(std::mem::take(&mut self.inputs).into_iter());
         }
     }
 }
@@ -211,7 +221,7 @@ pub enum Input {
         /// Whether another process left it.
         new_process: bool,
         /// What was read, under which claim.
-        loaded: Result<(Loaded, Fence), LoadError>,
+        loaded: Result<Box<(Loaded, Fence)>, LoadError>,
     },
     /// A timer that is due.
     Tick,

@@ -63,6 +63,24 @@ pub(super) enum Held {
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
 
+/// Room for what is applied and not yet acknowledged. At any time most runs wait for their turns and need none, so a run
+/// borrows it for as long as it takes to commit.
+#[derive(Default)]
+pub(super) struct Room {
+    events: Vec<RunEvent>,
+    held: Vec<Held>,
+}
+
+impl Room {
+    /// Takes emptied room back; much room goes back to the system.
+    pub(super) fn take_back(&mut self, events: Vec<RunEvent>, held: Vec<Held>) {
+        const KEPT: usize = 64;
+        if events.capacity() <= KEPT && held.capacity() <= KEPT {
+            (self.events, self.held) = (events, held);
+        }
+    }
+}
+
 impl LiveRun {
     pub(super) fn new(
         run: Run,
@@ -89,6 +107,16 @@ impl LiveRun {
             is_recovered: false,
             cadence: Cadence::default(),
             turn_records: VecDeque::new(),
+        }
+    }
+
+    /// Lends the run room for its next commit, unless it has its own.
+    pub(super) fn borrow(&mut self, room: &mut Room) {
+        if self.events.capacity() == 0 {
+            self.events = std::mem::take(&mut room.events);
+        }
+        if self.held.capacity() == 0 {
+            self.held = std::mem::take(&mut room.held);
         }
     }
 

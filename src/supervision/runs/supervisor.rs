@@ -24,7 +24,7 @@ use super::decide::{self, Surroundings};
 use super::dispatch::Dispatch;
 use super::facts::SharedFacts;
 use super::inbox::{Inbox, Input, LoadError, SubmitError};
-use super::live::{Held, LiveRun};
+use super::live::{Held, LiveRun, Room};
 use super::run::{Phase, Run};
 use super::timers::{Timer, Timers};
 
@@ -120,6 +120,10 @@ pub struct Desk {
     /// Tells this life of the actor from those before.
     life: u64,
     timers: Timers,
+    /// Buffers that are used again.
+    room: Room,
+    batch: VecDeque<Input>,
+    touched: Vec<RunId>,
 }
 
 impl Actor for RunSupervisor {
@@ -133,12 +137,15 @@ impl Actor for RunSupervisor {
         let timers = Timers::new(Arc::clone(&office.inbox));
         let life = office.env.random();
         Ok(Desk {
-            timers,
-            life,
+            office,
             runs: HashMap::default(),
             loading: HashMap::default(),
             held_elsewhere: HashSet::default(),
-            office,
+            life,
+            timers,
+            room: Room::default(),
+            batch: VecDeque::new(),
+            touched: Vec::new(),
         })
     }
 
@@ -162,16 +169,19 @@ impl Desk {
     /// At a fault point only.
     fn work(&mut self) -> Result<(), ActorProcessingErr> {
         let now = self.office.env.now();
-        let mut touched = Vec::new();
+        let mut touched = std::mem::take(&mut self.touched);
         let office = Arc::clone(&self.office);
-        for input in office.inbox.take() {
+        let mut batch = office.inbox.take(std::mem::take(&mut self.batch));
+        for input in &mut batch {
             touched.extend(self.take(input, now));
             office.env.fault_point(TAKEN)?;
         }
+        self.batch = batch.into_buffer();
         self.office.env.fault_point(APPLIED)?;
-        for run in touched {
+        for run in touched.drain(..) {
             self.flush(run, now);
         }
+        self.touched = touched;
         self.timers.arm(now.monotonic);
         Ok(())
     }
@@ -206,6 +216,7 @@ impl Desk {
             live.waiting.push_back(input);
             return None;
         }
+        live.borrow(&mut self.room);
         let around = surroundings(&self.office, now);
         apply(live, input, &around);
         Some(run)
@@ -218,7 +229,7 @@ impl Desk {
                     later.push(Input::Submit { submission, place, ack, result });
                     None
                 }
-                None => self.submit(*submission, place, ack, result, now),
+                None => self.submit(submission, place, ack, result, now),
             },
             Input::Adopt { run, new_process } => {
                 self.load(run, new_process);
@@ -270,7 +281,7 @@ impl Desk {
 
     fn submit(
         &mut self,
-        submission: Submission,
+        submission: Box<Submission>,
         place: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
         result: oneshot::Sender<Arc<RunResult>>,
@@ -301,11 +312,13 @@ impl Desk {
         }
         let durability = submission.task.durability.unwrap_or(self.office.durability);
         let deadline = submission.task.deadline;
-        let event = RunEvent::Submitted(Box::new(submission.clone()));
-        let (fold, effects) = Run::begin(submission, self.office.rules.clone());
+        let (fold, effects) = Run::begin((*submission).clone(), self.office.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
-        live.keep(event, effects);
+        live.borrow(&mut self.room);
+        // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
+        // caller is on its way out; a turn would drag its run's state along.
         live.held.push(Held::Accepted(ack));
+        live.keep(RunEvent::Submitted(submission), effects);
         live.results.push(result);
         self.office.roster.lock().insert(run, Some(Fence::FIRST));
         if let Some(deadline) = deadline {

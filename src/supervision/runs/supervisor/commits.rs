@@ -67,15 +67,17 @@ impl Desk {
             Ok(last) => live.last = last,
             Err(error) => return self.not_committed(live, &error),
         }
-        let committed = live.events.len();
+        let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
+        let committed = events.len();
         let mut sequence = live.run.sequence() - committed as u64;
-        for event in live.events.drain(..) {
+        for event in events.drain(..) {
             sequence += 1;
             self.office.dispatch.journaled(&live.run, sequence, &event);
         }
-        for held in std::mem::take(&mut live.held) {
+        for held in held.drain(..) {
             self.perform(&mut live, held, now);
         }
+        self.room.take_back(events, held);
         if live.run.result().is_some() {
             self.ended(live);
             return;

@@ -31,7 +31,7 @@ impl Desk {
                 let stream = Journal::stream(run);
                 let fence =
                     if new_process { office.storage.claim(&stream, &office.owner, CLAIM_SECS).await? } else { fence };
-                Ok((snapshot::load(&office.journal, run, &office.rules).await?, fence))
+                Ok(Box::new((snapshot::load(&office.journal, run, &office.rules).await?, fence)))
             };
             let loaded = AssertUnwindSafe(read).catch_unwind().await;
             let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
@@ -43,11 +43,11 @@ impl Desk {
         &mut self,
         run: RunId,
         new_process: bool,
-        loaded: Result<(Loaded, Fence), LoadError>,
+        loaded: Result<Box<(Loaded, Fence)>, LoadError>,
         now: Now,
     ) {
         let (Loaded { run: fold, last }, fence) = match loaded {
-            Ok(loaded) => loaded,
+            Ok(loaded) => *loaded,
             Err(error) => return self.quarantine(run, &error.to_string()),
         };
         let Some(fold) = fold else {
