@@ -119,9 +119,8 @@ async fn runs_side_by_side_do_not_share_spans() {
     for run in runs {
         run.unwrap().result().await.unwrap();
     }
-    let notes = notes.0.lock();
+    let notes = std::mem::take(&mut *notes.0.lock());
     assert_eq!(notes.len(), 12);
     assert!(notes.iter().all(|(said, fields)| *said == fields["run"]), "{notes:#?}");
-    drop(notes);
     board.shutdown().await;
 }
