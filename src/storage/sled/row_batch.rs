@@ -17,7 +17,7 @@ pub(super) struct RowBatch {
     tree: Tree,
     payloads: Payloads,
     /// Rows that this batch changes; `None` removes.
-    rows: HashMap<IVec, Option<IVec>>,
+    rows: HashMap<Vec<u8>, Option<IVec>>,
     bytes: usize,
     /// Whether this batch wrote payload files.
     new_payloads: bool,
@@ -88,7 +88,7 @@ impl RowBatch {
 
     pub(super) fn write(&mut self, row: Vec<u8>, sealed: Option<IVec>) {
         self.bytes += row.len() + sealed.as_ref().map_or(0, |sealed| sealed.len());
-        self.rows.insert(IVec::from(row), sealed);
+        self.rows.insert(row, sealed);
     }
 
     /// Stores a caller's bytes under a row.
