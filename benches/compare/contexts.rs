@@ -1,7 +1,9 @@
 //! The shared context on disk, beside raw sled with the same codec.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::actors::context::ContextStore;
 use callboard::env::Env;
@@ -44,10 +46,10 @@ fn value(number: usize) -> String {
     format!("{{\"line\":{number},\"text\":\"{}\"}}", "a long function; ".repeat(10))
 }
 
-fn entry(number: usize, agent: &AgentName) -> RawEntry {
-    let at = Timestamp::from_millis(1_767_225_600_000);
+fn entry(number: usize, agent: &AgentName, updated_at: Timestamp) -> RawEntry {
+    let created_at = Timestamp::from_millis(1_767_225_600_000);
     let (agent, value) = (agent.clone(), value(number));
-    RawEntry { value, agent, expires_at: None, created_at: at, updated_at: at, origin: None }
+    RawEntry { value, agent, expires_at: None, created_at, updated_at, origin: None }
 }
 
 /// Walks over all keys in an order that is not theirs.
@@ -62,8 +64,11 @@ pub(crate) fn context(report: &mut Report, effort: Effort) {
     let storage: Arc<dyn Storage> = Arc::new(Sled::open(folder.path()).unwrap());
     let context = ContextStore::new(storage, Env::system(), Durability::Buffered, BTreeMap::new());
     let raw = RawSled::open(raw_folder.path());
+    // No two writes alike: sled skips a write that changes nothing.
+    let clock = Cell::new(Timestamp::from_millis(1_767_225_600_000));
     let raw_write = |number: usize| {
-        let record = codec::encode(&entry(number, &agent));
+        clock.set(clock.get() + Duration::from_millis(1));
+        let record = codec::encode(&entry(number, &agent, clock.get()));
         raw.tree.insert(key(number).as_bytes(), record).unwrap();
     };
     let writes = |context: &ContextStore, count: usize, at_once: usize| {

@@ -142,19 +142,16 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
             ids
         });
         (pattern, records) = (did, ours.records(ids));
-        let batch = records.len().div_ceil(did.batches as usize);
+        // One batch for each sync: raw sled's best, and it decides nothing.
+        let batch = records.len().div_ceil(did.syncs as usize);
         let began = wall();
-        let mut syncs = 0;
-        for (number, rows) in (1..).zip(records.chunks(batch)) {
+        for rows in records.chunks(batch) {
             let mut changes = sled::Batch::default();
             for (key, payload) in rows {
                 changes.insert(key.as_slice(), &**payload);
             }
             raw.tree.apply_batch(changes).unwrap();
-            if number * did.syncs / did.batches > syncs {
-                syncs += 1;
-                raw.sync();
-            }
+            raw.sync();
         }
         if round > 0 {
             raw_time.push(wall() - began);

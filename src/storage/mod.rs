@@ -15,6 +15,7 @@ mod stream_head;
 pub mod transfer;
 mod watchers;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -323,18 +324,29 @@ impl Key {
     /// The segments.
     #[must_use]
     pub fn segments(&self) -> Vec<String> {
-        let mut segments = Vec::new();
-        let mut segment = Vec::new();
-        let mut bytes = self.0.iter().copied();
-        while let Some(byte) = bytes.next() {
-            match byte {
-                0 if bytes.next() == Some(END[1]) => {
-                    segments.push(String::from_utf8_lossy(&std::mem::take(&mut segment)).into_owned());
+        self.each_segment().map(Cow::into_owned).collect()
+    }
+
+    /// The segments, borrowed where no character is encoded.
+    pub(crate) fn each_segment(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let mut rest = &*self.0;
+        std::iter::from_fn(move || {
+            let mut before = Vec::new();
+            loop {
+                let zero = rest.iter().position(|byte| *byte == 0)?;
+                let (text, mark) = (&rest[..zero], rest.get(zero + 1));
+                rest = rest.get(zero + END.len()..).unwrap_or_default();
+                let ends = mark == Some(&END[1]);
+                if ends && before.is_empty() {
+                    return Some(String::from_utf8_lossy(text));
                 }
-                byte => segment.push(byte),
+                before.extend_from_slice(text);
+                if ends {
+                    return Some(Cow::Owned(String::from_utf8_lossy(&before).into_owned()));
+                }
+                before.push(0);
             }
-        }
-        segments
+        })
     }
 
     /// A place in the order of keys; for bounds of ranges only.
@@ -351,8 +363,14 @@ impl Key {
     /// A key from its encoded bytes; `None` if they are not a key's.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let key = Self(bytes.into());
-        (Self::new(key.segments().iter().map(String::as_str)) == key).then_some(key)
+        // Text, and after every zero a mark and more text.
+        let is_text = |text: &[u8]| std::str::from_utf8(text).is_ok();
+        let mut pieces = bytes.split(|byte| *byte == 0);
+        let is_whole = bytes.is_empty() || bytes.ends_with(&END);
+        let is_key = is_whole
+            && pieces.next().is_some_and(is_text)
+            && pieces.all(|piece| matches!(piece, [mark, text @ ..] if [END[1], ZERO_INSIDE].contains(mark) && is_text(text)));
+        is_key.then(|| Self(bytes.into()))
     }
 }
 
@@ -477,6 +495,10 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Key::from_bytes(b"half"), None);
+        let wrong: [&[u8]; 7] =
+            [b"half", b"a\0", b"\x01", b"a\0\x02\0\x01", b"a\0\0\x01", b"a\0\xff\x01", b"\xc3\0\x01"];
+        for bytes in wrong {
+            assert_eq!(Key::from_bytes(bytes), None, "{bytes:?}");
+        }
     }
 }

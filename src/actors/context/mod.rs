@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::ready;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
@@ -222,7 +223,7 @@ impl ContextStore {
         let mut entries = Vec::new();
         for namespace in namespaces {
             check_name("namespace", namespace, MAX_NAMESPACE)?;
-            entries.extend(self.scan(&Key::new([ROOT, namespace]).children(), usize::MAX).await?);
+            entries.extend(self.scan(namespace, &Key::new([ROOT, namespace]).children(), usize::MAX).await?);
         }
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.updated_at, entry.revision)));
         entries.dedup_by(|a, b| (&a.namespace, &a.key) == (&b.namespace, &b.key));
@@ -241,7 +242,7 @@ impl ContextStore {
         limit: usize,
     ) -> Result<Vec<ContextEntry>, ContextError> {
         check_name("namespace", namespace, MAX_NAMESPACE)?;
-        self.scan(&Key::new([ROOT, namespace]).children_beginning_with(prefix), limit).await
+        self.scan(namespace, &Key::new([ROOT, namespace]).children_beginning_with(prefix), limit).await
     }
 
     /// Moves an entry's expiry later without rewriting it. `false` when there is no such entry.
@@ -293,15 +294,17 @@ impl ContextStore {
     pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
         check_name("namespace", namespace, MAX_NAMESPACE)?;
         let changes = self.storage.watch(&Key::new([ROOT, namespace]).children());
-        Ok(changes
-            .filter_map(|change| async move {
-                Some(match change {
-                    Change::Put(key, entry) => ContextChange::Set(Box::new(decode(&key, &entry).ok()?)),
-                    Change::Deleted(key) => ContextChange::Deleted { key: key.segments().pop()? },
-                    Change::Missed(count) => ContextChange::Missed(count),
-                })
-            })
-            .boxed())
+        let namespace = namespace.to_owned();
+        let shown = move |name: Key, entry: Entry| {
+            let stored = decode_stored(&name, &entry).ok()?;
+            Some(ContextChange::Set(Box::new(shown(namespace.clone(), key_of(&name), entry.revision, stored))))
+        };
+        let changed = move |change| match change {
+            Change::Put(name, entry) => shown(name, entry),
+            Change::Deleted(name) => Some(ContextChange::Deleted { key: key_of(&name) }),
+            Change::Missed(count) => Some(ContextChange::Missed(count)),
+        };
+        Ok(changes.filter_map(move |change| ready(changed(change))).boxed())
     }
 
     /// Deletes what has expired; an entry that was written again meanwhile stays. Returns how many are gone.
@@ -387,16 +390,22 @@ impl ContextStore {
         }
     }
 
-    async fn scan(&self, prefix: &KeyPrefix, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+    async fn scan(
+        &self,
+        namespace: &str,
+        prefix: &KeyPrefix,
+        limit: usize,
+    ) -> Result<Vec<ContextEntry>, ContextError> {
         let (mut entries, mut after) = (Vec::new(), None);
         while entries.len() < limit {
             let wanted = PAGE.min(limit - entries.len());
             let page = self.storage.scan(prefix, after.as_ref(), wanted).await?;
             let now = self.now();
-            for (key, entry) in &page {
-                let entry = decode(key, entry)?;
-                if entry.expires_at.is_none_or(|expires_at| now < expires_at) {
-                    entries.push(entry);
+            entries.reserve(page.len());
+            for (name, entry) in &page {
+                let stored = decode_stored(name, entry)?;
+                if stored.is_live(now) {
+                    entries.push(shown(namespace.to_owned(), key_of(name), entry.revision, stored));
                 }
             }
             match page.last() {
@@ -425,11 +434,9 @@ fn decode_stored(name: &Key, entry: &Entry) -> Result<StoredEntry, StorageError>
     codec::decode(&entry.value).map_err(|error| StorageError::Corrupt { key: name.clone(), detail: error.to_string() })
 }
 
-fn decode(name: &Key, entry: &Entry) -> Result<ContextEntry, StorageError> {
-    let stored = decode_stored(name, entry)?;
-    let mut segments = name.segments().into_iter().skip(1);
-    let (namespace, key) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
-    Ok(shown(namespace, key, entry.revision, stored))
+/// The entry's key in its namespace.
+fn key_of(name: &Key) -> String {
+    name.each_segment().nth(2).unwrap_or_default().into_owned()
 }
 
 fn shown(namespace: String, key: String, revision: u64, entry: StoredEntry) -> ContextEntry {

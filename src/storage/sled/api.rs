@@ -1,10 +1,12 @@
-//! The store as its callers see it: writes are handed to the writer, reads are served here.
+//! The store as its callers see it: short writes and reads are served here, the others are handed to the writer.
 
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::ready;
 use tokio::sync::oneshot;
 
+use super::desk::Applied;
 use super::reads::Reading;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
@@ -19,24 +21,27 @@ impl Sled {
         let (reply, answer) = oneshot::channel();
         let (write, now) = (write(reply), self.clock.now().wall);
         let shared = Arc::clone(&self.shared);
-        let answered = async move |shared: Arc<Shared>| answer.await.unwrap_or_else(|_| Err(shared.why_stopped()));
         if let Ok(room) = Arc::clone(&shared.room).try_acquire_owned() {
             // If nobody takes it, the reply is dropped with it, and the answer says why.
             let _ = shared.requests.send(Request { write, now, room: Some(room) });
-            return answered(shared).boxed();
+            return answered(shared, answer).boxed();
         }
         async move {
             let room = Arc::clone(&shared.room).acquire_owned().await.ok();
             let _ = shared.requests.send(Request { write, now, room });
-            answered(shared).await
+            answered(shared, answer).await
         }
         .boxed()
     }
 
     fn change(&self, allowed: Result<(), StorageError>, change: impl FnOnce() -> Change) -> StorageFuture<u64> {
-        match allowed {
-            Ok(()) => self.submit(|reply| Write::Change(change(), reply)),
-            Err(error) => futures::future::ready(Err(error)).boxed(),
+        if let Err(error) = allowed {
+            return ready(Err(error)).boxed();
+        }
+        match self.shared.apply_here(change(), self.clock.now().wall) {
+            Ok(Applied::Now(answer)) => ready(answer).boxed(),
+            Ok(Applied::Soon(answer)) => answered(Arc::clone(&self.shared), answer).boxed(),
+            Err(change) => self.submit(|reply| Write::Change(change, reply)),
         }
     }
 
@@ -52,8 +57,16 @@ impl Sled {
             Some(Open { db, .. }) => read(&Reading { tree: db, payloads: &self.payloads }),
             None => Err(self.shared.why_stopped()),
         };
-        futures::future::ready(result).boxed()
+        ready(result).boxed()
     }
+}
+
+/// An answer that the writer gives; if it ends without one, the reason.
+async fn answered<T>(
+    shared: Arc<Shared>,
+    answer: oneshot::Receiver<Result<T, StorageError>>,
+) -> Result<T, StorageError> {
+    answer.await.unwrap_or_else(|_| Err(shared.why_stopped()))
 }
 
 impl Storage for Sled {

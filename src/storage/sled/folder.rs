@@ -50,11 +50,11 @@ pub(super) struct Synced {
 
 impl Folder {
     /// Takes the folder for this process and checks it, before sled sees it. Changes nothing in a folder it refuses.
-    pub(super) fn open(path: &Path, disk: &mut dyn Disk) -> Result<(Self, Lock, Synced), StorageError> {
+    pub(super) fn open(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), StorageError> {
         Self::open_checked(path, disk).map_err(|detail| refused(path, detail))
     }
 
-    fn open_checked(path: &Path, disk: &mut dyn Disk) -> Result<(Self, Lock, Synced), String> {
+    fn open_checked(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), String> {
         let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         if !path.is_dir() {
             fs::create_dir_all(path).map_err(io("the folder cannot be made"))?;
@@ -152,7 +152,7 @@ fn check_format(path: &Path) -> Result<bool, String> {
     }
 }
 
-fn write_format(path: &Path, disk: &mut dyn Disk) -> io::Result<()> {
+fn write_format(path: &Path, disk: &dyn Disk) -> io::Result<()> {
     let (file_path, unfinished) = (path.join("format"), path.join("format.unfinished"));
     let mut file = File::create(&unfinished)?;
     writeln!(file, "{FORMAT_NAME}{FORMAT}")?;

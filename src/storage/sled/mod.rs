@@ -2,12 +2,13 @@
 //!
 //! What sled 0.34 does not do by itself, and what is done here about it:
 //! - its flush does not fsync: every acknowledgement of a `Sync` write waits for an fsync of the log through our own handle;
-//! - it has no checks of sequences, revisions and fences: one thread decides all writes in order, in batches;
+//! - it has no checks of sequences, revisions and fences: writes are decided in order, one at a time, at one desk;
 //! - it mistakes a truncated log for a crash: a note of what was synced tells them apart;
 //! - half-written snapshots keep it from opening: they are removed first;
 //! - it keeps long pages in files that it never syncs: pages stay below that, longer payloads are files of our own.
 
 mod api;
+mod desk;
 mod disk;
 mod folder;
 mod loading;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, oneshot};
 
+use self::desk::Desk;
 use self::disk::{Disk, SystemDisk};
 use self::folder::{Folder, Lock, SEGMENT, refused};
 use self::payloads::Payloads;
@@ -47,7 +49,7 @@ use super::watchers::Watchers;
 use super::{StorageError, codec};
 use crate::env::{Clock, SystemClock};
 
-/// Writes that wait for the writer; who comes later waits for room.
+/// Writes that line up for the writer; who comes later waits for room.
 const QUEUE: usize = 16_384;
 
 /// sled's page cache in bytes (its own default is 1 GiB).
@@ -64,9 +66,11 @@ const SLED_LINGERS: Duration = Duration::from_secs(5);
 
 /// Keeps everything in one folder, which one process at a time can use.
 ///
-/// Writes are made by one thread and never by an async worker; many at once share one fsync. A write is handed over when
-/// it is called; while 16,384 others wait, its future waits for room and hands it over then. Reads are served on the
-/// caller's thread from sled's cache, and from disk if it does not hold the page.
+/// A short write goes into sled's memory on the caller's thread; one with a long payload, and one that finds others in
+/// line, is made by the store's own thread. That thread alone syncs, so no caller waits in an fsync, and many writes share
+/// one. A write is made or handed over when it is called; while 16,384 others are in line, its future waits for room and
+/// hands it over then. Reads are served on the caller's thread from sled's cache, and from disk if it does not hold the
+/// page.
 ///
 /// Dropping the store closes it: everything acknowledged is synced, and the drop waits for that. [`Sled::close`] does the
 /// same without blocking.
@@ -99,6 +103,8 @@ pub struct Sled {
 
 /// What the handle, its futures and the writer share.
 struct Shared {
+    /// `None` once the store has ended.
+    desk: Mutex<Option<Desk>>,
     requests: Sender<Request>,
     room: Arc<Semaphore>,
     /// Gone once the store is closed.
@@ -123,6 +129,7 @@ struct Ended(Arc<Shared>);
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.stop(ENDED);
+        drop(self.0.desk.lock().take());
     }
 }
 
@@ -131,7 +138,7 @@ impl Drop for Ended {
 pub struct SledStats {
     /// Syncs of the log.
     pub syncs: u64,
-    /// Batches of writes.
+    /// Batches of writes; one that its caller has applied is a batch of its own.
     pub batches: u64,
     /// Writes asked for, refused ones included.
     pub writes: u64,
@@ -177,11 +184,11 @@ impl Sled {
     /// # Errors
     /// As [`Sled::open`].
     pub fn open_with_clock(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StorageError> {
-        Self::open_on(path.as_ref(), clock, Box::new(SystemDisk))
+        Self::open_on(path.as_ref(), clock, Arc::new(SystemDisk))
     }
 
-    fn open_on(path: &Path, clock: Arc<dyn Clock>, mut disk: Box<dyn Disk>) -> Result<Self, StorageError> {
-        let (folder, lock, synced) = Folder::open(path, &mut *disk)?;
+    fn open_on(path: &Path, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
+        let (folder, lock, synced) = Folder::open(path, &*disk)?;
         let refuse = |detail: String| refused(path, detail);
         let db = open_sled(path).map_err(refuse)?;
         let stored = db.get(rows::PROGRESS).map_err(|error| refuse(format!("the log cannot be read: {error}")))?;
@@ -197,13 +204,16 @@ impl Sled {
             )));
         }
         let progress = next_session(progress);
-        let payloads = Payloads::open(path.join("payloads")).map_err(|error| refuse(format!("`payloads`: {error}")))?;
+        let payloads = Payloads::open(path.join("payloads"), Arc::clone(&disk))
+            .map_err(|error| refuse(format!("`payloads`: {error}")))?;
         payloads
             .tidy(|name| row_batch::is_used(&db, name))
             .map_err(|error| refuse(format!("`payloads` cannot be tidied: {error}")))?;
-        let staging = Staging::new(RowBatch::new((*db).clone(), payloads.clone()), progress);
+        let tree = (*db).clone();
+        let staging = Staging::new(RowBatch::new(tree.clone(), payloads.clone()), progress);
         let (requests, waiting) = mpsc::channel();
         let shared = Arc::new(Shared {
+            desk: Mutex::new(Some(Desk::new(staging))),
             requests,
             room: Arc::new(Semaphore::new(QUEUE)),
             open: RwLock::new(Some(Open { db, _lock: lock })),
@@ -213,7 +223,7 @@ impl Sled {
             batches: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         });
-        let mut writer = Writer::new(Arc::clone(&shared), staging, disk, folder)
+        let mut writer = Writer::new(Arc::clone(&shared), tree, payloads.clone(), disk, folder)
             .map_err(|error| refuse(format!("the file `db` cannot be opened: {error}")))?;
         writer.commit_opening().map_err(refuse)?;
         let thread = std::thread::Builder::new()

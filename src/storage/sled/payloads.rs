@@ -55,33 +55,34 @@ impl std::fmt::Debug for PayloadName {
 }
 
 /// The folder of payload files.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Payloads {
     folder: Arc<Path>,
+    disk: Arc<dyn Disk>,
 }
 
 impl Payloads {
     /// Opens the folder and makes it if needed.
-    pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(folder: PathBuf, disk: Arc<dyn Disk>) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
-        Ok(Self { folder: folder.into() })
+        Ok(Self { folder: folder.into(), disk })
     }
 
     /// Writes and syncs a file. Its name is durable after [`Payloads::sync_names`].
-    pub(super) fn write(&self, disk: &mut dyn Disk, payload: &[u8]) -> io::Result<PayloadName> {
+    pub(super) fn write(&self, payload: &[u8]) -> io::Result<PayloadName> {
         let name = PayloadName::of(payload);
         let path = self.path(&name);
         let unfinished = path.with_extension("unfinished");
         let mut file = File::create(&unfinished)?;
         file.write_all(payload)?;
-        disk.sync(&file, &path)?;
+        self.disk.sync(&file, &path)?;
         fs::rename(&unfinished, &path)?;
         Ok(name)
     }
 
     /// Makes the names of the files written so far durable.
-    pub(super) fn sync_names(&self, disk: &mut dyn Disk) -> io::Result<()> {
-        sync_folder(disk, &self.folder)
+    pub(super) fn sync_names(&self) -> io::Result<()> {
+        sync_folder(&*self.disk, &self.folder)
     }
 
     /// The content of a file, if it is the one that was written.

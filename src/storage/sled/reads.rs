@@ -98,13 +98,21 @@ impl Reading<'_> {
             Some(_) | None => Bound::Included(prefix.clone()),
         };
         let mut found = Vec::new();
-        for row in self.tree.range::<Vec<u8>, _>((start, Bound::Unbounded)).keys() {
-            let row = row.map_err(|error| corrupt(&Key::new([]), error.to_string()))?;
-            if found.len() == limit || !row.starts_with(&prefix) {
+        let mut rows = self.tree.range::<Vec<u8>, _>((start, Bound::Unbounded));
+        while found.len() < limit
+            && let Some(row) = rows.next()
+        {
+            let (row, sealed) = row.map_err(|error| corrupt(&Key::new([]), error.to_string()))?;
+            if !row.starts_with(&prefix) {
                 break;
             }
             let key = rows::key_of(&row).ok_or_else(|| corrupt(&Key::new([]), "a row has no key"))?;
-            found.extend(self.get(&key, now)?.map(|entry| (key, entry)));
+            let entry = match self.entry(&row, &sealed) {
+                Ok(entry) => Some(entry).filter(|entry| !entry.has_expired(now)),
+                // Its payload file may have been replaced since.
+                Err(_) => self.get(&key, now)?,
+            };
+            found.extend(entry.map(|entry| (key, entry)));
         }
         Ok(found)
     }

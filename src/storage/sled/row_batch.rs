@@ -5,7 +5,6 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use sled::{Batch, IVec, Tree};
 
-use super::disk::Disk;
 use super::payloads::{MAX_INLINE, PayloadName, Payloads};
 use super::rows::{self, Content, Holding};
 use crate::messages::Timestamp;
@@ -18,7 +17,7 @@ pub(super) struct RowBatch {
     tree: Tree,
     payloads: Payloads,
     /// Rows that this batch changes; `None` removes.
-    rows: HashMap<IVec, Option<IVec>>,
+    rows: HashMap<Vec<u8>, Option<IVec>>,
     bytes: usize,
     /// Whether this batch wrote payload files.
     new_payloads: bool,
@@ -51,8 +50,8 @@ impl RowBatch {
     }
 
     /// Makes the names of payload files that the batch wrote durable.
-    pub(super) fn sync_payload_names(&mut self, disk: &mut dyn Disk) -> std::io::Result<()> {
-        if std::mem::take(&mut self.new_payloads) { self.payloads.sync_names(disk) } else { Ok(()) }
+    pub(super) fn sync_payload_names(&mut self) -> std::io::Result<()> {
+        if std::mem::take(&mut self.new_payloads) { self.payloads.sync_names() } else { Ok(()) }
     }
 
     /// Changes the tree, all rows at once; false if there was nothing to change.
@@ -89,7 +88,7 @@ impl RowBatch {
 
     pub(super) fn write(&mut self, row: Vec<u8>, sealed: Option<IVec>) {
         self.bytes += row.len() + sealed.as_ref().map_or(0, |sealed| sealed.len());
-        self.rows.insert(IVec::from(row), sealed);
+        self.rows.insert(row, sealed);
     }
 
     /// Stores a caller's bytes under a row.
@@ -99,12 +98,11 @@ impl RowBatch {
         revision: u64,
         expires_at: Option<Timestamp>,
         bytes: &[u8],
-        disk: &mut dyn Disk,
     ) -> Result<(), String> {
         let content = if bytes.len() <= MAX_INLINE {
             Content::Inline(bytes)
         } else {
-            let written = self.payloads.write(disk, bytes);
+            let written = self.payloads.write(bytes);
             let name = written.map_err(|error| format!("a payload file cannot be written: {error}"))?;
             self.new_payloads = true;
             self.write(rows::payload_use(&name, &row), Some(IVec::default()));
@@ -120,16 +118,21 @@ impl RowBatch {
         let Some(sealed) = self.row(&row)? else { return Ok(()) };
         // A damaged row cannot say what belongs to it; its payload file is removed when the store is opened.
         if let Ok(holding) = Holding::unseal(&row, &sealed) {
-            if let Some(moment) = holding.expires_at {
-                self.write(rows::expiry(moment, &row), None);
-            }
-            if let Content::File(name) = holding.content {
-                self.write(rows::payload_use(&name, &row), None);
-                self.loose_payloads.push(name);
-            }
+            self.forget_notes(&row, &holding);
         }
         self.write(row, None);
         Ok(())
+    }
+
+    /// Removes what was noted because of a row that is replaced or removed.
+    pub(super) fn forget_notes(&mut self, row: &[u8], holding: &Holding<'_>) {
+        if let Some(moment) = holding.expires_at {
+            self.write(rows::expiry(moment, row), None);
+        }
+        if let Content::File(name) = holding.content {
+            self.write(rows::payload_use(&name, row), None);
+            self.loose_payloads.push(name);
+        }
     }
 
     pub(super) fn payload(&self, row: &[u8]) -> Result<Arc<[u8]>, String> {
@@ -145,9 +148,14 @@ impl RowBatch {
         self.write(rows::expiry(moment, row), Some(IVec::default()));
     }
 
+    /// Whether rows may have expired that are still there.
+    pub(super) fn is_sweep_due(&self, now: Timestamp) -> bool {
+        self.next_expiry <= now
+    }
+
     /// Removes some rows that have expired.
     pub(super) fn sweep(&mut self, now: Timestamp) -> Result<(), String> {
-        if now < self.next_expiry {
+        if !self.is_sweep_due(now) {
             return Ok(());
         }
         self.next_expiry = Timestamp::from_millis(u64::MAX);
@@ -171,13 +179,10 @@ impl RowBatch {
         Ok(())
     }
 
-    /// Removes payload files that nothing refers to any more. Only after a sync: until then a crash brings the rows back.
-    pub(super) fn remove_loose_payloads(&mut self) {
-        for name in std::mem::take(&mut self.loose_payloads) {
-            if !is_used(&self.tree, &name) {
-                self.payloads.remove(&name);
-            }
-        }
+    /// Payload files that may have lost their last reference. They can be removed once what was applied so far is synced:
+    /// until then a crash brings the references back.
+    pub(super) fn take_loose_payloads(&mut self) -> Vec<PayloadName> {
+        std::mem::take(&mut self.loose_payloads)
     }
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sled::IVec;
 
-use super::disk::Disk;
 use super::loading::{load_head, load_queue};
 use super::recent::Recent;
 use super::row_batch::RowBatch;
@@ -56,11 +55,11 @@ impl Staging {
     }
 
     /// Decides about a change and stages it.
-    pub(super) fn stage(&mut self, change: Change, now: Timestamp, disk: &mut dyn Disk) -> Result<u64, Trouble> {
+    pub(super) fn stage(&mut self, change: Change, now: Timestamp) -> Result<u64, Trouble> {
         match change {
-            Change::Append(append) => self.append(append, disk),
+            Change::Append(append) => self.append(append),
             Change::Purge { stream, up_to } => self.purge(&stream, up_to, now),
-            Change::Put(put) => self.put(put, now, disk),
+            Change::Put(put) => self.put(put, now),
             Change::Delete { key, revision, durability: _ } => self.delete(key, revision, now),
             Change::Claim { stream, owner, ttl_secs } => {
                 let fence = Fence(self.next_number());
@@ -73,7 +72,7 @@ impl Staging {
                 self.decide(&stream, |head| head.release(&stream, fence, now).map(|()| 0))
             }
             Change::Enqueue { queue, dedupe_id, payload, durability: _ } => {
-                self.enqueue(&queue, &dedupe_id, &payload, now, disk)
+                self.enqueue(&queue, &dedupe_id, &payload, now)
             }
             Change::Extend { delivery, lease_secs } => {
                 let item = self.queue(&delivery.queue)?.extend(&delivery, lease_secs, now)?;
@@ -89,11 +88,11 @@ impl Staging {
         }
     }
 
-    fn append(&mut self, append: Append, disk: &mut dyn Disk) -> Result<u64, Trouble> {
+    fn append(&mut self, append: Append) -> Result<u64, Trouble> {
         let Append { stream, fence, expected, payload, durability: _ } = append;
         let sequence = self.head(&stream)?.append(&stream, fence, expected)?;
         let row = rows::record(&stream, sequence);
-        self.rows.hold(row, 0, None, &payload, disk).map_err(Trouble::Broken)?;
+        self.rows.hold(row, 0, None, &payload).map_err(Trouble::Broken)?;
         Ok(sequence)
     }
 
@@ -106,17 +105,16 @@ impl Staging {
         Ok(0)
     }
 
-    fn put(&mut self, put: Put, now: Timestamp, disk: &mut dyn Disk) -> Result<u64, Trouble> {
+    fn put(&mut self, put: Put, now: Timestamp) -> Result<u64, Trouble> {
         let Put { key, value, expected, ttl_secs, durability: _ } = put;
         let row = rows::value(&key);
-        self.check_value(&key, &row, expected, now)?;
-        self.rows.let_go(row.clone()).map_err(Trouble::Broken)?;
+        self.displace(&key, &row, expected, now)?;
         let expires_at = ttl_secs.map(|secs| now + Duration::from_secs(secs));
         let revision = self.next_number();
         if let Some(moment) = expires_at {
             self.rows.expire(moment, &row);
         }
-        self.rows.hold(row, revision, expires_at, &value, disk).map_err(Trouble::Broken)?;
+        self.rows.hold(row, revision, expires_at, &value).map_err(Trouble::Broken)?;
         let entry = Entry { value, revision, expires_at };
         self.changes.push((key.clone(), storage::Change::Put(key, entry)));
         Ok(revision)
@@ -124,28 +122,26 @@ impl Staging {
 
     fn delete(&mut self, key: Key, revision: u64, now: Timestamp) -> Result<u64, Trouble> {
         let row = rows::value(&key);
-        self.check_value(&key, &row, Expected::Revision(revision), now)?;
-        self.rows.let_go(row).map_err(Trouble::Broken)?;
+        self.displace(&key, &row, Expected::Revision(revision), now)?;
+        self.rows.write(row, None);
         self.changes.push((key.clone(), storage::Change::Deleted(key)));
         Ok(0)
     }
 
-    fn check_value(&self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<(), StorageError> {
+    /// Checks what a key holds, and forgets what was noted because of it. The caller replaces or removes the row.
+    fn displace(&mut self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<(), StorageError> {
         let sealed = self.rows.row(row).map_err(|detail| corrupt(key, detail))?;
         let holding = sealed.as_deref().map(|sealed| Holding::unseal(row, sealed)).transpose();
         let holding = holding.map_err(|detail| corrupt(key, detail))?;
-        let live = holding.filter(|value| value.expires_at.is_none_or(|moment| now < moment));
-        expected.check(key, live.map(|value| value.revision))
+        let live = holding.as_ref().filter(|value| value.expires_at.is_none_or(|moment| now < moment));
+        expected.check(key, live.map(|value| value.revision))?;
+        if let Some(holding) = holding {
+            self.rows.forget_notes(row, &holding);
+        }
+        Ok(())
     }
 
-    fn enqueue(
-        &mut self,
-        queue: &Key,
-        dedupe_id: &str,
-        payload: &[u8],
-        now: Timestamp,
-        disk: &mut dyn Disk,
-    ) -> Result<u64, Trouble> {
+    fn enqueue(&mut self, queue: &Key, dedupe_id: &str, payload: &[u8], now: Timestamp) -> Result<u64, Trouble> {
         let position = self.next_number();
         let order = self.queue(queue)?;
         order.forget_ids(now);
@@ -155,7 +151,7 @@ impl Staging {
             self.rows.expire(until, &dedupe);
             let sealed = rows::seal(&dedupe, &[&until.as_millis().to_le_bytes()]);
             self.rows.write(dedupe, Some(sealed));
-            self.rows.hold(rows::item(queue, position), 0, None, payload, disk).map_err(Trouble::Broken)?;
+            self.rows.hold(rows::item(queue, position), 0, None, payload).map_err(Trouble::Broken)?;
         }
         Ok(0)
     }

@@ -31,7 +31,7 @@ impl Recorder {
     }
 
     fn open(&self, folder: &TempDir) -> Sled {
-        let disk = Box::new(self.clone());
+        let disk = Arc::new(self.clone());
         let store = Sled::open_on(folder.path(), Arc::new(SystemClock::default()), disk).unwrap();
         self.take();
         store
@@ -39,7 +39,7 @@ impl Recorder {
 }
 
 impl Disk for Recorder {
-    fn sync(&mut self, _: &File, path: &Path) -> io::Result<()> {
+    fn sync(&self, _: &File, path: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = if name.len() == 64 { "payload".to_owned() } else { name.into_owned() };
         if self.failing.lock().is_some_and(|failing| failing == name) {
@@ -83,7 +83,7 @@ async fn a_long_payload_is_synced_with_its_name_before_the_record_and_the_acknow
 #[tokio::test]
 async fn a_new_folder_is_synced_before_it_is_used() {
     let (recorder, folder) = (Recorder::default(), folder());
-    let disk = Box::new(recorder.clone());
+    let disk = Arc::new(recorder.clone());
     let path = folder.path().join("store");
     let store = Sled::open_on(&path, Arc::new(SystemClock::default()), disk).unwrap();
     let parent = folder.path().file_name().unwrap().to_string_lossy().into_owned();
@@ -217,7 +217,7 @@ async fn expired_rows_are_removed_and_nothing_is_left_of_them() {
     let store = Sled::open_on(
         folder.path(),
         Arc::<crate::testing::conformance::ManualClock>::clone(&clock),
-        Box::new(SystemDisk),
+        Arc::new(SystemDisk),
     );
     let store = store.unwrap();
     let rows = || store.shared.open.read().as_ref().unwrap().db.len();

@@ -1,7 +1,8 @@
-//! The one thread that writes: it takes what waits, decides it, commits it as one batch, syncs once, and answers.
+//! The thread that waits, so that nobody else has to: it writes payload files, takes those in line, syncs, and answers.
 //!
-//! While a sync runs, requests gather; they are the next batch. So the number of syncs does not grow with the number of
-//! callers. After a failed sync nobody knows what is on disk: the thread ends, and with it every acknowledgement.
+//! While a sync runs, writes gather; the next one is for all of them. So the number of syncs does not grow with the
+//! number of callers. After a failed sync nobody knows what is on disk: the thread ends, and with it every
+//! acknowledgement.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -9,20 +10,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 
-use tokio::sync::oneshot;
+use parking_lot::{MappedMutexGuard, MutexGuard};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::Shared;
+use super::desk::{Covered, Desk};
 use super::disk::{Disk, sync_folder};
 use super::folder::{Folder, Synced};
-use super::staging::{Staging, Trouble};
+use super::payloads::{PayloadName, Payloads};
+use super::row_batch::is_used;
+use super::staging::Trouble;
 use super::writes::{Answer, Request, Write};
-use crate::env::{Clock, SystemClock};
+use super::{ENDED, Shared};
 use crate::messages::{Durability, Timestamp};
-
-/// Within this time after its acknowledgement a buffered write is on disk, give or take one sync.
-const BUFFERED_FOR: Duration = Duration::from_millis(80);
 
 /// Bounds of one batch.
 const BATCH_REQUESTS: usize = 4_096;
@@ -31,30 +31,32 @@ const BATCH_BYTES: usize = 8 << 20;
 /// What the thread owns.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    staging: Staging,
-    disk: Box<dyn Disk>,
+    tree: sled::Tree,
+    payloads: Payloads,
+    disk: Arc<dyn Disk>,
     db: File,
     folder: Folder,
     blobs: HashSet<OsString>,
-    /// Real time: how long a write has been waiting does not depend on a test's clock.
-    timer: SystemClock,
-    /// When the oldest write that is not synced has to be.
-    sync_by: Option<Duration>,
 }
 
-/// The answers of one batch.
+/// Those who wait for one batch.
 #[derive(Default)]
 struct Waiting {
     for_apply: Vec<Answer>,
-    for_sync: Vec<Answer>,
+    room: Option<OwnedSemaphorePermit>,
     closing: Option<oneshot::Sender<()>>,
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, staging: Staging, disk: Box<dyn Disk>, folder: Folder) -> io::Result<Self> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        tree: sled::Tree,
+        payloads: Payloads,
+        disk: Arc<dyn Disk>,
+        folder: Folder,
+    ) -> io::Result<Self> {
         let db = OpenOptions::new().read(true).write(true).open(folder.path().join("db"))?;
-        let timer = SystemClock::default();
-        Ok(Self { shared, staging, disk, db, folder, blobs: HashSet::new(), timer, sync_by: None })
+        Ok(Self { shared, tree, payloads, disk, db, folder, blobs: HashSet::new() })
     }
 
     /// Serves until the store is closed or breaks.
@@ -68,8 +70,8 @@ impl Writer {
             }
         };
         self.shared.stop("it was closed");
-        let Self { shared, staging, db, folder, .. } = self;
-        drop((staging, db));
+        let Self { shared, tree, db, folder, .. } = self;
+        drop((shared.desk.lock().take(), tree, db));
         shared.let_go();
         drop(folder);
         if let Some(closed) = closing {
@@ -79,19 +81,21 @@ impl Writer {
 
     /// Makes what opening has changed durable: the names of new files, and the new session.
     pub(super) fn commit_opening(&mut self) -> Result<(), String> {
-        sync_folder(&mut *self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
-        self.sync_now()
+        sync_folder(&*self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
+        self.sync()
     }
 
     fn serve(&mut self, requests: &Receiver<Request>) -> Result<Option<oneshot::Sender<()>>, String> {
+        let mut sync_in = None;
         loop {
-            let first = match self.sync_by {
+            let first = match sync_in {
                 None => requests.recv().ok(),
-                Some(moment) => match requests.recv_timeout(moment.saturating_sub(self.timer.now().monotonic)) {
+                Some(wait) => match requests.recv_timeout(wait) {
                     Ok(request) => Some(request),
                     Err(RecvTimeoutError::Disconnected) => None,
                     Err(RecvTimeoutError::Timeout) => {
                         self.sync()?;
+                        sync_in = desk(&self.shared)?.sync_in();
                         continue;
                     }
                 },
@@ -103,6 +107,7 @@ impl Writer {
             if let Some(closing) = self.batch(first, requests)? {
                 return Ok(Some(closing));
             }
+            sync_in = desk(&self.shared)?.sync_in();
         }
     }
 
@@ -116,94 +121,59 @@ impl Writer {
     }
 
     fn try_batch(&mut self, requests: impl Iterator<Item = Request>, waiting: &mut Waiting) -> Result<(), String> {
+        let mut desk = desk(&self.shared)?;
+        desk.writer_looks();
         let mut taken = 0;
         for Request { write, now, room } in requests {
-            drop(room);
+            match (&mut waiting.room, room) {
+                (Some(all), Some(room)) => all.merge(room),
+                (all, room) => *all = all.take().or(room),
+            }
             taken += 1;
-            if !self.stage(write, now, waiting)? {
+            if !stage(&mut desk, &self.shared, write, now, waiting)? {
                 break;
             }
             if taken == 1 {
-                self.staging.rows.sweep(now)?;
+                desk.staging.rows.sweep(now)?;
             }
-            if taken == BATCH_REQUESTS || self.staging.rows.bytes() >= BATCH_BYTES {
+            if taken == BATCH_REQUESTS || desk.staging.rows.bytes() >= BATCH_BYTES {
                 break;
             }
         }
         self.shared.count_batch(taken);
-        self.commit()?;
+        desk.commit(&self.shared)?;
+        drop(waiting.room.take());
+        let is_sync_due = desk.is_sync_due() || waiting.closing.is_some();
+        drop(desk);
         waiting.for_apply.drain(..).for_each(Answer::tell);
-        let due = self.sync_by.is_some_and(|moment| moment <= self.timer.now().monotonic);
-        if !waiting.for_sync.is_empty() || due || waiting.closing.is_some() {
-            self.sync()?;
-        }
-        waiting.for_sync.drain(..).for_each(Answer::tell);
-        Ok(())
+        if is_sync_due { self.sync() } else { Ok(()) }
     }
 
-    /// Decides about one request; false if it ends the store.
-    fn stage(&mut self, write: Write, now: Timestamp, waiting: &mut Waiting) -> Result<bool, String> {
-        match write {
-            Write::Change(change, reply) => {
-                let answers = match change.durability() {
-                    Durability::Sync => &mut waiting.for_sync,
-                    Durability::Buffered | Durability::Memory => &mut waiting.for_apply,
-                };
-                match self.staging.stage(change, now, &mut *self.disk) {
-                    Ok(number) => answers.push(Answer::Number(reply, Ok(number))),
-                    Err(Trouble::Refused(error)) => answers.push(Answer::Number(reply, Err(error))),
-                    Err(Trouble::Broken(reason)) => {
-                        // While this caller's reply is still here; the others' are dropped later.
-                        self.shared.stop(&reason);
-                        return Err(reason);
-                    }
-                }
-            }
-            Write::Next { queue, lease_secs, reply } => {
-                let item = self.staging.next(&queue, lease_secs, now);
-                waiting.for_apply.push(Answer::Item(reply, item));
-            }
-            Write::Close(reply) => {
-                waiting.closing = Some(reply);
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Applies the batch to the tree, where readers see it.
-    fn commit(&mut self) -> Result<(), String> {
-        // Before the rows that refer to them: a crash may leave a file without a row, never a row without its file.
-        self.staging.rows.sync_payload_names(&mut *self.disk).map_err(|error| failed("payloads", &error))?;
-        let applied = self.staging.apply();
-        let (has_changed, changes) = applied.map_err(|error| format!("a batch was not applied: {error}"))?;
-        if has_changed {
-            self.sync_by.get_or_insert_with(|| self.timer.now().monotonic + BUFFERED_FOR);
-        }
-        for (key, change) in changes {
-            self.shared.watchers.publish(&key, || change.clone());
-        }
-        Ok(())
-    }
-
-    /// Makes everything applied so far durable, if it is not.
+    /// Makes everything applied so far durable, if it is not, and tells those who wait for that.
     fn sync(&mut self) -> Result<(), String> {
-        if self.sync_by.is_some() { self.sync_now() } else { Ok(()) }
+        let (Covered { answers, sync, loose_payloads }, marked) = desk(&self.shared)?.begin_sync();
+        let synced = marked.and_then(|()| match sync {
+            Some(sync) => self.sync_log(sync, &loose_payloads),
+            None => Ok(()),
+        });
+        // Before the answers are dropped: that tells the callers, and they ask why.
+        synced.inspect_err(|reason| self.shared.stop(reason))?;
+        answers.into_iter().for_each(Answer::tell);
+        Ok(())
     }
 
     /// Never tried twice: a failed fsync may have dropped what it was to write.
-    fn sync_now(&mut self) -> Result<(), String> {
-        self.sync_by = None;
-        self.staging.mark_progress().map_err(|error| format!("the log was not written: {error}"))?;
-        self.staging.rows.tree().flush().map_err(|error| format!("the log was not written: {error}"))?;
+    fn sync_log(&mut self, sync: u64, loose_payloads: &[PayloadName]) -> Result<(), String> {
+        self.tree.flush().map_err(|error| format!("the log was not written: {error}"))?;
         self.sync_blobs().map_err(|error| failed("blobs", &error))?;
         let path = self.folder.path().join("db");
         self.disk.sync(&self.db, &path).map_err(|error| failed("db", &error))?;
         self.shared.count_sync();
         let db_length = self.db.metadata().map_err(|error| failed("db", &error))?.len();
-        let note = Synced { sync: self.staging.progress().sync, db_length };
-        self.folder.note_synced(note).map_err(|error| failed("synced", &error))?;
-        self.staging.rows.remove_loose_payloads();
+        self.folder.note_synced(Synced { sync, db_length }).map_err(|error| failed("synced", &error))?;
+        for name in loose_payloads.iter().filter(|name| !is_used(&self.tree, name)) {
+            self.payloads.remove(name);
+        }
         Ok(())
     }
 
@@ -219,8 +189,54 @@ impl Writer {
                 is_new = true;
             }
         }
-        if is_new { sync_folder(&mut *self.disk, &folder) } else { Ok(()) }
+        if is_new { sync_folder(&*self.disk, &folder) } else { Ok(()) }
     }
+}
+
+/// The desk, unless the store has ended.
+fn desk(shared: &Shared) -> Result<MappedMutexGuard<'_, Desk>, String> {
+    MutexGuard::try_map(shared.desk.lock(), Option::as_mut)
+        .map_err(|_| shared.stopped.get().map_or(ENDED, String::as_str).to_owned())
+}
+
+/// Decides about one request; false if it ends the store.
+fn stage(
+    desk: &mut Desk,
+    shared: &Shared,
+    write: Write,
+    now: Timestamp,
+    waiting: &mut Waiting,
+) -> Result<bool, String> {
+    match write {
+        Write::Change(change, reply) => {
+            let durability = change.durability();
+            let answer = match desk.staging.stage(change, now) {
+                Ok(number) => Ok(number),
+                Err(Trouble::Refused(error)) => Err(error),
+                Err(Trouble::Broken(reason)) => {
+                    // While this caller's reply is still here; the others' are dropped later.
+                    shared.stop(&reason);
+                    return Err(reason);
+                }
+            };
+            let answer = Answer::Number(reply, answer);
+            match durability {
+                Durability::Sync => desk.hold_back(answer),
+                Durability::Buffered | Durability::Memory => waiting.for_apply.push(answer),
+            }
+        }
+        Write::Next { queue, lease_secs, reply } => {
+            let item = desk.staging.next(&queue, lease_secs, now);
+            waiting.for_apply.push(Answer::Item(reply, item));
+        }
+        Write::Look => {}
+        Write::Close(reply) => {
+            desk.is_closing = true;
+            waiting.closing = Some(reply);
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn failed(file: &str, error: &io::Error) -> String {

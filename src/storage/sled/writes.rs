@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::payloads::MAX_INLINE;
 use crate::messages::Timestamp;
 use crate::storage::{Append, Delivery, DeliveryId, Durability, Fence, Key, Put, Revision, Sequence, StorageError};
 
@@ -15,7 +16,7 @@ pub(super) struct Request {
     pub(super) write: Write,
     /// The caller's clock when it asked.
     pub(super) now: Timestamp,
-    /// Room in the queue; given back when the writer takes the request out.
+    /// Room in the line; given back when the request is applied.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
@@ -25,6 +26,8 @@ pub(super) enum Write {
     Change(Change, Reply<u64>),
     /// The next item of a queue.
     Next { queue: Key, lease_secs: u64, reply: Reply<Option<Delivery>> },
+    /// Look at what callers have applied: it has to be synced.
+    Look,
     /// Sync, give the folder back and end.
     Close(oneshot::Sender<()>),
 }
@@ -45,6 +48,23 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Whether it changes a row or two and needs no payload file.
+    pub(super) fn is_short(&self) -> bool {
+        match self {
+            Self::Append(append) => append.payload.len() <= MAX_INLINE,
+            Self::Put(put) => put.value.len() <= MAX_INLINE && put.ttl_secs.is_none(),
+            Self::Delete { .. } => true,
+            Self::Purge { .. }
+            | Self::Claim { .. }
+            | Self::Renew { .. }
+            | Self::Release { .. }
+            | Self::Enqueue { .. }
+            | Self::Extend { .. }
+            | Self::Ack { .. }
+            | Self::Nack { .. } => false,
+        }
+    }
+
     pub(super) fn durability(&self) -> Durability {
         match self {
             Self::Append(append) => append.durability,

@@ -1,0 +1,170 @@
+//! Where writes are decided and applied, one after the other: by their callers, or by the writer for those that line up.
+//!
+//! What a write may wait for is the writer's: room in the line, payload files, syncs. A short write that finds nobody
+//! in line waits for none of these and is cheaper than waking a thread, so its caller applies it, in memory, under the
+//! desk's lock. Either way the order in which writes are issued is the order in which they are applied and synced.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::payloads::PayloadName;
+use super::staging::{Staging, Trouble};
+use super::writes::{Answer, Change, Request, Write};
+use super::{ENDED, QUEUE, Shared};
+use crate::env::{Clock, SystemClock};
+use crate::messages::{Durability, Timestamp};
+use crate::storage::StorageError;
+
+/// Within this time after its acknowledgement a buffered write is on disk, give or take one sync.
+const BUFFERED_FOR: Duration = Duration::from_millis(80);
+
+/// How long a caller waits for another one's write before it lines up.
+const A_WRITE_TAKES: Duration = Duration::from_micros(50);
+
+/// What is stored, what is to be synced, and who waits for that.
+pub(super) struct Desk {
+    pub(super) staging: Staging,
+    /// Real time: how long a write has been waiting does not depend on a test's clock.
+    timer: SystemClock,
+    /// When the oldest write that is not synced has to be.
+    pub(super) sync_by: Option<Duration>,
+    /// Answers to what is applied, and true once it is synced.
+    for_sync: Vec<Answer>,
+    /// Whether something has to be synced that the writer may not know of.
+    wants_writer: bool,
+    /// Whether the writer has been called since it last looked.
+    has_called: bool,
+    /// Whether the store is being closed: what is applied now would not be synced any more.
+    pub(super) is_closing: bool,
+}
+
+/// What a sync makes true.
+#[derive(Default)]
+pub(super) struct Covered {
+    pub(super) answers: Vec<Answer>,
+    /// The number of the sync; `None` if there is nothing to sync.
+    pub(super) sync: Option<u64>,
+    pub(super) loose_payloads: Vec<PayloadName>,
+}
+
+impl Desk {
+    /// The desk of a store that has just been opened, which is to be synced.
+    pub(super) fn new(staging: Staging) -> Self {
+        let timer = SystemClock::default();
+        let sync_by = Some(Duration::ZERO);
+        Self { staging, timer, sync_by, for_sync: Vec::new(), wants_writer: false, has_called: false, is_closing: false }
+    }
+
+    /// Keeps an answer for after the next sync.
+    pub(super) fn hold_back(&mut self, answer: Answer) {
+        self.for_sync.push(answer);
+        self.wants_writer = true;
+    }
+
+    /// Applies what is staged to the tree, where readers see it.
+    pub(super) fn commit(&mut self, shared: &Shared) -> Result<(), String> {
+        // Before the rows that refer to them: a crash may leave a file without a row, never a row without its file.
+        let names = self.staging.rows.sync_payload_names();
+        names.map_err(|error| format!("`payloads` could not be synced: {error}"))?;
+        let applied = self.staging.apply();
+        let (has_changed, changes) = applied.map_err(|error| format!("a batch was not applied: {error}"))?;
+        if has_changed && self.sync_by.is_none() {
+            self.sync_by = Some(self.timer.now().monotonic + BUFFERED_FOR);
+            self.wants_writer = true;
+        }
+        for (key, change) in changes {
+            shared.watchers.publish(&key, || change.clone());
+        }
+        Ok(())
+    }
+
+    /// How long until something has to be synced.
+    pub(super) fn sync_in(&self) -> Option<Duration> {
+        self.sync_by.map(|moment| moment.saturating_sub(self.timer.now().monotonic))
+    }
+
+    pub(super) fn is_sync_due(&self) -> bool {
+        !self.for_sync.is_empty() || self.sync_in() == Some(Duration::ZERO)
+    }
+
+    /// Marks what a sync that begins now covers. What is applied from here on is for the next one.
+    pub(super) fn begin_sync(&mut self) -> (Covered, Result<(), String>) {
+        let mut covered = Covered { answers: std::mem::take(&mut self.for_sync), ..Covered::default() };
+        if self.sync_by.take().is_none() {
+            return (covered, Ok(()));
+        }
+        covered.loose_payloads = self.staging.rows.take_loose_payloads();
+        let marked = self.staging.mark_progress().map_err(|error| format!("the log was not written: {error}"));
+        covered.sync = Some(self.staging.progress().sync);
+        (covered, marked)
+    }
+
+    /// The writer is here and will see what there is to sync.
+    pub(super) fn writer_looks(&mut self) {
+        (self.wants_writer, self.has_called) = (false, false);
+    }
+
+    /// Whether the writer has to be called because of what has just been applied.
+    fn calls_writer(&mut self) -> bool {
+        let calls = std::mem::take(&mut self.wants_writer) && !self.has_called;
+        self.has_called |= calls;
+        calls
+    }
+
+    fn apply(&mut self, shared: &Shared, change: Change, now: Timestamp) -> Result<Result<u64, StorageError>, String> {
+        match self.staging.stage(change, now) {
+            Ok(number) => self.commit(shared).map(|()| Ok(number)),
+            Err(Trouble::Refused(error)) => Ok(Err(error)),
+            Err(Trouble::Broken(reason)) => Err(reason),
+        }
+    }
+}
+
+/// The answer to a change that its caller has applied.
+pub(super) enum Applied {
+    Now(Result<u64, StorageError>),
+    /// As soon as it is synced.
+    Soon(oneshot::Receiver<Result<u64, StorageError>>),
+}
+
+impl Shared {
+    /// Applies a change on this thread and answers it, if it is a short one and nobody is in line; else gives it back.
+    pub(super) fn apply_here(&self, change: Change, now: Timestamp) -> Result<Applied, Change> {
+        if !change.is_short() || self.room.available_permits() < QUEUE {
+            return Err(change);
+        }
+        let Some(mut guard) = self.desk.try_lock_for(A_WRITE_TAKES) else { return Err(change) };
+        let Some(desk) = guard.as_mut() else { return Err(change) };
+        if self.stopped.get().is_some() || desk.is_closing || desk.staging.rows.is_sweep_due(now) {
+            return Err(change);
+        }
+        let durability = change.durability();
+        // sled answers some damage with a panic.
+        let applied = std::panic::catch_unwind(AssertUnwindSafe(|| desk.apply(self, change, now)));
+        let answer = match applied.unwrap_or_else(|_| Err(ENDED.to_owned())) {
+            Ok(answer) => answer,
+            Err(reason) => {
+                self.stop(&reason);
+                *guard = None;
+                return Ok(Applied::Now(Err(self.why_stopped())));
+            }
+        };
+        let applied = match durability {
+            Durability::Buffered | Durability::Memory => Applied::Now(answer),
+            Durability::Sync => {
+                let (reply, synced) = oneshot::channel();
+                desk.hold_back(Answer::Number(reply, answer));
+                Applied::Soon(synced)
+            }
+        };
+        let calls = desk.calls_writer();
+        drop(guard);
+        self.count_batch(1);
+        if calls {
+            let _ = self.requests.send(Request { write: Write::Look, now, room: None });
+        }
+        Ok(applied)
+    }
+}
