@@ -368,6 +368,7 @@ impl Builder {
             tree,
             agents: agents_tree,
             settings,
+            durability,
             submissions: tokio::sync::RwLock::default(),
         });
         let callboard = Callboard { board };

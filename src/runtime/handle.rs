@@ -19,7 +19,7 @@ use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, DeadLetter, Json, NameError, QuestionId, Refusal, RequestId, RunId, Submission, Task, TraceId,
+    AgentName, Durability, Json, NameError, QuestionId, Refusal, RequestId, RunId, Submission, Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -55,6 +55,7 @@ pub(super) struct Board {
     pub(super) tree: Supervisor,
     pub(super) agents: SupervisorRef,
     pub(super) settings: Settings,
+    pub(super) durability: Durability,
     pub(super) places: Arc<Semaphore>,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
@@ -524,21 +525,6 @@ impl Callboard {
     /// Waits until the board has ended, and says why.
     pub async fn ended(&self) -> EndReason {
         self.board.tree.join().await
-    }
-
-    /// Turns that failed for good, of every run that the store knows, oldest run first.
-    ///
-    /// # Errors
-    /// What the store reports; a journal that cannot be read is left out.
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StorageError> {
-        let mut letters = Vec::new();
-        for run in self.runs().await? {
-            match run.dead_letters().await {
-                Ok(of_run) => letters.extend(of_run),
-                Err(error) => tracing::warn!(run = %run.id(), %error, "dead letters cannot be read"),
-            }
-        }
-        Ok(letters)
     }
 
     /// Takes nothing new, lets turns finish for (10 s), stops the rest (they stay leased and go on at the next start), and
