@@ -19,7 +19,8 @@ use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Durability, Json, NameError, QuestionId, Refusal, RequestId, RunId, Submission, Task, TraceId,
+    AgentName, Announcement, Durability, Json, NameError, Presence, QuestionId, Refusal, RequestId, RunId, Submission,
+    Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -205,6 +206,9 @@ impl Callboard {
             Some(target) => board.router.resolve(target)?,
             None => board.only_agent()?,
         };
+        if board.floor.load(&agent)?.is_offline {
+            return Err(Refusal::Unavailable { agent, why: "it was stopped".to_owned() }.into());
+        }
         board.router.check_room(&agent)?;
         let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
@@ -333,6 +337,7 @@ impl Callboard {
             factory: spec.factory().clone(),
             window: spec.window(),
             floor: Arc::clone(&board.floor),
+            herald: board.router.herald(&name, spec.description()),
         };
         let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
         board.floor.place(&name, spec.conditions(), actor.clone());
@@ -341,6 +346,8 @@ impl Callboard {
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
+                // It has announced itself: whoever asks for it next finds it.
+                board.router.enter_posts();
                 Ok(())
             }
             Err(error) => {
@@ -363,9 +370,13 @@ impl Callboard {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.name()?;
         let listed = self.listed(name.as_str())?;
-        self.control(name.as_str(), |reply| AgentMsg::Replace(spec.factory().clone(), spec.window(), reply)).await?;
+        self.control(name.as_str(), |reply| {
+            AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
+        })
+        .await?;
         self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
         self.board.router.list(&name, &spec, listed.actor);
+        self.board.router.enter_posts();
         Ok(())
     }
 
@@ -377,7 +388,8 @@ impl Callboard {
         self.control(name, AgentMsg::Restart).await
     }
 
-    /// Stops an agent: turns under way finish, those that have not begun fail, and its name is free.
+    /// Stops an agent: turns under way finish, and its name is free. What was given to it, or is given to it by turns from
+    /// now on, waits (120 s) for an agent of that name to come back, and fails then; new tasks for it are refused.
     ///
     /// # Errors
     /// See [`AgentError`].
@@ -413,6 +425,18 @@ impl Callboard {
     #[must_use]
     pub fn agents(&self) -> Vec<AgentName> {
         self.board.router.names()
+    }
+
+    /// What the agents that are here have announced of themselves, sorted by name (SEMANTICS 11).
+    #[must_use]
+    pub fn roster(&self) -> Vec<Announcement> {
+        self.board.router.present()
+    }
+
+    /// Agents that announce themselves or withdraw, from now on.
+    #[must_use]
+    pub fn presence(&self) -> broadcast::Receiver<Presence> {
+        self.board.router.watch_presence()
     }
 
     /// The shared context, with all namespaces.
