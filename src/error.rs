@@ -3,7 +3,7 @@
 use crate::actors::approvals::DecideError;
 use crate::actors::context::ContextError;
 use crate::messages::{NameError, Refusal};
-use crate::runtime::{AgentError, AskError, BuildError, RunError};
+use crate::runtime::{AgentError, AskError, BuildError, LetterError, RunError};
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::{AnswerError, SubmitError};
 
@@ -18,6 +18,8 @@ pub enum Error {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Letter(#[from] LetterError),
     #[error(transparent)]
     Ask(#[from] AskError),
     #[error(transparent)]

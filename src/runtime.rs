@@ -2,9 +2,11 @@
 
 mod builder;
 mod classifier;
+mod dead_letters;
 mod handle;
 mod run_handle;
 
 pub use builder::{BuildError, Builder};
+pub use dead_letters::LetterError;
 pub use handle::{AgentError, AskError, Callboard, Load};
 pub use run_handle::{RunError, RunHandle};

@@ -16,6 +16,7 @@ use crate::messages::{AgentName, Command, Json, NameError};
 
 use super::agent_actor::RestartWindow;
 use super::floor::Conditions;
+use super::router::Description;
 use super::turn::{Turn, TurnError};
 
 /// Something with a name that takes a turn and returns a [`Command`]. Up to (5) turns of one agent run at once, so the
@@ -223,6 +224,7 @@ pub struct AgentSpec {
     pub(super) factory: AgentFactory,
     pub(super) role: Option<Arc<str>>,
     pub(super) capabilities: Vec<Arc<str>>,
+    pub(super) projects: Vec<Arc<str>>,
     pub(super) mode: Mode,
     pub(super) concurrency: usize,
     pub(super) is_reentrant: bool,
@@ -262,6 +264,7 @@ impl AgentSpec {
             factory,
             role: None,
             capabilities: Vec::new(),
+            projects: Vec::new(),
             mode: Mode::default(),
             concurrency: 5,
             is_reentrant: true,
@@ -289,6 +292,11 @@ impl AgentSpec {
         RestartWindow { max: self.max_restarts, within: self.restart_window }
     }
 
+    pub(crate) fn description(&self) -> Description {
+        let (role, capabilities, projects) = (self.role.clone(), self.capabilities.clone(), self.projects.clone());
+        Description { role, capabilities, projects }
+    }
+
     pub(crate) fn conditions(&self) -> Conditions {
         Conditions {
             slots: self.concurrency,
@@ -310,6 +318,13 @@ impl AgentSpec {
     #[must_use]
     pub fn capability(mut self, capability: &str) -> Self {
         self.capabilities.push(capability.into());
+        self
+    }
+
+    /// A project that the agent works on, for those who look for one; may be called again for more.
+    #[must_use]
+    pub fn project(mut self, project: &str) -> Self {
+        self.projects.push(project.into());
         self
     }
 

@@ -13,6 +13,7 @@ use crate::supervision::panic_text;
 
 use super::agent::{AgentValue, Factory};
 use super::floor::{AgentStatus, Floor};
+use super::router::{Description, Herald};
 
 /// The actor.
 pub(crate) struct AgentActor;
@@ -29,7 +30,7 @@ pub(crate) enum AgentMsg {
     /// A wait after a failed rebuild is over.
     Rebuild,
     /// Later turns are to use what this factory makes.
-    Replace(Factory, RestartWindow, RpcReplyPort<Result<(), String>>),
+    Replace(Factory, RestartWindow, Description, RpcReplyPort<Result<(), String>>),
     /// Make the value again, by hand.
     Restart(RpcReplyPort<Result<(), String>>),
 }
@@ -48,6 +49,7 @@ pub(crate) struct Arguments {
     pub(crate) factory: Factory,
     pub(crate) window: RestartWindow,
     pub(crate) floor: Arc<Floor>,
+    pub(crate) herald: Herald,
 }
 
 /// The actor's state.
@@ -56,6 +58,9 @@ pub(crate) struct AgentState {
     factory: Factory,
     window: RestartWindow,
     floor: Arc<Floor>,
+    herald: Herald,
+    /// Which life of the value was announced last.
+    instance: u64,
     /// When the value was rebuilt, and for which turn.
     rebuilt: VecDeque<(Duration, Option<TurnId>)>,
 }
@@ -66,11 +71,18 @@ impl Actor for AgentActor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, _: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
-        let Arguments { name, factory, window, floor } = arguments;
+        let Arguments { name, factory, window, floor, herald } = arguments;
         floor.env.slow_fault_point("agent.start").await?;
         let value = make(&factory)?;
-        floor.occupy(&name, value);
-        Ok(AgentState { name, factory, window, floor, rebuilt: VecDeque::new() })
+        let rebuilt = VecDeque::new();
+        let mut state = AgentState { name, factory, window, floor, herald, instance: 0, rebuilt };
+        state.occupy(value);
+        Ok(state)
+    }
+
+    async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut AgentState) -> Result<(), ActorProcessingErr> {
+        state.herald.withdraw(state.instance);
+        Ok(())
     }
 
     async fn handle(
@@ -83,18 +95,18 @@ impl Actor for AgentActor {
         match message {
             AgentMsg::Panicked { turn, text } => state.rebuild(&me, turn, &text),
             AgentMsg::Rebuild => state.build(&me),
-            AgentMsg::Replace(factory, window, reply) => {
+            AgentMsg::Replace(factory, window, description, reply) => {
                 let made = make(&factory);
                 if let Ok(value) = &made {
-                    (state.factory, state.window) = (factory, window);
+                    (state.factory, state.window, state.herald.description) = (factory, window, description);
                     state.rebuilt.clear();
-                    state.floor.occupy(&state.name, Arc::clone(value));
+                    state.occupy(Arc::clone(value));
                 }
                 let _ = reply.send(made.map(|_| ()));
             }
             AgentMsg::Restart(reply) => {
                 state.rebuilt.clear();
-                let made = make(&state.factory).map(|value| state.floor.occupy(&state.name, value));
+                let made = make(&state.factory).map(|value| state.occupy(value));
                 let _ = reply.send(made);
             }
         }
@@ -103,6 +115,17 @@ impl Actor for AgentActor {
 }
 
 impl AgentState {
+    /// Begins a life of the agent, and says so.
+    fn occupy(&mut self, value: Arc<dyn AgentValue>) {
+        self.instance = self.floor.occupy(&self.name, value);
+        self.herald.announce(self.instance);
+    }
+
+    fn give_up(&self, error: String) {
+        self.floor.vacate(&self.name, AgentStatus::Failed(error));
+        self.herald.withdraw(self.instance);
+    }
+
     /// Counts one rebuild, and makes the value or gives up.
     fn rebuild(&mut self, me: &ActorRef<AgentMsg>, turn: Option<TurnId>, text: &str) {
         let now = self.floor.env.now().monotonic;
@@ -111,7 +134,7 @@ impl AgentState {
         self.floor.note_restart(&self.name, text);
         if self.rebuilt.len() > self.window.max as usize {
             tracing::error!(agent = %self.name, error = text, "agent was rebuilt too often and takes no more turns");
-            self.floor.vacate(&self.name, AgentStatus::Failed(text.to_owned()));
+            self.give_up(text.to_owned());
         } else {
             self.build(me);
         }
@@ -119,14 +142,14 @@ impl AgentState {
 
     fn build(&mut self, me: &ActorRef<AgentMsg>) {
         match make(&self.factory) {
-            Ok(value) => self.floor.occupy(&self.name, value),
+            Ok(value) => self.occupy(value),
             Err(text) => {
                 tracing::warn!(agent = %self.name, error = %text, "agent could not be rebuilt");
                 let now = self.floor.env.now().monotonic;
                 self.rebuilt.retain(|(at, _)| *at + self.window.within > now);
                 self.rebuilt.push_back((now, None));
                 if self.rebuilt.len() > self.window.max as usize {
-                    self.floor.vacate(&self.name, AgentStatus::Failed(text));
+                    self.give_up(text);
                 } else {
                     let wait = Duration::from_millis(100) * (1 << self.rebuilt.len().min(6));
                     me.send_after(wait, || AgentMsg::Rebuild);

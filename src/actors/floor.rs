@@ -5,6 +5,8 @@
 //! none. A turn that waits for the runtime gives its slot and permit back and takes them again before it goes on. So a
 //! full queue never blocks a run supervisor, and a chain of any depth finishes with a pool of one.
 
+mod offline;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +36,8 @@ use super::meters;
 use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
 
+use offline::Absence;
+
 /// How long a turn may ignore that it was stopped before its place is given away.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
@@ -45,6 +49,7 @@ pub(crate) struct Floor {
     runtime: Handle,
     pool: usize,
     ready_bound: usize,
+    offline_after: Duration,
     pub(super) context: ContextStore,
     /// Told when a turn lets go of its permit.
     ended: Notify,
@@ -77,6 +82,7 @@ struct Place {
     value: Option<Arc<dyn AgentValue>>,
     generation: u64,
     status: AgentStatus,
+    absence: Absence,
     slots: usize,
     busy: usize,
     is_reentrant: bool,
@@ -160,8 +166,28 @@ pub(crate) enum AgentStatus {
     Running,
     /// It was rebuilt too often; it refuses until somebody restarts it.
     Failed(String),
-    /// It was stopped; turns under way finish.
+    /// It was stopped; turns under way finish, and others wait a while for its return.
     Stopped,
+}
+
+/// How much there is room for on the floor, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FloorLimits {
+    /// The pool.
+    pub(crate) permits: usize,
+    /// Ready turns of one agent that refuse new work for it.
+    pub(crate) ready_bound: usize,
+    /// How long turns wait for an agent that was stopped.
+    pub(crate) offline_after: Duration,
+}
+
+/// How much an agent has to do; the least comes first, and an agent that is away last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AgentLoad {
+    /// It was stopped: what it is given waits for its return.
+    pub(crate) is_offline: bool,
+    /// Ready turns and running turns.
+    pub(crate) turns: usize,
 }
 
 /// How an agent is run.
@@ -199,13 +225,8 @@ pub(super) struct Job {
 }
 
 impl Floor {
-    pub(crate) fn new(
-        env: Env,
-        facts: Arc<SharedFacts>,
-        context: ContextStore,
-        permits: usize,
-        ready_bound: usize,
-    ) -> Arc<Self> {
+    pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, limits: FloorLimits) -> Arc<Self> {
+        let FloorLimits { permits, ready_bound, offline_after } = limits;
         let state = State {
             permits,
             names: HashMap::default(),
@@ -220,6 +241,7 @@ impl Floor {
             runtime: Handle::current(),
             pool: permits,
             ready_bound,
+            offline_after,
             context,
             ended: Notify::new(),
         })
@@ -249,6 +271,7 @@ impl Floor {
                     value: None,
                     generation: 0,
                     status: AgentStatus::Starting,
+                    absence: Absence::default(),
                     slots,
                     busy: 0,
                     is_reentrant,
@@ -272,24 +295,35 @@ impl Floor {
         }
     }
 
-    /// Gives an agent a fresh value: later turns use it, turns under way keep theirs.
-    pub(crate) fn occupy(self: &Arc<Self>, name: &AgentName, value: Arc<dyn AgentValue>) {
+    /// Gives an agent a fresh value: later turns use it, turns under way keep theirs. Returns its generation.
+    pub(crate) fn occupy(self: &Arc<Self>, name: &AgentName, value: Arc<dyn AgentValue>) -> u64 {
         let mut state = self.state.lock();
-        let Some(index) = state.names.get(name).copied() else { return };
+        let Some(index) = state.names.get(name).copied() else { return 0 };
         let place = &mut state.places[index];
         place.value = Some(value);
         place.generation += 1;
         place.status = AgentStatus::Running;
+        let generation = place.generation;
         state.mark_runnable(index);
         self.fill(state);
+        generation
     }
 
-    /// The agent takes no more work: turns that have not begun fail, so that their runs go on without it.
-    pub(crate) fn vacate(&self, name: &AgentName, status: AgentStatus) {
+    /// The agent takes no more work. Turns that have not begun wait a while for one that was stopped; those of one that
+    /// has failed fail, so that their runs go on without it.
+    pub(crate) fn vacate(self: &Arc<Self>, name: &AgentName, status: AgentStatus) {
         let mut state = self.state.lock();
-        let Some(place) = state.place_of(name) else { return };
+        let Some(index) = state.names.get(name).copied() else { return };
+        let place = &mut state.places[index];
         place.value = None;
-        place.status = status;
+        let was_away = std::mem::replace(&mut place.status, status) == AgentStatus::Stopped;
+        if place.status == AgentStatus::Stopped {
+            if !was_away {
+                place.absence.since = self.env.now().monotonic;
+            }
+            place.asks.clear();
+            return self.watch_absence(&mut state, index);
+        }
         let turned_away: Vec<ReadyTurn> = place.ready.drain(..).collect();
         for ready in &turned_away {
             place.turns.remove(&ready.id);
@@ -326,7 +360,7 @@ impl Floor {
             return report(ready, Failure::new(FailureKind::ChangedTurn, text));
         };
         let place = &mut state.places[index];
-        if let status @ (AgentStatus::Failed(_) | AgentStatus::Stopped) = &place.status {
+        if let status @ AgentStatus::Failed(_) = &place.status {
             let status = status.clone();
             drop(state);
             return turn_away(ready, &status);
@@ -341,6 +375,7 @@ impl Floor {
             running.turn.stop.set(StopReason::Cancelled);
         }
         place.ready.push_back(ready);
+        self.watch_absence(&mut state, index);
         state.mark_runnable(index);
         self.fill(state);
     }
@@ -356,15 +391,17 @@ impl Floor {
         }
     }
 
-    /// Ready turns, running turns: how much an agent has to do. `Err` says why it takes nothing.
-    pub(crate) fn load(&self, name: &AgentName) -> Result<usize, Refusal> {
+    /// How much an agent has to do. `Err` says why it takes nothing.
+    pub(crate) fn load(&self, name: &AgentName) -> Result<AgentLoad, Refusal> {
         let mut state = self.state.lock();
         let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };
         let Some(place) = state.place_of(name) else { return Err(unavailable("it has no place".into())) };
         match &place.status {
-            AgentStatus::Starting | AgentStatus::Running => Ok(place.ready.len() + place.busy),
+            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => {
+                let is_offline = place.status == AgentStatus::Stopped;
+                Ok(AgentLoad { is_offline, turns: place.ready.len() + place.busy })
+            }
             AgentStatus::Failed(error) => Err(unavailable(format!("it failed too often: {error}"))),
-            AgentStatus::Stopped => Err(unavailable("it was stopped".into())),
         }
     }
 
@@ -809,8 +846,7 @@ impl Drop for AskPlace {
 fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
     let why = match status {
         AgentStatus::Failed(error) => format!("has failed too often: {error}"),
-        AgentStatus::Stopped => "was stopped".to_owned(),
-        AgentStatus::Starting | AgentStatus::Running => "takes no turns".to_owned(),
+        AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => "takes no turns".to_owned(),
     };
     let text = format!("agent {} {why}", ready.agent);
     report(ready, Failure::new(FailureKind::Transient, text));

@@ -18,7 +18,7 @@ pub use router::{ApprovalPolicy, InboxMessage, PolicyQuestion, Standing, default
 pub use turn::{Delegation, DelegationError, Reservation, Terminal, Turn, TurnError};
 
 pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments};
-pub(crate) use floor::{AgentGlance, AgentStatus, Floor};
+pub(crate) use floor::{AgentGlance, AgentStatus, Floor, FloorLimits};
 pub(crate) use keeper::{Arguments as KeeperArguments, Keeper, KeeperMsg};
 pub(crate) use router::{Listed, Router, RouterActor};
 pub(crate) use shards::Shards;

@@ -237,6 +237,29 @@ impl RunEvent {
             | Self::TurnRestarted { turn, .. } => Some(*turn),
         }
     }
+
+    /// The place of [`RunEvent::turn`].
+    pub(crate) const fn turn_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Self::Submitted(_) | Self::Recovered { .. } | Self::Stopped { .. } => None,
+            Self::StepStarted { turn, .. }
+            | Self::StepFinished { turn, .. }
+            | Self::Delegated { turn, .. }
+            | Self::DelegationExpired { turn, .. }
+            | Self::Reserved { turn, .. }
+            | Self::Settled { turn, .. }
+            | Self::Asked { turn, .. }
+            | Self::Answered { turn, .. }
+            | Self::ApprovalAsked { turn, .. }
+            | Self::Decided { turn, .. }
+            | Self::Noticed { turn, .. }
+            | Self::AttemptFailed { turn, .. }
+            | Self::TurnEnded { turn, .. }
+            | Self::TurnFailed { turn, .. }
+            | Self::NeedsAttention { turn, .. }
+            | Self::TurnRestarted { turn, .. } => Some(turn),
+        }
+    }
 }
 
 /// What a delegation asks for.
@@ -412,7 +435,7 @@ pub struct QuestionId {
     pub nonce: u64,
 }
 
-/// A turn that failed for good, for the inspector.
+/// A turn that failed for good, for whoever retries or drops it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// The turn.
@@ -427,6 +450,8 @@ pub struct DeadLetter {
     pub failure: Failure,
     /// When.
     pub at: Timestamp,
+    /// The run that took over, if somebody had it retried.
+    pub retried_as: Option<RunId>,
 }
 
 /// What an earlier delegation of the same turn came to, for those that it asks after that.

@@ -10,8 +10,8 @@ use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
 use crate::actors::meters::{GaugeSources, Gauges};
 use crate::actors::{
-    AgentSpec, ApprovalPolicy, Floor, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion, Router,
-    RouterActor, Shards, default_policy,
+    AgentSpec, ApprovalPolicy, Floor, FloorLimits, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion,
+    Router, RouterActor, Shards, default_policy,
 };
 use crate::env::Env;
 use crate::messages::names::check_name;
@@ -54,6 +54,7 @@ pub(super) struct Settings {
     pub(super) breaker: BreakerPolicy,
     pub(super) backoff: Backoff,
     pub(super) approval_ttl: Duration,
+    pub(super) offline_after: Duration,
     pub(super) grace: Duration,
     pub(super) sweep_every: Duration,
     pub(super) watch_buffer: usize,
@@ -74,6 +75,7 @@ impl Default for Settings {
             breaker: BreakerPolicy::default(),
             backoff: Backoff::default(),
             approval_ttl: Duration::from_secs(24 * 3600),
+            offline_after: Duration::from_secs(120),
             grace: Duration::from_secs(10),
             sweep_every: Duration::from_secs(60),
             watch_buffer: 256,
@@ -229,6 +231,12 @@ impl Builder {
         self
     }
 
+    /// How long turns wait for an agent that was stopped to come back, before they fail as offline (120 s).
+    pub fn offline_after(mut self, wait: Duration) -> Self {
+        self.settings.offline_after = wait;
+        self
+    }
+
     /// How long a shutdown lets turns finish (10 s).
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
@@ -285,8 +293,12 @@ impl Builder {
         let shards = Arc::new(Shards::new(settings.supervisors));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
-        let floor =
-            Floor::new(env.clone(), Arc::clone(&facts), context.clone(), settings.pool, settings.ready_per_agent);
+        let limits = FloorLimits {
+            permits: settings.pool,
+            ready_bound: settings.ready_per_agent,
+            offline_after: settings.offline_after,
+        };
+        let floor = Floor::new(env.clone(), Arc::clone(&facts), context.clone(), limits);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
         let router = Arc::new(Router::new(
             env.clone(),
@@ -407,6 +419,7 @@ impl Builder {
             tree,
             agents: agents_tree,
             settings,
+            durability,
             submissions: tokio::sync::RwLock::default(),
         });
         let callboard = Callboard { board };

@@ -20,8 +20,8 @@ use crate::env::Env;
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Complexity, DeadLetter, Json, Limits, NameError, QuestionId, Refusal, RequestId, RunId, Submission,
-    Task, TraceId,
+    AgentName, Announcement, Complexity, Durability, Json, Limits, NameError, Presence, QuestionId, Refusal, RequestId,
+    RunId, Submission, Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -58,6 +58,7 @@ pub(super) struct Board {
     pub(super) tree: Supervisor,
     pub(super) agents: SupervisorRef,
     pub(super) settings: Settings,
+    pub(super) durability: Durability,
     pub(super) places: Arc<Semaphore>,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
@@ -220,6 +221,9 @@ impl Callboard {
             Some(target) => board.router.resolve(target)?,
             None => board.only_agent()?,
         };
+        if board.floor.load(&agent)?.is_offline {
+            return Err(Refusal::Unavailable { agent, why: "it was stopped".to_owned() }.into());
+        }
         board.router.check_room(&agent)?;
         if task.limits.is_none() {
             task.limits = Some(self.classify(&task).await);
@@ -348,6 +352,7 @@ impl Callboard {
             factory: spec.factory().clone(),
             window: spec.window(),
             floor: Arc::clone(&board.floor),
+            herald: board.router.herald(&name, spec.description()),
         };
         let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
         board.floor.place(&name, spec.conditions(), actor.clone());
@@ -358,6 +363,8 @@ impl Callboard {
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
+                // It has announced itself: whoever asks for it next finds it.
+                board.router.enter_posts();
                 Ok(())
             }
             Err(error) => {
@@ -380,9 +387,13 @@ impl Callboard {
         let _one_at_a_time = self.board.submissions.write().await;
         let name = spec.name()?;
         let listed = self.listed(name.as_str())?;
-        self.control(name.as_str(), |reply| AgentMsg::Replace(spec.factory().clone(), spec.window(), reply)).await?;
+        self.control(name.as_str(), |reply| {
+            AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
+        })
+        .await?;
         self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
         self.board.router.list(&name, &spec, listed.actor);
+        self.board.router.enter_posts();
         Ok(())
     }
 
@@ -398,7 +409,8 @@ impl Callboard {
         self.control(name, AgentMsg::Restart).await
     }
 
-    /// Stops an agent: turns under way finish, those that have not begun fail, and its name is free.
+    /// Stops an agent: turns under way finish, and its name is free. What was given to it, or is given to it by turns from
+    /// now on, waits (120 s) for an agent of that name to come back, and fails then; new tasks for it are refused.
     ///
     /// # Errors
     /// See [`AgentError`].
@@ -434,6 +446,18 @@ impl Callboard {
     #[must_use]
     pub fn agents(&self) -> Vec<AgentName> {
         self.board.router.names()
+    }
+
+    /// What the agents that are here have announced of themselves, sorted by name (SEMANTICS 11).
+    #[must_use]
+    pub fn roster(&self) -> Vec<Announcement> {
+        self.board.router.present()
+    }
+
+    /// Agents that announce themselves or withdraw, from now on.
+    #[must_use]
+    pub fn presence(&self) -> broadcast::Receiver<Presence> {
+        self.board.router.watch_presence()
     }
 
     /// The shared context, with all namespaces.
@@ -546,21 +570,6 @@ impl Callboard {
     /// Waits until the board has ended, and says why.
     pub async fn ended(&self) -> EndReason {
         self.board.tree.join().await
-    }
-
-    /// Turns that failed for good, of every run that the store knows, oldest run first.
-    ///
-    /// # Errors
-    /// What the store reports; a journal that cannot be read is left out.
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StorageError> {
-        let mut letters = Vec::new();
-        for run in self.runs().await? {
-            match run.dead_letters().await {
-                Ok(of_run) => letters.extend(of_run),
-                Err(error) => tracing::warn!(run = %run.id(), %error, "dead letters cannot be read"),
-            }
-        }
-        Ok(letters)
     }
 
     /// Takes nothing new, lets turns finish for (10 s), stops the rest (they stay leased and go on at the next start), and

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::messages::{DeadLetter, Flow, Question, RunEvent, RunId, RunResult, TurnId};
+use crate::messages::{Flow, Question, RunEvent, RunId, RunResult};
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::run::Run;
@@ -21,7 +21,7 @@ type Told = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
 #[derive(Clone)]
 pub struct RunHandle {
     id: RunId,
-    board: Callboard,
+    pub(super) board: Callboard,
     /// Where a submission is told the result, until somebody waits for it.
     told: Option<Arc<Told>>,
 }
@@ -182,22 +182,6 @@ impl RunHandle {
 
     async fn load(&self) -> Result<Loaded, StorageError> {
         load(&self.board.board.journal, self.id, &self.board.board.rules).await
-    }
-
-    /// Turns of this run that failed for good.
-    ///
-    /// # Errors
-    /// The run is unknown, or its journal cannot be read.
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, RunError> {
-        let events = self.history().await?;
-        let letter = |event| match event {
-            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at } => {
-                let turn = TurnId { run: self.id, number: turn };
-                Some(DeadLetter { turn, agent, input, attempts: attempt, failure, at })
-            }
-            _ => None,
-        };
-        Ok(events.into_iter().filter_map(letter).collect())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The journal: a run's events as records of one stream.
 
+mod letters;
+
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -7,6 +9,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{Durability, RunEvent, RunId, Timestamp};
+
+pub use self::letters::LetterNote;
 
 use super::codec::{self, Stored};
 use super::{Append, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
@@ -108,6 +112,14 @@ impl Journal {
         }
     }
 
+    /// Whether a run has records.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn has(&self, run: RunId) -> Result<bool, StorageError> {
+        Ok(!self.storage.read(&Self::stream(run), 1, 1).await?.is_empty())
+    }
+
     /// Keeps a snapshot of a run, in place of an earlier one.
     pub fn keep_snapshot(&self, run: RunId, snapshot: Arc<[u8]>) -> StorageFuture<()> {
         self.note(Self::key_of(SNAPSHOT, run), snapshot)
@@ -129,6 +141,7 @@ impl Journal {
         let journal = self.clone();
         async move {
             journal.delete(Self::key_of(SNAPSHOT, run)).await?;
+            journal.forget_letters(run).await?;
             journal.storage.purge(&Self::stream(run), Sequence::MAX).await
         }
         .boxed()

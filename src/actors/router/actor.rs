@@ -1,5 +1,4 @@
-//! The router's actor: it enters in the books what run supervisors post. Posts are collected outside it, so a restart
-//! loses none, and one message wakes it for all of them.
+//! The router's actor: it enters in its books and its directory what run supervisors and agents post.
 
 use std::sync::Arc;
 

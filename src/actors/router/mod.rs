@@ -2,18 +2,20 @@
 
 mod actor;
 mod books;
+mod directory;
+mod posts;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::broadcast;
 
 use crate::env::Env;
-use crate::messages::names::nearest;
 use crate::messages::{
-    Action, AgentName, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
+    Action, AgentName, Announcement, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Presence,
+    Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
@@ -23,8 +25,11 @@ use crate::supervision::tree::ChildRef;
 
 pub(crate) use actor::{Posted, RouterActor};
 pub use books::{InboxMessage, Standing};
+pub(crate) use posts::{Description, Herald};
 
 use books::Books;
+use directory::Directory;
+use posts::{Post, Posts};
 
 use super::agent::{AgentSpec, Mode};
 use super::agent_actor::AgentMsg;
@@ -55,9 +60,16 @@ pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
     if &*question.action.action == "handoff" || question.mode.is_analysis_only() { Consent::Auto } else { Consent::Ask }
 }
 
+/// How many announcements a slow watcher may lag behind.
+const PRESENCE_BUFFER: usize = 256;
+
 /// Who there is, and what is posted about their delegations. A restart of its actor leaves it as it is.
 pub(crate) struct Router {
-    agents: RwLock<BTreeMap<AgentName, Listed>>,
+    /// Agents that this board hosts.
+    hosted: RwLock<BTreeMap<AgentName, Listed>>,
+    /// Agents as they announce themselves.
+    directory: RwLock<Directory>,
+    presence: broadcast::Sender<Presence>,
     pub(crate) floor: Arc<Floor>,
     pub(crate) hub: Hub,
     meters: Meters,
@@ -65,16 +77,13 @@ pub(crate) struct Router {
     policy: ApprovalPolicy,
     env: Env,
     /// Not yet entered; the actor is woken for the first.
-    posts: Mutex<Vec<InboxMessage>>,
+    posts: Arc<Posts>,
     books: Mutex<Books>,
-    actor: OnceLock<ChildRef<Posted>>,
 }
 
-/// An agent as the router knows it.
+/// An agent that this board hosts.
 #[derive(Clone)]
 pub(crate) struct Listed {
-    pub(crate) role: Option<Arc<str>>,
-    pub(crate) capabilities: Vec<Arc<str>>,
     pub(crate) mode: Mode,
     pub(crate) actor: ChildRef<AgentMsg>,
 }
@@ -82,39 +91,56 @@ pub(crate) struct Listed {
 impl Router {
     pub(crate) fn new(env: Env, floor: Arc<Floor>, decider: Decider, policy: ApprovalPolicy) -> Self {
         Self {
-            agents: RwLock::default(),
+            hosted: RwLock::default(),
+            directory: RwLock::default(),
+            presence: broadcast::Sender::new(PRESENCE_BUFFER),
             floor,
             hub: Hub::default(),
             meters: Meters::default(),
             decider,
             policy,
             env,
-            posts: Mutex::default(),
+            posts: Arc::default(),
             books: Mutex::default(),
-            actor: OnceLock::new(),
         }
     }
 
     /// Where the actor is, once.
     pub(crate) fn set_actor(&self, actor: ChildRef<Posted>) {
-        let _ = self.actor.set(actor);
+        self.posts.set_actor(actor);
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
-        let (role, capabilities, mode) = (spec.role.clone(), spec.capabilities.clone(), spec.mode);
-        self.agents.write().insert(name.clone(), Listed { role, capabilities, mode, actor });
+        self.hosted.write().insert(name.clone(), Listed { mode: spec.mode, actor });
     }
 
     pub(crate) fn unlist(&self, name: &AgentName) {
-        self.agents.write().remove(name);
+        self.hosted.write().remove(name);
     }
 
     pub(crate) fn listed(&self, name: &str) -> Option<Listed> {
-        self.agents.read().get(name).cloned()
+        self.hosted.read().get(name).cloned()
     }
 
     pub(crate) fn names(&self) -> Vec<AgentName> {
-        self.agents.read().keys().cloned().collect()
+        self.hosted.read().keys().cloned().collect()
+    }
+
+    /// Who announces an agent.
+    pub(crate) fn herald(&self, agent: &AgentName, description: Description) -> Herald {
+        let (posts, env) = (Arc::clone(&self.posts), self.env.clone());
+        Herald { agent: agent.clone(), description, posts, env }
+    }
+
+    /// What the agents that are here have announced, by name.
+    pub(crate) fn present(&self) -> Vec<Announcement> {
+        self.enter_posts();
+        self.directory.read().present()
+    }
+
+    /// Announcements and withdrawals from now on.
+    pub(crate) fn watch_presence(&self) -> broadcast::Receiver<Presence> {
+        self.presence.subscribe()
     }
 
     /// The last messages of an agent's inbox, oldest first.
@@ -130,22 +156,21 @@ impl Router {
     }
 
     fn post(&self, message: InboxMessage) {
-        let is_first = {
-            let mut posts = self.posts.lock();
-            posts.push(message);
-            posts.len() == 1
-        };
-        if is_first && let Some(actor) = self.actor.get() {
-            // An actor that is down looks for posts when it is back.
-            let _ = actor.cast(Posted);
-        }
+        self.posts.add(Post::Message(message));
     }
 
     /// Enters what was posted, in order: the books are locked before the posts are taken.
-    fn enter_posts(&self) {
+    pub(crate) fn enter_posts(&self) {
         let mut books = self.books.lock();
-        for message in std::mem::take(&mut *self.posts.lock()) {
-            books.enter(message);
+        for post in self.posts.take() {
+            match post {
+                Post::Message(message) => books.enter(message),
+                Post::Presence(presence) => {
+                    self.directory.write().enter(&presence);
+                    // Nobody has to watch.
+                    let _ = self.presence.send(presence);
+                }
+            }
         }
     }
 
@@ -203,31 +228,23 @@ impl Router {
 
 impl Dispatch for Router {
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal> {
-        let agents = self.agents.read();
-        if let Some((name, _)) = agents.get_key_value(target) {
+        let directory = self.directory.read();
+        if let Some(name) = directory.named(target) {
             return self.floor.load(name).map(|_| name.clone());
         }
-        let is_capable = |listed: &Listed| listed.capabilities.iter().any(|capability| **capability == *target);
-        let has_role = |listed: &Listed| listed.role.as_deref() == Some(target);
-        let pick = |fits: &dyn Fn(&Listed) -> bool| {
-            let candidates = agents.iter().filter(|(_, listed)| fits(listed));
-            let loads = candidates.map(|(name, _)| self.floor.load(name).map(|load| (load, name)));
+        let pick = |candidates: &mut dyn Iterator<Item = &AgentName>| {
+            let loads = candidates.map(|name| self.floor.load(name).map(|load| (load, name.clone())));
             loads.reduce(|best, next| match (best, next) {
                 (Ok(best), Ok(next)) => Ok(best.min(next)),
                 (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
                 (Err(first), Err(_)) => Err(first),
             })
         };
-        if let Some(picked) = pick(&has_role).or_else(|| pick(&is_capable)) {
-            return picked.map(|(_, name)| name.clone());
+        let picked = pick(&mut directory.of_role(target)).or_else(|| pick(&mut directory.capable_of(target)));
+        match picked {
+            Some(picked) => picked.map(|(_, name)| name),
+            None => Err(Refusal::UnknownAgent { target: target.to_owned(), nearest: directory.nearest(target) }),
         }
-        let known = agents.iter().flat_map(|(name, listed)| {
-            [Some(name.as_str()), listed.role.as_deref()]
-                .into_iter()
-                .flatten()
-                .chain(listed.capabilities.iter().map(AsRef::as_ref))
-        });
-        Err(Refusal::UnknownAgent { target: target.to_owned(), nearest: nearest(target, known) })
     }
 
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal> {
@@ -235,7 +252,7 @@ impl Dispatch for Router {
     }
 
     fn consent(&self, agent: &AgentName, action: &Action) -> Consent {
-        let mode = self.agents.read().get(agent).map(|listed| listed.mode).unwrap_or_default();
+        let mode = self.hosted.read().get(agent).map(|listed| listed.mode).unwrap_or_default();
         let question = PolicyQuestion { agent, mode, action };
         let consent = catch_unwind(AssertUnwindSafe(|| (self.policy)(&question))).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");

@@ -54,7 +54,15 @@ impl Desk {
     pub(super) fn new(staging: Staging) -> Self {
         let timer = SystemClock::default();
         let sync_by = Some(Duration::ZERO);
-        Self { staging, timer, sync_by, for_sync: Vec::new(), wants_writer: false, has_called: false, is_closing: false }
+        Self {
+            staging,
+            timer,
+            sync_by,
+            for_sync: Vec::new(),
+            wants_writer: false,
+            has_called: false,
+            is_closing: false,
+        }
     }
 
     /// Keeps an answer for after the next sync.

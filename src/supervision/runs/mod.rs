@@ -5,6 +5,7 @@ pub mod budget;
 pub mod decide;
 pub mod dispatch;
 pub mod facts;
+pub mod fork;
 pub mod guard;
 pub mod inbox;
 mod live;

@@ -1,0 +1,105 @@
+//! The router's directory: who has announced what. Pure; the router's actor enters what agents tell.
+
+use std::collections::BTreeMap;
+
+use crate::messages::names::nearest;
+use crate::messages::{AgentName, Announcement, Presence};
+
+/// Agents that were ever here, by name.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    agents: BTreeMap<AgentName, Known>,
+}
+
+/// An agent that has withdrawn stays known: what is given to it waits for its return.
+#[derive(Debug)]
+struct Known {
+    announcement: Announcement,
+    is_here: bool,
+}
+
+impl Directory {
+    /// Enters what an agent tells; the end of an earlier life says nothing about the present one.
+    pub(super) fn enter(&mut self, presence: &Presence) {
+        match presence {
+            Presence::Announced(announcement) => {
+                let known = Known { announcement: announcement.clone(), is_here: true };
+                self.agents.insert(announcement.agent.clone(), known);
+            }
+            Presence::Withdrawn { agent, instance, .. } => {
+                if let Some(known) = self.agents.get_mut(agent).filter(|known| known.announcement.instance == *instance)
+                {
+                    known.is_here = false;
+                }
+            }
+        }
+    }
+
+    /// The announcements of the agents that are here, by name.
+    pub(super) fn present(&self) -> Vec<Announcement> {
+        self.agents.values().filter(|known| known.is_here).map(|known| known.announcement.clone()).collect()
+    }
+
+    /// The agent of this name.
+    pub(super) fn named(&self, name: &str) -> Option<&AgentName> {
+        self.agents.get_key_value(name).map(|(name, _)| name)
+    }
+
+    /// The agents of this role, in order.
+    pub(super) fn of_role<'a>(&'a self, role: &'a str) -> impl Iterator<Item = &'a AgentName> {
+        self.agents
+            .iter()
+            .filter(move |(_, known)| known.announcement.role.as_deref() == Some(role))
+            .map(|(name, _)| name)
+    }
+
+    /// The agents that can do this, in order.
+    pub(super) fn capable_of<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a AgentName> {
+        let can = move |known: &Known| known.announcement.capabilities.iter().any(|capability| **capability == *wanted);
+        self.agents.iter().filter(move |(_, known)| can(known)).map(|(name, _)| name)
+    }
+
+    /// The name, role or capability most like this one.
+    pub(super) fn nearest(&self, target: &str) -> Option<String> {
+        let known = self.agents.iter().flat_map(|(name, known)| {
+            let Announcement { role, capabilities, .. } = &known.announcement;
+            [Some(name.as_str()), role.as_deref()].into_iter().flatten().chain(capabilities.iter().map(AsRef::as_ref))
+        });
+        nearest(target, known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::Timestamp;
+
+    #[test]
+    fn an_agent_that_has_withdrawn_is_known_and_not_present() {
+        let agent = AgentName::new("coder").unwrap();
+        let announced = |instance| {
+            Presence::Announced(Announcement {
+                agent: agent.clone(),
+                role: Some("developer".into()),
+                capabilities: vec!["rust".into()],
+                projects: Vec::new(),
+                instance,
+                at: Timestamp::default(),
+            })
+        };
+        let withdrawn = |instance| Presence::Withdrawn { agent: agent.clone(), instance, at: Timestamp::default() };
+        let mut directory = Directory::default();
+        let mut present_after = |presence| {
+            directory.enter(&presence);
+            directory.present().len()
+        };
+        assert_eq!(present_after(announced(1)), 1);
+        assert_eq!(present_after(withdrawn(1)), 0);
+        assert_eq!(present_after(announced(2)), 1);
+        assert_eq!(present_after(withdrawn(1)), 1, "the end of an earlier life comes late");
+        assert_eq!(present_after(withdrawn(2)), 0);
+        assert_eq!(directory.named("coder"), Some(&agent));
+        assert_eq!(directory.of_role("developer").chain(directory.capable_of("rust")).count(), 2);
+        assert_eq!(directory.nearest("developr").as_deref(), Some("developer"));
+    }
+}

@@ -1,0 +1,84 @@
+//! What is posted to the router. Posts are collected outside its actor, so a restart loses none, and one message wakes it
+//! for all of them.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::env::Env;
+use crate::messages::{AgentName, Announcement, Presence};
+use crate::supervision::tree::ChildRef;
+
+use super::InboxMessage;
+use super::actor::Posted;
+
+/// Something for the router to enter.
+#[derive(Debug)]
+pub(super) enum Post {
+    /// Into an inbox, and the statuses with it.
+    Message(InboxMessage),
+    /// Into the directory.
+    Presence(Presence),
+}
+
+#[derive(Default)]
+pub(super) struct Posts {
+    waiting: Mutex<Vec<Post>>,
+    actor: OnceLock<ChildRef<Posted>>,
+}
+
+impl Posts {
+    /// Where the actor is, once.
+    pub(super) fn set_actor(&self, actor: ChildRef<Posted>) {
+        let _ = self.actor.set(actor);
+    }
+
+    pub(super) fn add(&self, post: Post) {
+        let is_first = {
+            let mut waiting = self.waiting.lock();
+            waiting.push(post);
+            waiting.len() == 1
+        };
+        if is_first && let Some(actor) = self.actor.get() {
+            // An actor that is down looks for posts when it is back.
+            let _ = actor.cast(Posted);
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<Post> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
+}
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Description {
+    pub(crate) role: Option<Arc<str>>,
+    pub(crate) capabilities: Vec<Arc<str>>,
+    pub(crate) projects: Vec<Arc<str>>,
+}
+
+/// Announces and withdraws one agent.
+#[derive(Clone)]
+pub(crate) struct Herald {
+    pub(super) agent: AgentName,
+    pub(crate) description: Description,
+    pub(super) posts: Arc<Posts>,
+    pub(super) env: Env,
+}
+
+impl Herald {
+    /// The agent has started.
+    pub(crate) fn announce(&self, instance: u64) {
+        let Description { role, capabilities, projects } = self.description.clone();
+        let (agent, at) = (self.agent.clone(), self.env.now().wall);
+        let announcement = Announcement { agent, role, capabilities, projects, instance, at };
+        self.posts.add(Post::Presence(Presence::Announced(announcement)));
+    }
+
+    /// The agent has stopped, or failed too often.
+    pub(crate) fn withdraw(&self, instance: u64) {
+        let (agent, at) = (self.agent.clone(), self.env.now().wall);
+        self.posts.add(Post::Presence(Presence::Withdrawn { agent, instance, at }));
+    }
+}

@@ -1,0 +1,189 @@
+//! Dead letters: turns that failed for good. A letter is retried, which forks a new run where the turn failed, or dropped.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::messages::{DeadLetter, Durability, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId};
+use crate::storage::{Fence, Journal, LetterNote, StorageError};
+use crate::supervision::runs::fork::fork;
+use crate::supervision::runs::inbox::Input;
+
+use super::handle::Callboard;
+use super::run_handle::{RunError, RunHandle};
+
+/// Why a dead letter was neither retried nor dropped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LetterError {
+    /// The turn did not fail for good, its letter was dropped, or its run is forgotten.
+    #[error("there is no dead letter {0}")]
+    Unknown(TurnId),
+    /// A run in memory has forgotten its first turns, so that nothing can be copied from it.
+    #[error("the journal of {0} does not go back to its beginning; submit the task again")]
+    Trimmed(TurnId),
+    /// The board takes no new work.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// It is not known whether the retry was journaled; asking for it again is safe.
+    #[error("nothing is known about the retry of {0}; ask for it again")]
+    Interrupted(TurnId),
+}
+
+impl Callboard {
+    /// Turns that failed for good, of every run that the store knows, oldest run first.
+    ///
+    /// # Errors
+    /// What the store reports; a journal that cannot be read is left out.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StorageError> {
+        let mut letters = Vec::new();
+        for run in self.runs().await? {
+            match run.dead_letters().await {
+                Ok(of_run) => letters.extend(of_run),
+                Err(error) => tracing::warn!(run = %run.id(), %error, "dead letters cannot be read"),
+            }
+        }
+        Ok(letters)
+    }
+
+    /// Has a dead letter tried again in a run of its own, which forks from the letter's run where the turn failed
+    /// (SEMANTICS 10): what did not come of the failed turn is copied, the turn itself begins anew, and what is open goes
+    /// on. The fork has its own id and token budget, and its task's deadline begins again; handoffs that were copied count.
+    /// Consent is asked for again, and so are questions that nobody had answered. The letter says which run took over; the
+    /// same letter again is answered with that run.
+    ///
+    /// Waits for room when too many runs are in flight.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// static IS_DOWN: AtomicBool = AtomicBool::new(true);
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("caller", |_: Turn| async {
+    ///         if IS_DOWN.load(Relaxed) { Err(TurnError::terminal("the service is down")) } else { Ok(Command::output("done")) }
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// board.submit(Task::new("call")).await?.result().await?;
+    /// let letter = &board.dead_letters().await?[0];
+    /// IS_DOWN.store(false, Relaxed);
+    /// let fork = board.retry_dead_letter(letter.turn).await?;
+    /// assert_eq!(fork.result().await?.output, serde_json::json!("done"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`LetterError`].
+    pub async fn retry_dead_letter(&self, letter: TurnId) -> Result<RunHandle, LetterError> {
+        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let board = self.clone();
+        // A caller that goes away leaves no run that is journaled and not begun.
+        let retried = tokio::spawn(async move { board.retry(letter, place).await });
+        retried.await.unwrap_or(Err(LetterError::Interrupted(letter)))
+    }
+
+    /// Deletes a dead letter. Its run stays as it is, and so does a run that took over from it.
+    ///
+    /// # Errors
+    /// See [`LetterError`].
+    pub async fn drop_dead_letter(&self, letter: TurnId) -> Result<(), LetterError> {
+        let letters = self.run(letter.run).dead_letters().await.map_err(|error| from_run(error, letter))?;
+        if !letters.iter().any(|found| found.turn == letter) {
+            return Err(LetterError::Unknown(letter));
+        }
+        let board = &self.board;
+        board.journal.note_letter(letter, LetterNote::Dropped, board.durability).await?;
+        Ok(())
+    }
+
+    async fn retry(&self, letter: TurnId, place: OwnedSemaphorePermit) -> Result<RunHandle, LetterError> {
+        let board = &self.board;
+        let history = board.journal.read(letter.run).await?.events;
+        let is_letter = |event: &RunEvent| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == letter.number);
+        if !history.iter().any(is_letter) {
+            return Err(LetterError::Unknown(letter));
+        }
+        let Some(RunEvent::Submitted(original)) = history.first() else { return Err(LetterError::Trimmed(letter)) };
+        let durability = original.task.durability.unwrap_or(board.durability);
+        let note = LetterNote::Retried(RunId(board.env.id()));
+        let run = match board.journal.note_letter(letter, note, durability).await? {
+            LetterNote::Retried(run) => run,
+            LetterNote::Dropped => return Err(LetterError::Unknown(letter)),
+        };
+        let handle = self.run(run);
+        if board.journal.has(run).await? {
+            return Ok(handle);
+        }
+        let mut submission = Submission { run, at: board.env.now().wall, ..(**original).clone() };
+        submission.task.id = None;
+        let events = fork(&history, letter.number, submission, &board.rules);
+        let mut events = events.ok_or(LetterError::Unknown(letter))?;
+        if durability != Durability::Memory {
+            board.journal.mark_open(run).await?;
+        }
+        let stream = Journal::stream(run);
+        match board.journal.append(&stream, Fence::FIRST, 0, &mut events, durability).await {
+            Ok(_) => {
+                board.shards.of(run).push(Input::Adopt { run, new_process: false });
+                let going = handle.clone();
+                tokio::spawn(async move {
+                    // How it ends is for others to say.
+                    let _ = going.result().await;
+                    drop(place);
+                });
+                Ok(handle)
+            }
+            // Asked for twice at once.
+            Err(StorageError::WrongSequence { .. } | StorageError::Fenced { .. }) => Ok(handle),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl RunHandle {
+    /// Turns of this run that failed for good, but for those whose letters were dropped.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, RunError> {
+        let run = self.id();
+        let history = self.history().await?;
+        let begun = match history.first() {
+            Some(RunEvent::Submitted(submission)) => submission.at,
+            _ => Timestamp::default(),
+        };
+        let failed = |event| match event {
+            // A failure from before the run is one that a fork has copied: it is the old run's letter.
+            RunEvent::TurnFailed { turn, agent, input, attempt, failure, at } if at >= begun => {
+                let turn = TurnId { run, number: turn };
+                Some(DeadLetter { turn, agent, input, attempts: attempt, failure, at, retried_as: None })
+            }
+            _ => None,
+        };
+        let mut letters: Vec<DeadLetter> = history.into_iter().filter_map(failed).collect();
+        if !letters.is_empty() {
+            let notes = self.board.board.journal.letter_notes(run).await?;
+            letters.retain_mut(|letter| match notes.get(&letter.turn.number) {
+                None => true,
+                Some(LetterNote::Retried(run)) => {
+                    letter.retried_as = Some(*run);
+                    true
+                }
+                Some(LetterNote::Dropped) => false,
+            });
+        }
+        Ok(letters)
+    }
+}
+
+fn from_run(error: RunError, letter: TurnId) -> LetterError {
+    match error {
+        RunError::Storage(error) => LetterError::Storage(error),
+        RunError::Unknown(_) | RunError::Stopped(_) => LetterError::Unknown(letter),
+    }
+}
