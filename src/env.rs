@@ -131,7 +131,8 @@ impl Env {
     pub async fn slow_fault_point(&self, point: &'static str) -> Result<(), String> {
         let fault = self.fault_at(point);
         if let Some(Fault::Wait(time)) = fault {
-            tokio::time::sleep(time).await;
+            // Boxed, because every actor's future has room for this one.
+            Box::pin(tokio::time::sleep(time)).await;
         }
         happen(fault)
     }
