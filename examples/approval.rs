@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fs;
 
-use callboard::actors::approvals::Terminal;
+use callboard::actors::approvals::TerminalChannel;
 use callboard::messages::{Action, Consent, RunEvent};
 use callboard::prelude::*;
 
@@ -13,15 +13,16 @@ use callboard::prelude::*;
 async fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join(format!("callboard-approval-{}.txt", std::process::id()));
     let target = path.to_string_lossy().into_owned();
-    let mut builder = Callboard::builder().channel(Terminal::new().deny_at_end()).agent("clerk", move |turn: Turn| {
-        let letter = Action::new("write_file", &target, format!("Dear {},\nall is well.\n", turn.task().body));
-        async move {
-            let approved = turn.approve(letter).await?;
-            // Exactly what was approved is executed, wherever it was kept meanwhile.
-            fs::write(&*approved.target, approved.arguments.as_str().unwrap_or_default())?;
-            Ok(Command::output(format!("wrote {}", approved.target)))
-        }
-    });
+    let mut builder =
+        Callboard::builder().channel(TerminalChannel::new().deny_at_end()).agent("clerk", move |turn: Turn| {
+            let letter = Action::new("write_file", &target, format!("Dear {},\nall is well.\n", turn.task().body));
+            async move {
+                let approved = turn.approve(letter).await?;
+                // Exactly what was approved is executed, wherever it was kept meanwhile.
+                fs::write(&*approved.target, approved.arguments.as_str().unwrap_or_default())?;
+                Ok(Command::output(format!("wrote {}", approved.target)))
+            }
+        });
     if std::env::args().any(|argument| argument == "--yes") {
         builder = builder.approval_policy(|_| Consent::Auto);
     }

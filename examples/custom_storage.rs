@@ -129,7 +129,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = Arc::new(Counting::new(Memory::new(env.clock()), env.clone()));
     let board = Callboard::builder()
         .env(env)
-        .shared_storage(store.clone())
+        .storage(store.clone())
         .agent("researcher", |turn: Turn| async move {
             turn.context().set("notes", "topic", &turn.task().body, None).await?;
             Ok(Command::output("notes are in the context").goto("writer"))

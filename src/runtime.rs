@@ -6,7 +6,7 @@ mod dead_letters;
 mod handle;
 mod run_handle;
 
-pub use builder::{BuildError, Builder};
+pub use builder::{BuildError, Builder, Unfinished};
 pub use dead_letters::LetterError;
 pub use handle::{AgentError, AskError, Callboard, Load};
 pub use run_handle::{RunError, RunHandle};

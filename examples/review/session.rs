@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use callboard::Callboard;
-use callboard::actors::approvals::{Channel, Decider, Terminal};
+use callboard::actors::approvals::{Channel, Decider, TerminalChannel};
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::env::Env;
 use callboard::messages::{Decision, Envelope, Json, Outcome, RunEvent, RunResult, Task, Timestamp};
-use callboard::runtime::RunHandle;
+use callboard::runtime::{RunHandle, Unfinished};
 use callboard::storage::{Journal, Sled, Storage};
 use futures::StreamExt;
 
@@ -34,15 +34,17 @@ pub(crate) async fn review(options: Options) -> Result<ExitCode, Box<dyn Error>>
     let began = env.now().wall;
     let store: Arc<dyn Storage> = Arc::new(Sled::open(&options.data)?);
     introduce(&options);
+    let on_unfinished = if options.resume { Unfinished::Resume } else { Unfinished::Cancel };
     if !options.resume {
-        abandon_unfinished(&store, &env).await?;
+        tell_of_unfinished(&store).await?;
     }
     let faults = Arc::new(Faults::new(options.crash.clone(), options.kill_at.clone()));
-    let mut builder = Callboard::builder().shared_storage(store).env(env.clone());
+    let mut builder = Callboard::builder().storage(store).env(env.clone()).on_unfinished(on_unfinished);
     for member in team::members(&faults, &env) {
         builder = builder.with(member);
     }
-    let builder = if options.yes { builder.channel(Yes) } else { builder.channel(Terminal::new().deny_at_end()) };
+    let builder =
+        if options.yes { builder.channel(Yes) } else { builder.channel(TerminalChannel::new().deny_at_end()) };
     let board = builder.start().await?;
     let run = match unfinished(&board, &options).await? {
         Some(run) => run,
@@ -72,17 +74,9 @@ fn task(options: &Options) -> Result<Task, serde_json::Error> {
     Ok(Task::new("Review a source tree").to("scout").input(Json::of(assignment)?).limits(team::limits()))
 }
 
-/// Ends the reviews that an earlier process left, before a board finds them and goes on with them.
-async fn abandon_unfinished(store: &Arc<dyn Storage>, env: &Env) -> Result<(), Box<dyn Error>> {
-    let journal = Journal::new(Arc::clone(store));
-    for run in journal.open_runs().await? {
-        let stream = Journal::stream(run);
-        let fence = store.claim(&stream, "review", 60).await?;
-        let last = journal.read(run).await?.last;
-        let outcome = Outcome::Cancelled { reason: "a new review was begun".to_owned() };
-        let mut events = vec![RunEvent::Stopped { outcome, at: env.now().wall }];
-        journal.append(&stream, fence, last, &mut events, store.default_durability()).await?;
-        journal.mark_ended(run).await?;
+/// Says that interrupted reviews are given up: the board cancels them when it starts.
+async fn tell_of_unfinished(store: &Arc<dyn Storage>) -> Result<(), Box<dyn Error>> {
+    if !Journal::new(Arc::clone(store)).open_runs().await?.is_empty() {
         eprintln!("An interrupted review is given up; --resume would have gone on with it.\n");
     }
     Ok(())

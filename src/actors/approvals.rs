@@ -24,7 +24,7 @@ use crate::supervision::tree::ChildRef;
 use super::shards::Shards;
 
 pub(crate) use actor::{ChannelActor, GatewayActor, Msg};
-pub use terminal::{Terminal, card};
+pub use terminal::{TerminalChannel, card};
 
 /// Somewhere people see questions and decide. It gets a [`Decider`] to answer through, and says who answered: a channel
 /// authenticates its people.

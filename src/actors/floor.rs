@@ -41,6 +41,9 @@ use offline::Absence;
 /// How long a turn may ignore that it was stopped before its place is given away.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
+/// How long no turn may have held a permit for the floor to count as settled.
+const SETTLING: Duration = Duration::from_millis(50);
+
 /// All agents' places and queues.
 pub(crate) struct Floor {
     state: Mutex<State>,
@@ -56,6 +59,8 @@ pub(crate) struct Floor {
 }
 
 struct State {
+    /// The board stops: what has begun may go on, and nothing else begins.
+    is_closed: bool,
     permits: usize,
     names: HashMap<AgentName, usize>,
     places: Vec<Place>,
@@ -228,6 +233,7 @@ impl Floor {
     pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, limits: FloorLimits) -> Arc<Self> {
         let FloorLimits { permits, ready_bound, offline_after } = limits;
         let state = State {
+            is_closed: false,
             permits,
             names: HashMap::default(),
             places: Vec::new(),
@@ -452,6 +458,9 @@ impl Floor {
         let (index, turn) = {
             let mut state = self.state.lock();
             let Some(index) = state.names.get(name).copied() else { return Ok(None) };
+            if state.is_closed {
+                return Err(Refusal::ShuttingDown);
+            }
             let place = &mut state.places[index];
             if let (Some(value), true) = (&place.value, place.busy < place.slots) {
                 let (value, generation) = (Arc::clone(value), place.generation);
@@ -596,13 +605,45 @@ impl Floor {
         self.state.lock().permits
     }
 
+    /// Lets nothing begin any more. Turns that have begun go on, also after a wait.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        // Dropped senders tell the askers.
+        state.places.iter_mut().for_each(|place| place.asks.clear());
+    }
+
+    /// Returns when the turns that have begun have come to their end, or wait for something that does not come soon.
+    pub(crate) async fn settled(&self) {
+        let mut has_begun = self.has_begun_turns();
+        loop {
+            has_begun |= !self.is_quiet();
+            self.quiet().await;
+            if !has_begun {
+                return;
+            }
+            // An answer may be on its way to a turn that waits, and an outcome to the journal.
+            tokio::time::sleep(SETTLING).await;
+            has_begun = false;
+        }
+    }
+
+    fn has_begun_turns(&self) -> bool {
+        let state = self.state.lock();
+        state.places.iter().flat_map(|place| place.turns.values()).any(|live| live.running.is_some())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.state.lock().permits >= self.pool
+    }
+
     /// Returns when no turn holds a permit.
-    pub(crate) async fn quiet(&self) {
+    async fn quiet(&self) {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             // From here on an end is noticed, also one between the look and the wait.
             ended.as_mut().enable();
-            if self.state.lock().permits >= self.pool {
+            if self.is_quiet() {
                 return;
             }
             ended.await;
@@ -619,6 +660,7 @@ impl Floor {
 
     /// Stops every turn; used when the board stops.
     pub(crate) fn stop_all(self: &Arc<Self>) {
+        self.close();
         self.stop_turns(|_| true);
     }
 
@@ -685,7 +727,7 @@ impl Floor {
     /// The next turn that may start; turns that come back from a wait are seated on the way.
     fn take(self: &Arc<Self>, state: &mut State) -> Option<Job> {
         while let Some(index) = state.runnable.pop_front() {
-            let has_permit = state.permits > 0;
+            let (has_permit, is_closed) = (state.permits > 0, state.is_closed);
             let place = &mut state.places[index];
             place.is_runnable = false;
             let may_return = |returning: &Returning| returning.turn.seat.keeps_slot || place.busy < place.slots;
@@ -703,6 +745,9 @@ impl Floor {
                     let _ = seated.send(());
                 }
                 state.mark_runnable(index);
+                continue;
+            }
+            if is_closed {
                 continue;
             }
             let (Some(value), true) = (place.value.clone(), place.busy < place.slots) else { continue };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
@@ -56,6 +56,7 @@ pub(super) struct Settings {
     pub(super) approval_ttl: Duration,
     pub(super) offline_after: Duration,
     pub(super) grace: Duration,
+    pub(super) on_unfinished: Unfinished,
     pub(super) sweep_every: Duration,
     pub(super) watch_buffer: usize,
     pub(super) retention: Duration,
@@ -77,6 +78,7 @@ impl Default for Settings {
             approval_ttl: Duration::from_secs(24 * 3600),
             offline_after: Duration::from_secs(120),
             grace: Duration::from_secs(10),
+            on_unfinished: Unfinished::default(),
             sweep_every: Duration::from_secs(60),
             watch_buffer: 256,
             retention: Duration::from_secs(30 * 24 * 3600),
@@ -85,6 +87,18 @@ impl Default for Settings {
             classifier: Classifier::None,
         }
     }
+}
+
+/// What a start does with runs that an earlier process left unfinished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unfinished {
+    /// They go on where they were.
+    #[default]
+    Resume,
+    /// They are cancelled.
+    Cancel,
+    /// They stay as they are, for a later start to find.
+    Leave,
 }
 
 /// Why a board did not start.
@@ -118,13 +132,14 @@ pub enum BuildError {
 }
 
 impl Builder {
-    /// Where everything durable lives; memory if nothing is said.
+    /// Where everything durable lives; memory if nothing is said. A store that others hold too is passed as an `Arc`.
     pub fn storage(mut self, storage: impl Storage) -> Self {
         self.storage = Some(Arc::new(storage));
         self
     }
 
-    /// As [`Builder::storage`], for a store that others hold too.
+    /// As [`Builder::storage`].
+    #[doc(hidden)]
     pub fn shared_storage(mut self, storage: Arc<dyn Storage>) -> Self {
         self.storage = Some(storage);
         self
@@ -243,6 +258,12 @@ impl Builder {
         self
     }
 
+    /// What to do with runs that an earlier process left unfinished (resume them).
+    pub fn on_unfinished(mut self, unfinished: Unfinished) -> Self {
+        self.settings.on_unfinished = unfinished;
+        self
+    }
+
     /// How long runs are kept after their end (30 days).
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = retention;
@@ -276,7 +297,8 @@ impl Builder {
         self
     }
 
-    /// Starts the board: storage, agents, and the runs that an earlier process left unfinished.
+    /// Starts the board: storage, agents, and the runs that an earlier process left unfinished (see
+    /// [`Builder::on_unfinished`]).
     ///
     /// # Errors
     /// See [`BuildError`]. What had started by then is stopped again.
@@ -434,8 +456,24 @@ impl Builder {
                 return Err(error.into());
             }
         }
-        for run in callboard.board.journal.open_runs().await? {
-            callboard.board.shards.of(run).push(Input::Adopt { run, new_process: true });
+        let unfinished = match callboard.board.settings.on_unfinished {
+            Unfinished::Leave => Vec::new(),
+            Unfinished::Resume | Unfinished::Cancel => match callboard.board.journal.open_runs().await {
+                Ok(runs) => runs,
+                Err(error) => {
+                    callboard.board.tree.stop().await;
+                    return Err(error.into());
+                }
+            },
+        };
+        for run in unfinished {
+            let inbox = callboard.board.shards.of(run);
+            inbox.push(Input::Adopt { run, new_process: true });
+            if callboard.board.settings.on_unfinished == Unfinished::Cancel {
+                // It waits until the run is read, and is decided before anything of the run begins.
+                let (ack, _) = oneshot::channel();
+                inbox.push(Input::Cancel { run, reason: "an earlier process left it unfinished".to_owned(), ack });
+            }
         }
         Ok(callboard)
     }

@@ -300,6 +300,9 @@ impl Callboard {
         let unknown = || AskError::Unknown { name: agent.to_owned(), nearest: board.nearest(agent) };
         let name = AgentName::new(agent).map_err(|_| unknown())?;
         let Some(place) = board.floor.ask_place(&name).await? else {
+            if board.is_closed() {
+                return Err(Refusal::ShuttingDown.into());
+            }
             return Err(match board.floor.load(&name) {
                 Err(refusal) if board.router.listed(agent).is_some() => refusal.into(),
                 _ => unknown(),
@@ -572,12 +575,14 @@ impl Callboard {
         self.board.tree.join().await
     }
 
-    /// Takes nothing new, lets turns finish for (10 s), stops the rest (they stay leased and go on at the next start), and
-    /// stops the tree in reverse order.
+    /// Takes nothing new, lets the turns that have begun finish for (10 s), stops the rest, and stops the tree in reverse
+    /// order (SEMANTICS 8). Turns that were stopped or had not begun stay leased and go on at the next start. A turn that
+    /// waits for a person is not waited for. Shutting down again is fine.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
         board.places.close();
-        let _ = tokio::time::timeout(board.settings.grace, board.floor.quiet()).await;
+        board.floor.close();
+        let _ = tokio::time::timeout(board.settings.grace, board.floor.settled()).await;
         board.floor.stop_all();
         board.tree.stop().await
     }

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
@@ -16,6 +17,11 @@ use super::handle::Callboard;
 
 /// What the supervisor tells whoever submitted; taken by the first who waits.
 type Told = Mutex<Option<oneshot::Receiver<Arc<RunResult>>>>;
+
+/// How long to wait before looking again for the end of a run that this board does not work on: from the first look on,
+/// doubling to the last.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// A run that was submitted. A cheap clone.
 #[derive(Clone)]
@@ -56,21 +62,22 @@ impl RunHandle {
         self.id
     }
 
-    /// Waits for the run's end.
+    /// Waits for the run's end. That of a run that another board on the same store works on is noticed within a second.
     ///
     /// # Errors
     /// The run is unknown, its journal cannot be read, or the board stops first.
     pub async fn result(&self) -> Result<RunResult, RunError> {
+        let mut pause = FIRST_LOOK;
         loop {
             let result = tokio::select! {
                 biased;
                 result = self.awaited() => result,
-                _ = self.board.ended() => return Err(RunError::Stopped(self.id)),
+                _ = self.board.ended() => return self.result_at_the_end().await,
             };
             if let Ok(result) = result {
                 return Ok(Arc::unwrap_or_clone(result));
             }
-            // Not in memory: ended, unknown, or its supervisor is just being restarted.
+            // Not in memory: ended, unknown, another process's, or its supervisor is just being restarted.
             let run = self.read().await?;
             if let Some(result) = run.result() {
                 return Ok((**result).clone());
@@ -78,8 +85,18 @@ impl RunHandle {
             if self.board.board.is_closed() {
                 return Err(RunError::Stopped(self.id));
             }
-            tokio::task::yield_now().await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_LOOK),
+                _ = self.board.ended() => return self.result_at_the_end().await,
+            }
         }
+    }
+
+    /// The board has ended: the run's result, if the run ended before.
+    async fn result_at_the_end(&self) -> Result<RunResult, RunError> {
+        let run = self.read().await.ok();
+        let result = run.and_then(|run| run.result().cloned());
+        result.map(Arc::unwrap_or_clone).ok_or(RunError::Stopped(self.id))
     }
 
     /// The receiver from the submission, or else a new one.

@@ -18,7 +18,7 @@ const MAX_SHOWN: usize = 2_000;
 
 /// Asks on standard error and reads answers from standard input: `y`, or `n` with a reason.
 #[derive(Clone, Debug, Default)]
-pub struct Terminal {
+pub struct TerminalChannel {
     queue: Arc<Mutex<Queue>>,
     denies_at_end: bool,
 }
@@ -29,7 +29,7 @@ struct Queue {
     is_reading: bool,
 }
 
-impl Terminal {
+impl TerminalChannel {
     /// A terminal channel. One per process: it reads standard input.
     #[must_use]
     pub fn new() -> Self {
@@ -91,7 +91,7 @@ impl Terminal {
     }
 }
 
-impl Channel for Terminal {
+impl Channel for TerminalChannel {
     fn name(&self) -> &'static str {
         "terminal"
     }
