@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use callboard::actors::approvals::Terminal;
+use callboard::actors::approvals::TerminalChannel;
 use callboard::messages::Action;
 use callboard::prelude::{Callboard, Command, Task, Turn};
 use processes::DEADLINE;
@@ -34,7 +34,7 @@ fn the_program() {
     let Ok(actions) = std::env::var(ACTIONS) else { return };
     let actions: Vec<(String, String, Value)> = serde_json::from_str(&actions).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let terminal = Terminal::new();
+        let terminal = TerminalChannel::new();
         let terminal = if std::env::var_os(DENIES_AT_END).is_some() { terminal.deny_at_end() } else { terminal };
         let clerk = |turn: Turn| async move {
             let (action, target, arguments): (String, String, Value) = turn.input()?;
