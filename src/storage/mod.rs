@@ -369,7 +369,9 @@ impl Key {
         let is_whole = bytes.is_empty() || bytes.ends_with(&END);
         let is_key = is_whole
             && pieces.next().is_some_and(is_text)
-            && pieces.all(|piece| matches!(piece, [mark, text @ ..] if [END[1], ZERO_INSIDE].contains(mark) && is_text(text)));
+            && pieces.all(
+                |piece| matches!(piece, [mark, text @ ..] if [END[1], ZERO_INSIDE].contains(mark) && is_text(text)),
+            );
         is_key.then(|| Self(bytes.into()))
     }
 }

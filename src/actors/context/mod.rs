@@ -390,12 +390,7 @@ impl ContextStore {
         }
     }
 
-    async fn scan(
-        &self,
-        namespace: &str,
-        prefix: &KeyPrefix,
-        limit: usize,
-    ) -> Result<Vec<ContextEntry>, ContextError> {
+    async fn scan(&self, namespace: &str, prefix: &KeyPrefix, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
         let (mut entries, mut after) = (Vec::new(), None);
         while entries.len() < limit {
             let wanted = PAGE.min(limit - entries.len());

@@ -29,7 +29,7 @@ pub(super) struct Desk {
     /// Real time: how long a write has been waiting does not depend on a test's clock.
     timer: SystemClock,
     /// When the oldest write that is not synced has to be.
-    pub(super) sync_by: Option<Duration>,
+    sync_by: Option<Duration>,
     /// Answers to what is applied, and true once it is synced.
     for_sync: Vec<Answer>,
     /// Whether something has to be synced that the writer may not know of.
@@ -54,7 +54,15 @@ impl Desk {
     pub(super) fn new(staging: Staging) -> Self {
         let timer = SystemClock::default();
         let sync_by = Some(Duration::ZERO);
-        Self { staging, timer, sync_by, for_sync: Vec::new(), wants_writer: false, has_called: false, is_closing: false }
+        Self {
+            staging,
+            timer,
+            sync_by,
+            for_sync: Vec::new(),
+            wants_writer: false,
+            has_called: false,
+            is_closing: false,
+        }
     }
 
     /// Keeps an answer for after the next sync.
@@ -148,6 +156,8 @@ impl Shared {
             Err(reason) => {
                 self.stop(&reason);
                 *guard = None;
+                // It finds no desk, reports why, and ends.
+                let _ = self.requests.send(Request { write: Write::Look, now, room: None });
                 return Ok(Applied::Now(Err(self.why_stopped())));
             }
         };

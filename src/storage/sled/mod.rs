@@ -159,7 +159,7 @@ impl Shared {
     }
 
     fn count_batch(&self, writes: usize) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.batches.fetch_add(u64::from(writes > 0), Ordering::Relaxed);
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);
     }
 

@@ -81,6 +81,18 @@ async fn a_long_payload_is_synced_with_its_name_before_the_record_and_the_acknow
 }
 
 #[tokio::test]
+async fn a_short_write_does_not_overtake_a_long_one_that_was_issued_before() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder);
+    let long = store.append(append("a", 0, &[7; 70_000], Durability::Memory));
+    store.append(append("b", 0, b"x", Durability::Sync)).await.unwrap();
+    recorder.note("acknowledged");
+    assert_eq!(recorder.take(), ["payload", "payloads", "db", "acknowledged"]);
+    assert_eq!(store.read(&Key::new(["a"]), 1, 1).await.unwrap().len(), 1);
+    long.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_new_folder_is_synced_before_it_is_used() {
     let (recorder, folder) = (Recorder::default(), folder());
     let disk = Arc::new(recorder.clone());

@@ -123,13 +123,14 @@ impl Writer {
     fn try_batch(&mut self, requests: impl Iterator<Item = Request>, waiting: &mut Waiting) -> Result<(), String> {
         let mut desk = desk(&self.shared)?;
         desk.writer_looks();
-        let mut taken = 0;
+        let (mut taken, mut writes) = (0, 0);
         for Request { write, now, room } in requests {
             match (&mut waiting.room, room) {
                 (Some(all), Some(room)) => all.merge(room),
                 (all, room) => *all = all.take().or(room),
             }
             taken += 1;
+            writes += usize::from(matches!(write, Write::Change(..) | Write::Next { .. }));
             if !stage(&mut desk, &self.shared, write, now, waiting)? {
                 break;
             }
@@ -140,7 +141,7 @@ impl Writer {
                 break;
             }
         }
-        self.shared.count_batch(taken);
+        self.shared.count_batch(writes);
         desk.commit(&self.shared)?;
         drop(waiting.room.take());
         let is_sync_due = desk.is_sync_due() || waiting.closing.is_some();
