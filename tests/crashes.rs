@@ -269,3 +269,45 @@ async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waitin
     let nobody = callboard::messages::QuestionId { request, nonce: 0 };
     assert_eq!(board.answer(nobody, 1, "me").await, Err(AnswerError::Interrupted(request)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_end_was_written_and_not_acknowledged_leaves_no_turn_at_work() {
+    let env = Env::repeatable(1);
+    let store = Arc::new(Shaky::new(&env, 0));
+    let storage: Arc<dyn Storage> = store.clone();
+    let may_end = Arc::new(tokio::sync::Notify::new());
+    let ends = {
+        let may_end = Arc::clone(&may_end);
+        move |_: Turn| {
+            let may_end = Arc::clone(&may_end);
+            async move {
+                may_end.notified().await;
+                Ok(Command::output("enough").end())
+            }
+        }
+    };
+    let board = Callboard::builder()
+        .env(env)
+        .shared_storage(storage)
+        .agent("lead", |_: Turn| async {
+            Ok(Command::new().goto_many(["slow", "ender"].map(|to| callboard::messages::Send::new(to, json!(null)))))
+        })
+        .agent("slow", |_: Turn| async {
+            tokio::time::sleep(secs(3600)).await;
+            Ok(Command::new())
+        })
+        .agent("ender", ends)
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(board.load().turns_at_work, 2);
+    store.loses_acknowledgement.store(true, Ordering::SeqCst);
+    may_end.notify_one();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("enough").into()));
+    tokio::time::sleep(secs(1)).await;
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}

@@ -175,6 +175,8 @@ pub(crate) struct Shaky {
     one_in: u64,
     pub(crate) failed: Counter,
     pub(crate) has_stopped: AtomicBool,
+    /// The next append is written, and reported as failed.
+    pub(crate) loses_acknowledgement: AtomicBool,
 }
 
 impl Shaky {
@@ -185,6 +187,7 @@ impl Shaky {
             one_in,
             failed: Counter::default(),
             has_stopped: false.into(),
+            loses_acknowledgement: false.into(),
         }
     }
 
@@ -208,6 +211,11 @@ impl Storage for Shaky {
     fn append(&self, append: Append) -> StorageFuture<Sequence> {
         if self.has_stopped.load(Ordering::SeqCst) {
             return self.later(Box::pin(std::future::ready(Err(StorageError::Stopped { detail: "no disk".into() }))));
+        }
+        if self.loses_acknowledgement.swap(false, Ordering::SeqCst) {
+            let (key, detail) = (append.stream.clone(), "no acknowledgement".to_owned());
+            let _ = self.store.append(append).now_or_never();
+            return self.later(Box::pin(std::future::ready(Err(StorageError::Corrupt { key, detail }))));
         }
         let fails = self.one_in > 0 && append.expected > 0 && self.random().is_multiple_of(self.one_in);
         if !fails {
