@@ -369,7 +369,7 @@ async fn a_storage_actor_that_crashes_over_the_end_of_the_store_still_takes_the_
     let stage = Stage::new(Plan::default());
     let env = stage.plan.env();
     let store = Arc::new(Shaky::new(&env, 0));
-    let board = stage.builder().shared_storage(Arc::clone(&store) as Arc<dyn Storage>).start().await.unwrap();
+    let board = stage.builder().storage(Arc::clone(&store) as Arc<dyn Storage>).start().await.unwrap();
     let run = stage.submit(&board).await;
     until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
     stage.plan.arm(STORAGE.handle, panic(), 1);

@@ -92,7 +92,7 @@ async fn changed_arguments_do_not_use_an_approval_again() {
 async fn of_decisions_that_meet_in_the_store_the_first_wins() {
     let env = Env::repeatable(7);
     let store: Arc<dyn Storage> = Arc::new(Shaky::new(&env, 0));
-    let board = builder().env(env).shared_storage(store).agent("writer", writer).start().await.unwrap();
+    let board = builder().env(env).storage(store).agent("writer", writer).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
     quiet().await;

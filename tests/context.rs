@@ -315,8 +315,7 @@ async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
 async fn the_board_sweeps_by_itself() {
     let env = Env::repeatable(1);
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let board =
-        Callboard::builder().env(env).shared_storage(Arc::clone(&storage)).sweep_every(MINUTE).start().await.unwrap();
+    let board = Callboard::builder().env(env).storage(Arc::clone(&storage)).sweep_every(MINUTE).start().await.unwrap();
     board.context().set("notes", "a", "x", &agent("ann"), Some(MINUTE / 2)).await.unwrap();
     let mut changes = board.context().watch("notes").unwrap();
     assert_eq!(changes.next().await, Some(ContextChange::Deleted { key: "a".into() }));
@@ -427,7 +426,7 @@ async fn entries_outlive_the_board_on_its_store() {
     let env = Env::repeatable(1);
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
     let start = || {
-        let builder = Callboard::builder().env(env.clone()).shared_storage(Arc::clone(&storage));
+        let builder = Callboard::builder().env(env.clone()).storage(Arc::clone(&storage));
         builder.durability(Durability::Sync).start()
     };
     let first = start().await.unwrap();

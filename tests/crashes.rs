@@ -197,7 +197,7 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
     let store = Arc::new(Shaky::new(&env, 0));
     let board = builder()
         .env(env)
-        .shared_storage(Arc::clone(&store) as Arc<dyn Storage>)
+        .storage(Arc::clone(&store) as Arc<dyn Storage>)
         .agent("worker", |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) })
         .start()
         .await
@@ -288,7 +288,7 @@ async fn a_run_whose_end_was_written_and_not_acknowledged_leaves_no_turn_at_work
     };
     let board = Callboard::builder()
         .env(env)
-        .shared_storage(storage)
+        .storage(storage)
         .agent("lead", |_: Turn| async {
             Ok(Command::new().goto_many(["slow", "ender"].map(|to| callboard::messages::Send::new(to, json!(null)))))
         })

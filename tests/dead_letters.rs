@@ -329,7 +329,7 @@ async fn what_was_decided_about_letters_is_forgotten_with_their_run() {
     let world = World::new();
     let storage: Arc<dyn Storage> = world.storage.clone();
     let day = Duration::from_secs(24 * 3600);
-    let builder = builder().shared_storage(storage.clone()).durability(callboard::storage::Durability::Sync);
+    let builder = builder().storage(storage.clone()).durability(callboard::storage::Durability::Sync);
     let board = press(builder, &outside).retention(day).start().await.unwrap();
     finish(&board, Task::new("x").to("draft")).await;
     let letter = only_letter(&board).await.turn;

@@ -188,7 +188,7 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
     let start = || {
         Callboard::builder()
             .env(env.clone())
-            .shared_storage(storage.clone())
+            .storage(storage.clone())
             .durability(Durability::Sync)
             .agent("admin", |turn: Turn| async move {
                 if turn.previous_agent().is_none() {

@@ -20,7 +20,7 @@ async fn board(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: 
     let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
     Callboard::builder()
         .env(env.clone())
-        .shared_storage(storage)
+        .storage(storage)
         .durability(durability)
         .sweep_every(Duration::from_secs(600))
         .agent("counter", move |turn: Turn| async move {

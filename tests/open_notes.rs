@@ -95,7 +95,7 @@ impl Storage for Ordered {
 async fn the_note_is_handed_over_before_the_first_record() {
     let store = Arc::new(Ordered::default());
     let board = Callboard::builder()
-        .shared_storage(store.clone())
+        .storage(store.clone())
         .durability(Durability::Sync)
         .agent("greeter", |_: Turn| async move { Ok(Command::output("hello")) })
         .start()

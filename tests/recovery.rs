@@ -48,7 +48,7 @@ impl World {
     }
 
     fn board(&self) -> Builder {
-        let builder = Callboard::builder().env(self.env.clone()).shared_storage(Arc::clone(&self.storage));
+        let builder = Callboard::builder().env(self.env.clone()).storage(Arc::clone(&self.storage));
         builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
     }
 

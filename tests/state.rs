@@ -360,7 +360,7 @@ async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize
     let env = Env::repeatable(delays).with_faults(Arc::new(crashes));
     let store = Arc::new(Shaky::new(&env, one_in));
     let storage: Arc<dyn Storage> = store.clone();
-    let board = builder().env(env).shared_storage(storage).run_supervisors(1);
+    let board = builder().env(env).storage(storage).run_supervisors(1);
     let (result, _) = play(board, script, delays).await;
     (result, store.failed.get())
 }

@@ -55,7 +55,7 @@ impl DiskBoard {
         let runtime = two_workers();
         let store = Arc::new(Sled::open(folder.path()).unwrap());
         let storage: Arc<dyn Storage> = Arc::clone(&store) as _;
-        let board = run(&runtime, async { chain_of_three().shared_storage(storage).start().await.unwrap() });
+        let board = run(&runtime, async { chain_of_three().storage(storage).start().await.unwrap() });
         Self { runtime, store, board, _folder: folder }
     }
 

@@ -304,7 +304,7 @@ pub(crate) fn long_run(report: &mut Report, effort: Effort) {
                 }
             };
             let storage: Arc<dyn Storage> = Arc::new(Memory::default());
-            let builder = Callboard::builder().shared_storage(storage);
+            let builder = Callboard::builder().storage(storage);
             let builder = builder.agent("ping", to("pong", Arc::clone(&noted))).agent("pong", to("ping", noted));
             let board = builder.start().await.unwrap();
             let limits = Limits { handoffs: u32::MAX, ..Limits::default() };

@@ -138,13 +138,6 @@ impl Builder {
         self
     }
 
-    /// As [`Builder::storage`].
-    #[doc(hidden)]
-    pub fn shared_storage(mut self, storage: Arc<dyn Storage>) -> Self {
-        self.storage = Some(storage);
-        self
-    }
-
     /// Chooses the class of tasks that name no limits; without one, or an agent, every task is complex. It runs in the
     /// caller's task, so a panic in it is the caller's.
     pub fn classifier(mut self, classify: impl Fn(&Task) -> Complexity + Send + Sync + 'static) -> Self {

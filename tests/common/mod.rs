@@ -157,7 +157,7 @@ impl World {
             self.clock.0.lock().1 = Some(Instant::now());
             let env = Env::new(self.clock.clone(), self.seed.fetch_add(1, Ordering::Relaxed) as u64);
             let storage: Arc<dyn Storage> = self.storage.clone();
-            let builder = Callboard::builder().env(env).shared_storage(storage).durability(Durability::Sync);
+            let builder = Callboard::builder().env(env).storage(storage).durability(Durability::Sync);
             let result = main(builder).await;
             let stopped = self.clock.now().monotonic;
             *self.clock.0.lock() = (stopped, None);
