@@ -6,6 +6,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::messages::state::StateRules;
 use callboard::messages::{Backoff, Refusal, RunEvent, Send, Usage, Verdict};
@@ -262,6 +263,15 @@ async fn a_classifier_chooses_the_class_of_tasks_that_name_none() {
     let board = team().with(judge).classifier_agent("judge").start().await.unwrap();
     assert!(!helped(&board, Task::new("hi")).await);
     assert!(helped(&board, Task::new("puzzling")).await, "a task that nobody can judge is complex");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_without_end_is_as_good_as_none() {
+    let agent = |_: Turn| async { Ok(Command::output("done")) };
+    let board = builder().with(AgentSpec::new("a", agent).timeout(Duration::MAX)).start().await.unwrap();
+    let result = finish(&board, Task::new("x").deadline(Duration::MAX)).await;
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("done").into()));
     board.shutdown().await;
 }
 

@@ -530,7 +530,7 @@ impl Floor {
                 wait = left.unwrap_or(place.timeout);
                 let overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
                 let is_over = place.turns.is_empty();
-                place.timer = (!is_over).then_some(now + wait);
+                place.timer = (!is_over).then_some(now.saturating_add(wait));
                 if is_over {
                     return;
                 }
@@ -689,7 +689,7 @@ impl Floor {
             None => turn.stop.set(StopReason::Cancelled),
         }
         if place.timer.is_none() {
-            place.timer = Some(now + place.timeout);
+            place.timer = Some(now.saturating_add(place.timeout));
             let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
             self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, place.timeout));
         }
@@ -838,7 +838,7 @@ impl Place {
         let Some(running) = self.running(turn) else { return };
         running.since = now;
         let used = running.used;
-        let deadline = now + self.timeout.saturating_sub(used);
+        let deadline = now.saturating_add(self.timeout.saturating_sub(used));
         if self.timer.is_some_and(|timer| deadline < timer) {
             self.timer = Some(deadline);
             self.hurry.notify_one();

@@ -19,7 +19,7 @@ impl Place {
     /// How much longer the turn that has waited longest waits for the agent; `None` if no turn waits for it.
     fn patience(&self, now: Duration, offline_after: Duration) -> Option<Duration> {
         let first = self.ready.front().filter(|_| self.status == AgentStatus::Stopped)?;
-        Some((first.ready_at.max(self.absence.since) + offline_after).saturating_sub(now))
+        Some(first.ready_at.max(self.absence.since).saturating_add(offline_after).saturating_sub(now))
     }
 }
 

@@ -322,7 +322,7 @@ impl Desk {
         live.results.push(result);
         self.office.roster.lock().insert(run, Some(Fence::FIRST));
         if let Some(deadline) = deadline {
-            self.timers.add(now.monotonic + deadline, Timer::Deadline(run));
+            self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
         }
         Some(run)
     }
