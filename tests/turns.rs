@@ -12,6 +12,7 @@ use std::time::Duration;
 use callboard::messages::Send;
 use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status};
 use callboard::prelude::*;
+use callboard::supervision::runs::inbox::AnswerError;
 use callboard::supervision::tree::{NodeState, TreeNode};
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, quiet, secs, until};
 use parking_lot::Mutex;
@@ -617,5 +618,40 @@ async fn work_over_an_agents_bound_is_refused_with_a_time_to_come_back() {
     for run in runs {
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
     }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
+    let deep = || (0..1_000).fold(json!(0), |inner, _| json!([inner]));
+    let board = builder()
+        .agent("deep", move |turn: Turn| async move {
+            match &*turn.task().body {
+                "ask" => drop(turn.ask(deep()).await?),
+                "approve" => drop(turn.approve(Action::new("write", "x", deep())).await?),
+                "delegate" => drop(turn.delegate("deep", "x").input(deep()).await?),
+                "step" => drop(turn.step("s", async { Ok::<_, TurnError>(deep()) }).await?),
+                "update" => return Ok(Command::update("artifacts", deep())),
+                "send" => return Ok(Command::new().goto_many([Send::new("deep", deep())])),
+                _ => return Ok(Command::output(deep())),
+            }
+            Ok(Command::new())
+        })
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("fine?").await?)) })
+        .start()
+        .await
+        .unwrap();
+    for door in ["ask", "approve", "delegate", "step", "update", "send", "output"] {
+        let Outcome::Failed { error } = finish(&board, Task::new(door).to("deep")).await.outcome else {
+            panic!("{door} took it")
+        };
+        assert!(error.contains("nested"), "{door}: {error}");
+    }
+    let run = board.submit(Task::new("question").to("asker")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
+    let question = run.questions().await.remove(0);
+    assert_eq!(board.answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep));
+    board.answer(question.id, "yes", "ann").await.unwrap();
+    assert!(run.result().await.unwrap().outcome.is_finished());
     board.shutdown().await;
 }

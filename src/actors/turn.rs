@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::messages::{
-    Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json, Order,
-    Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId, Usage,
+    Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json,
+    MAX_JSON_DEPTH, Order, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId, Usage,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -228,11 +228,10 @@ impl Turn {
             }
             let result = work.await.map_err(Into::into)?;
             let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
-            if value.is_too_deep() {
-                return Err(TurnError::terminal(format!("the result of step {name:?} is nested too deeply")));
-            }
+            let request = TurnRequest::FinishStep(name, value);
+            check_depth(&request)?;
             self.shared.is_unsynced.store(true, Ordering::Release);
-            self.send(ordinal, TurnRequest::FinishStep(name, value), None);
+            self.send(ordinal, request, None);
             Ok(result)
         }
     }
@@ -307,6 +306,7 @@ impl Turn {
     /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request
     /// recorded, or not yet made.
     async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
+        check_depth(&request)?;
         let _waiting = Waiting::begin(&self.shared);
         loop {
             let (reply, answer) = oneshot::channel();
@@ -333,6 +333,20 @@ impl fmt::Debug for Turn {
 
 fn changed(text: String) -> TurnError {
     TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
+}
+
+/// What is journaled must be readable again.
+fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
+    if !request.is_too_deep() {
+        return Ok(());
+    }
+    let what = match request {
+        TurnRequest::FinishStep(name, _) => format!("the result of step {name:?}"),
+        TurnRequest::Delegate(order) => format!("the input of the delegation to {:?}", order.to),
+        TurnRequest::Approve(action) => format!("the arguments of {:?}", action.action),
+        _ => "the question".to_owned(),
+    };
+    Err(TurnError::terminal(format!("{what} is nested deeper than {MAX_JSON_DEPTH} levels")))
 }
 
 fn unexpected(reply: &TurnReply) -> TurnError {

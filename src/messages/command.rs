@@ -65,6 +65,17 @@ impl Command {
         self
     }
 
+    /// Whether its output, a write or a send nests deeper than can be stored.
+    #[must_use]
+    pub fn is_too_deep(&self) -> bool {
+        let sends = match &self.goto {
+            Goto::Many(sends) => sends.as_slice(),
+            Goto::Next | Goto::Agent(_) | Goto::End => &[],
+        };
+        let writes = self.update.writes().iter().map(|write| &write.value);
+        self.output.iter().chain(writes).chain(sends.iter().map(|send| &send.input)).any(Json::is_too_deep)
+    }
+
     /// The size of its output, update and sends, in bytes of their text.
     #[must_use]
     pub fn size(&self) -> usize {

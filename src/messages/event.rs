@@ -213,52 +213,41 @@ pub enum RunEvent {
     },
 }
 
+/// The turn of an event, by whatever reference the event is.
+macro_rules! turn_of {
+    ($event:expr) => {
+        match $event {
+            RunEvent::Submitted(_) | RunEvent::Recovered { .. } | RunEvent::Stopped { .. } => None,
+            RunEvent::StepStarted { turn, .. }
+            | RunEvent::StepFinished { turn, .. }
+            | RunEvent::Delegated { turn, .. }
+            | RunEvent::DelegationExpired { turn, .. }
+            | RunEvent::Reserved { turn, .. }
+            | RunEvent::Settled { turn, .. }
+            | RunEvent::Asked { turn, .. }
+            | RunEvent::Answered { turn, .. }
+            | RunEvent::ApprovalAsked { turn, .. }
+            | RunEvent::Decided { turn, .. }
+            | RunEvent::Noticed { turn, .. }
+            | RunEvent::AttemptFailed { turn, .. }
+            | RunEvent::TurnEnded { turn, .. }
+            | RunEvent::TurnFailed { turn, .. }
+            | RunEvent::NeedsAttention { turn, .. }
+            | RunEvent::TurnRestarted { turn, .. } => Some(turn),
+        }
+    };
+}
+
 impl RunEvent {
     /// The turn that it is about, if it is about one.
     #[must_use]
-    pub const fn turn(&self) -> Option<u32> {
-        match self {
-            Self::Submitted(_) | Self::Recovered { .. } | Self::Stopped { .. } => None,
-            Self::StepStarted { turn, .. }
-            | Self::StepFinished { turn, .. }
-            | Self::Delegated { turn, .. }
-            | Self::DelegationExpired { turn, .. }
-            | Self::Reserved { turn, .. }
-            | Self::Settled { turn, .. }
-            | Self::Asked { turn, .. }
-            | Self::Answered { turn, .. }
-            | Self::ApprovalAsked { turn, .. }
-            | Self::Decided { turn, .. }
-            | Self::Noticed { turn, .. }
-            | Self::AttemptFailed { turn, .. }
-            | Self::TurnEnded { turn, .. }
-            | Self::TurnFailed { turn, .. }
-            | Self::NeedsAttention { turn, .. }
-            | Self::TurnRestarted { turn, .. } => Some(*turn),
-        }
+    pub fn turn(&self) -> Option<u32> {
+        turn_of!(self).copied()
     }
 
     /// The place of [`RunEvent::turn`].
-    pub(crate) const fn turn_mut(&mut self) -> Option<&mut u32> {
-        match self {
-            Self::Submitted(_) | Self::Recovered { .. } | Self::Stopped { .. } => None,
-            Self::StepStarted { turn, .. }
-            | Self::StepFinished { turn, .. }
-            | Self::Delegated { turn, .. }
-            | Self::DelegationExpired { turn, .. }
-            | Self::Reserved { turn, .. }
-            | Self::Settled { turn, .. }
-            | Self::Asked { turn, .. }
-            | Self::Answered { turn, .. }
-            | Self::ApprovalAsked { turn, .. }
-            | Self::Decided { turn, .. }
-            | Self::Noticed { turn, .. }
-            | Self::AttemptFailed { turn, .. }
-            | Self::TurnEnded { turn, .. }
-            | Self::TurnFailed { turn, .. }
-            | Self::NeedsAttention { turn, .. }
-            | Self::TurnRestarted { turn, .. } => Some(turn),
-        }
+    pub(crate) fn turn_mut(&mut self) -> Option<&mut u32> {
+        turn_of!(self)
     }
 }
 

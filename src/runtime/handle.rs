@@ -480,7 +480,10 @@ impl Callboard {
     /// # Errors
     /// The question is not open, was answered, or the answer could not be journaled.
     pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
-        let (request, answer, by) = (question.request, answer.into(), by.into());
+        let (request, answer, by): (_, Json, _) = (question.request, answer.into(), by.into());
+        if answer.is_too_deep() {
+            return Err(AnswerError::TooDeep);
+        }
         let told = self.tell(request.turn.run, |ack| Input::Answer { question, answer, by, ack }).await;
         told.unwrap_or(Err(AnswerError::Interrupted(request)))
     }

@@ -78,8 +78,8 @@ fn on_command(
     around: &Surroundings<'_>,
 ) -> Result<(RunEvent, WorkedOut), Failure> {
     let invalid = |text: String| Failure::new(FailureKind::InvalidCommand, text);
-    if command.output.as_ref().is_some_and(crate::messages::Json::is_too_deep) {
-        return Err(invalid("the output is nested too deeply".into()));
+    if command.is_too_deep() {
+        return Err(invalid("its output, a write or a send is nested too deeply".into()));
     }
     let goes_elsewhere = matches!(command.goto, Goto::Agent(_) | Goto::Many(_));
     if goes_elsewhere && (turn.has_detached() || !run.branch_of(turn).outbound.is_empty()) {

@@ -112,20 +112,15 @@ fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
                     waiting.insert(turn);
                     open.branch
                 }
-                None => {
-                    let left = run.branches.iter().find(|(_, branch)| {
-                        branch.outbound.iter().any(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))
-                    });
-                    match left {
-                        Some((asking, _)) => {
-                            if let Now::Turn(turn) = run.branches[asking].now {
-                                waiting.insert(turn);
-                            }
-                            *asking
+                None => match run.branches.iter().find(|(_, branch)| branch.outbound(turn, ordinal).is_some()) {
+                    Some((asking, _)) => {
+                        if let Now::Turn(turn) = run.branches[asking].now {
+                            waiting.insert(turn);
                         }
-                        None => break,
+                        *asking
                     }
-                }
+                    None => break,
+                },
             },
         };
     }

@@ -248,6 +248,19 @@ pub enum TurnRequest {
     Notice(Arc<str>),
 }
 
+impl TurnRequest {
+    /// Whether it holds JSON that nests deeper than can be stored.
+    #[must_use]
+    pub fn is_too_deep(&self) -> bool {
+        match self {
+            Self::FinishStep(_, json) | Self::Ask(json) => json.is_too_deep(),
+            Self::Delegate(order) => order.input.is_too_deep(),
+            Self::Approve(action) => action.arguments.is_too_deep(),
+            Self::StartStep(_) | Self::Reserve(_) | Self::Settle(_) | Self::Notice(_) => false,
+        }
+    }
+}
+
 /// What a turn is told.
 #[derive(Debug)]
 pub enum TurnReply {
@@ -319,6 +332,9 @@ pub enum AnswerError {
     /// open questions tell.
     #[error("nothing is known about the answer to {0}; look at the open questions")]
     Interrupted(RequestId),
+    /// The answer is nested too deeply to be stored.
+    #[error("the answer is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
+    TooDeep,
     /// The answer could not be journaled.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -297,10 +297,13 @@ impl Run {
         if let Some(open) = self.turns.get(&turn) {
             return Some(self.branch_of(open));
         }
-        let is_asker = |branch: &Branch| {
-            branch.outbound.iter().any(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))
-        };
-        self.branches.values().map(|branch| &**branch).find(|branch| is_asker(branch))
+        self.branches.values().map(|branch| &**branch).find(|branch| branch.outbound(turn, ordinal).is_some())
+    }
+
+    /// The open branch that works on a delegation.
+    pub(super) fn delegated_branch(&self, turn: u32, ordinal: u32) -> Option<u32> {
+        let origin = Origin::Delegation { turn, ordinal };
+        self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id)
     }
 
     /// The open delegations that were given a time, with their turn and ordinal.
@@ -339,10 +342,7 @@ impl Run {
                 Origin::Delegation { turn, ordinal } => {
                     let asker = match self.turns.get(&turn) {
                         Some(open) => &open.agent,
-                        None => {
-                            let mut left = self.branches.values().flat_map(|branch| &branch.outbound);
-                            &left.find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))?.agent
-                        }
+                        None => &self.branches.values().find_map(|branch| branch.outbound(turn, ordinal))?.agent,
                     };
                     return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
                 }
@@ -408,6 +408,11 @@ impl Run {
 }
 
 impl Branch {
+    /// The detached delegation that a turn of it left behind under this ordinal.
+    pub(super) fn outbound(&self, turn: u32, ordinal: u32) -> Option<&Outbound> {
+        self.outbound.iter().find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))
+    }
+
     /// A branch whose first turn is to come.
     pub(super) fn new(origin: Origin, view: State, chain: Chain) -> Self {
         let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());

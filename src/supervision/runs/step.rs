@@ -161,9 +161,7 @@ impl Run {
             }
             RunEvent::DelegationExpired { turn, ordinal, at } => {
                 self.last_at = *at;
-                let origin = Origin::Delegation { turn: *turn, ordinal: *ordinal };
-                let child = self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id);
-                if let Some(child) = child {
+                if let Some(child) = self.delegated_branch(*turn, *ordinal) {
                     self.cancel_branch(child, &mut effects);
                     let outcome = Outcome::Failed { error: Refusal::DeadlinePassed.to_string() };
                     let answer = Answer { outcome, output: Json::null() };
@@ -596,14 +594,9 @@ impl Run {
     /// Nobody will take the answers to what the branch gave away.
     fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let Some(branch) = self.branches.get(&id).filter(|branch| !branch.outbound.is_empty()) else { return };
-        let open: Vec<Origin> = branch
-            .outbound
-            .iter()
-            .filter(|outbound| outbound.reply.is_none())
-            .map(|outbound| Origin::Delegation { turn: outbound.turn, ordinal: outbound.ordinal })
-            .collect();
+        let open = branch.outbound.iter().filter(|outbound| outbound.reply.is_none());
         let children: Vec<u32> =
-            self.branches.iter().filter(|(_, branch)| open.contains(&branch.origin)).map(|(id, _)| *id).collect();
+            open.filter_map(|outbound| self.delegated_branch(outbound.turn, outbound.ordinal)).collect();
         for child in children {
             self.cancel_branch(child, effects);
         }
@@ -656,9 +649,7 @@ impl Run {
         for (ordinal, record) in &open.records {
             match &**record {
                 Record::Delegation { reply: None, .. } => {
-                    let origin = Origin::Delegation { turn: number, ordinal: *ordinal };
-                    let child = self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id);
-                    if let Some(child) = child {
+                    if let Some(child) = self.delegated_branch(number, *ordinal) {
                         self.cancel_branch(child, effects);
                     }
                 }
