@@ -478,7 +478,7 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
         let payload: Arc<[u8]> = Arc::from(b"garbage".as_slice());
         let (stream, fence, durability) = (Journal::stream(run), Fence::FIRST, Durability::Sync);
         world.storage.append(Append { stream, fence, expected, payload, durability }).await.unwrap();
-        journal.mark_open(run).await.unwrap();
+        journal.mark_open(run, "gone").await.unwrap();
     }
 
     let second = start().await.unwrap();
@@ -653,23 +653,70 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
     board.shutdown().await;
 }
 
+/// The storage actor of a board with this plan hangs when it should say that the board lives.
+struct Mute;
+
+impl Faults for Mute {
+    fn at(&self, point: &'static str) -> Option<Fault> {
+        (point == "storage.handle").then_some(Fault::Wait(100 * HOUR))
+    }
+}
+
+/// The question of a run, once a board works on it.
+fn asker(board: Builder) -> Builder {
+    board.agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_leaves_the_runs_of_a_board_that_lives_alone() {
+    let world = World::new();
+    let first = asker(world.board()).start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    let name = question(&run).await;
+    let second = asker(world.board()).start().await.unwrap();
+    tokio::time::sleep(HOUR).await;
+    assert!(second.run(run.id()).questions().await.is_empty());
+    first.answer(name.id, "ann", "tester").await.unwrap();
+    let there = second.run(run.id());
+    assert_eq!(there.result().await.unwrap().output, json!("ann"), "the journal tells both");
+    for board in [first, second] {
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_change_hands_at_once_when_their_board_is_shut_down() {
+    let world = World::new();
+    let first = asker(world.board()).start().await.unwrap();
+    let run = submit(&first, "asker").await;
+    question(&run).await;
+    let second = asker(world.board()).start().await.unwrap();
+    first.shutdown().await;
+    let third = asker(world.board()).start().await.unwrap();
+    let at = world.env.now().monotonic;
+    let name = question(&third.run(run.id())).await;
+    assert!(world.env.now().monotonic - at < HOUR / 3600, "the third found nobody");
+    third.answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(second.run(run.id()).result().await.unwrap().output, json!("ann"));
+    for board in [second, third] {
+        board.shutdown().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_another_board_has_taken_over_is_let_go() {
     let world = World::new();
-    let start = || {
-        let agent = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
-        world.board().agent("asker", agent).start()
-    };
-    let first = start().await.unwrap();
+    let mute = world.board().env(world.env.clone().with_faults(Arc::new(Mute)));
+    let first = asker(mute).start().await.unwrap();
     let run = submit(&first, "asker").await;
     let name = question(&run).await;
-    let second = start().await.unwrap();
+    let second = asker(world.board()).start().await.unwrap();
     let taken = second.run(run.id());
     question(&taken).await;
     assert!(first.answer(name.id, "too late", "tester").await.is_err());
     tokio::time::sleep(HOUR).await;
-    // The claim is renewed as long as the run goes on: nobody takes it from a board that lives.
-    let third = start().await.unwrap();
+    // The board that has it now says that it lives: nobody takes it from that one.
+    let third = asker(world.board()).start().await.unwrap();
     tokio::time::sleep(HOUR).await;
     assert!(third.run(run.id()).questions().await.is_empty());
     second.answer(name.id, "ann", "tester").await.unwrap();

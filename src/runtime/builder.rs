@@ -19,6 +19,7 @@ use crate::messages::state::{Reducers, Schema, StateRules};
 use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, NameError, Task};
 use crate::storage::{Journal, Memory, Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
+use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
@@ -325,6 +326,7 @@ impl Builder {
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
         let has_stopped = Arc::new(AtomicBool::new(false));
+        let claims = Claims::new(Arc::clone(&storage), &env.id().to_string());
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
             let arguments = KeeperArguments {
                 has_stopped: Arc::clone(&has_stopped),
@@ -333,15 +335,14 @@ impl Builder {
                 floor: Arc::clone(&floor),
                 retention: settings.retention,
                 every: settings.sweep_every,
+                claims: claims.clone(),
             };
             move || (Keeper, arguments.clone())
         });
-        let owner = env.id().to_string();
         let office = |inbox| {
             let (places, keeper, has_stopped) = (Arc::clone(&places), keeper.clone(), Arc::clone(&has_stopped));
             Arc::new(Office {
                 env: env.clone(),
-                storage: Arc::clone(&storage),
                 journal: journal.clone(),
                 dispatch: Arc::clone(&router) as Arc<dyn Dispatch>,
                 facts: Arc::clone(&facts),
@@ -350,7 +351,7 @@ impl Builder {
                 approval_ttl: settings.approval_ttl,
                 max_recoveries: 10,
                 durability,
-                owner: owner.clone(),
+                claims: claims.clone(),
                 inbox,
                 roster: Mutex::default(),
                 quarantine: Arc::clone(&quarantine),
@@ -423,6 +424,7 @@ impl Builder {
             places,
             env,
             journal,
+            claims,
             shards,
             facts,
             floor,

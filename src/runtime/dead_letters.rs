@@ -124,7 +124,7 @@ impl Callboard {
         let events = fork(&history, letter.number, submission, &board.rules);
         let mut events = events.ok_or(LetterError::Unknown(letter))?;
         if durability != Durability::Memory {
-            board.journal.mark_open(run).await?;
+            board.journal.mark_open(run, board.claims.owner()).await?;
         }
         let stream = Journal::stream(run);
         match board.journal.append(&stream, Fence::FIRST, 0, &mut events, durability).await {

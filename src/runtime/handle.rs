@@ -26,6 +26,7 @@ use crate::messages::{
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::breaker::BreakerState;
+use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::{AnswerError, Input, SubmitError};
@@ -47,6 +48,7 @@ pub struct Callboard {
 pub(super) struct Board {
     pub(super) env: Env,
     pub(super) journal: Journal,
+    pub(super) claims: Claims,
     pub(super) shards: Arc<Shards>,
     pub(super) facts: Arc<SharedFacts>,
     pub(super) floor: Arc<Floor>,

@@ -202,10 +202,19 @@ impl Journal {
         Key::new([kind, &*run.0.as_simple().to_string()])
     }
 
-    /// Notes that a run is unfinished. Written before its first record and removed after its last, so that a start finds
-    /// every unfinished run without reading the finished ones; a note too many does no harm.
-    pub fn mark_open(&self, run: RunId) -> StorageFuture<()> {
-        self.note(Self::key_of(OPEN, run), Arc::from([].as_slice()))
+    /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
+    /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
+    pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
+        self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
+    }
+
+    /// The board in the note of [`Journal::mark_open`].
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn owner_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+        let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
+        Ok(entry.and_then(|entry| Some(std::str::from_utf8(&entry.value).ok()?.into())))
     }
 
     /// Removes the note of [`Journal::mark_open`].
@@ -336,7 +345,8 @@ mod tests {
     async fn a_journal_reads_back_what_was_appended() {
         let journal = Journal::new(Arc::new(Memory::default()));
         let run = RunId(Uuid::from_u128(7));
-        journal.mark_open(run).await.unwrap();
+        journal.mark_open(run, "board").await.unwrap();
+        assert_eq!(journal.owner_of(run).await.unwrap().as_deref(), Some("board"));
         let stream = Journal::stream(run);
         journal.append(&stream, Fence::FIRST, 0, &mut events(), Durability::Memory).await.unwrap();
         let history = journal.read(run).await.unwrap();

@@ -2,6 +2,7 @@
 
 pub mod breaker;
 pub mod budget;
+pub mod claims;
 pub mod decide;
 pub mod dispatch;
 pub mod facts;

@@ -18,8 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
 use crate::messages::{Backoff, Durability, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
-use crate::storage::{Fence, Journal, Storage, StorageError};
+use crate::storage::{Fence, Journal, StorageError};
 
+use super::claims::Claims;
 use super::decide::{self, Surroundings};
 use super::dispatch::Dispatch;
 use super::facts::SharedFacts;
@@ -28,16 +29,13 @@ use super::live::{Held, LiveRun, Room};
 use super::run::{Phase, Run};
 use super::timers::{Timer, Timers};
 
-use commits::spawn_unless_ready;
 use requests::{apply, refuse};
 
 /// What a run supervisor needs from outside, and what must survive its restarts.
 pub struct Office {
     /// The world.
     pub env: Env,
-    /// The store.
-    pub storage: Arc<dyn Storage>,
-    /// The runs' journals in it.
+    /// The runs' journals.
     pub journal: Journal,
     /// The agents' side.
     pub dispatch: Arc<dyn Dispatch>,
@@ -53,8 +51,8 @@ pub struct Office {
     pub max_recoveries: u32,
     /// What a task gets that names no durability.
     pub durability: Durability,
-    /// Names this process in claims.
-    pub owner: String,
+    /// The board's claims on runs.
+    pub claims: Claims,
     /// Where everything arrives.
     pub inbox: Arc<Inbox>,
     /// The runs of this supervisor and their fences, for a restart to find; `None` until a run that another process left
@@ -95,12 +93,6 @@ pub const TAKEN: &str = "runs.taken";
 
 /// The fault point between applying what has arrived and handing it to the journal.
 pub const APPLIED: &str = "runs.applied";
-
-/// How long a claim on a run lasts without being renewed.
-const CLAIM_SECS: u64 = 60;
-
-/// How often claims are renewed: two attempts may fail before one is lost.
-const RENEW_EVERY: Duration = Duration::from_secs(20);
 
 /// The actor.
 pub struct RunSupervisor;
@@ -159,7 +151,6 @@ impl Actor for RunSupervisor {
 
     async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
         desk.timers.stop();
-        desk.release_claims().await;
         Ok(())
     }
 }
@@ -331,17 +322,6 @@ impl Desk {
         match timer {
             Timer::Adopt(run) => {
                 self.load(run, true);
-                None
-            }
-            Timer::Renew(run) => {
-                let live = self.runs.get(&run)?;
-                let renewed = self.office.storage.renew(&live.stream, live.fence, CLAIM_SECS);
-                spawn_unless_ready(renewed, move |renewed| {
-                    if let Err(error) = renewed {
-                        tracing::warn!(%run, %error, "claim not renewed");
-                    }
-                });
-                self.timers.add(now.monotonic + RENEW_EVERY, timer);
                 None
             }
             Timer::Deadline(run) | Timer::Delegation(run, ..) => {

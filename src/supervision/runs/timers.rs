@@ -22,8 +22,6 @@ pub(super) enum Timer {
     Delegation(RunId, u32, u32),
     /// A run that another process held may be free.
     Adopt(RunId),
-    /// This process's claim on a run is to be renewed.
-    Renew(RunId),
 }
 
 pub(super) struct Timers {

@@ -32,7 +32,7 @@ impl Desk {
                 // Handed over first: a record that is on disk has its note there too.
                 let needs_note = !live.is_noted_open && durability != Durability::Memory;
                 live.is_noted_open |= needs_note;
-                let noted = needs_note.then(|| self.office.journal.mark_open(run));
+                let noted = needs_note.then(|| self.office.journal.mark_open(run, self.office.claims.owner()));
                 let append =
                     self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
                 let mut append = match noted {

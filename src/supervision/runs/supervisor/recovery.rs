@@ -7,7 +7,7 @@ use futures::FutureExt;
 
 use crate::env::Now;
 use crate::messages::{RequestId, RunEvent, RunId, TurnId};
-use crate::storage::{Fence, Journal};
+use crate::storage::Fence;
 use crate::supervision::panic_text;
 use crate::supervision::runs::inbox::{Input, LoadError};
 use crate::supervision::runs::live::{Held, LiveRun};
@@ -16,9 +16,9 @@ use crate::supervision::runs::snapshot::{self, Loaded};
 use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
 
+use super::Desk;
 use super::commits::spawn_unless_ready;
 use super::requests::refuse;
-use super::{CLAIM_SECS, Desk, RENEW_EVERY};
 
 impl Desk {
     /// Reads a run; what arrives for it until then waits.
@@ -28,9 +28,7 @@ impl Desk {
         let fence = office.roster.lock().entry(run).or_default().unwrap_or_default();
         tokio::spawn(async move {
             let read = async {
-                let stream = Journal::stream(run);
-                let fence =
-                    if new_process { office.storage.claim(&stream, &office.owner, CLAIM_SECS).await? } else { fence };
+                let fence = if new_process { office.claims.take_over(run).await? } else { fence };
                 Ok(Box::new((snapshot::load(&office.journal, run, &office.rules).await?, fence)))
             };
             let loaded = AssertUnwindSafe(read).catch_unwind().await;
@@ -52,7 +50,6 @@ impl Desk {
         };
         let Some(fold) = fold else {
             // Noted as open, but never journaled: its submission was not acknowledged.
-            spawn_unless_ready(self.office.storage.release(&Journal::stream(run), fence), |_| {});
             return self.forget(run);
         };
         // What an earlier life of this actor had taken, begun and not yet given back.
@@ -68,9 +65,6 @@ impl Desk {
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
-        if fence != Fence::FIRST {
-            self.timers.add(now.monotonic + RENEW_EVERY, Timer::Renew(run));
-        }
         (live.is_noted_open, live.is_recovered) = (true, true);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
@@ -107,16 +101,6 @@ impl Desk {
         tracing::error!(%run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
         self.office.roster.lock().remove(&run);
-    }
-
-    /// Lets the next process take the runs at once.
-    pub(super) async fn release_claims(&self) {
-        let claims: Vec<_> =
-            self.office.roster.lock().iter().filter_map(|(run, fence)| Some((*run, (*fence)?))).collect();
-        let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
-        let released = claims.map(|(run, fence)| self.office.storage.release(&Journal::stream(run), fence));
-        // A claim that is not released ends by itself.
-        drop(futures::future::join_all(released).await);
     }
 
     /// Another process has taken the run over: nothing is done for it here any more.
