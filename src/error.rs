@@ -6,6 +6,7 @@ use crate::messages::{NameError, Refusal};
 use crate::runtime::{AgentError, AskError, BuildError, LetterError, RunError};
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::{AnswerError, SubmitError};
+use crate::supervision::runs::reopen::OverwriteError;
 
 /// Any error of the library.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,8 @@ pub enum Error {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    #[error(transparent)]
+    Overwrite(#[from] OverwriteError),
     #[error(transparent)]
     Decide(#[from] DecideError),
     #[error(transparent)]

@@ -36,7 +36,8 @@ impl StreamMode {
             | RunEvent::NeedsAttention { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Recovered { .. }
-            | RunEvent::Stopped { .. } => matches!(self, Self::Updates | Self::Debug),
+            | RunEvent::Stopped { .. }
+            | RunEvent::Overwritten { .. } => matches!(self, Self::Updates | Self::Debug),
             RunEvent::TurnEnded { command, .. } => match self {
                 Self::Values => !command.update.is_empty(),
                 Self::Updates | Self::Debug => true,

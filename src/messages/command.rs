@@ -179,6 +179,13 @@ impl Update {
         self.0.push(Write { channel: channel.into(), value, overwrite });
     }
 
+    /// What is left of it beside the channels that another one writes.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let is_left = |write: &&Write| other.0.iter().all(|taken| taken.channel != write.channel);
+        Self(self.0.iter().filter(is_left).cloned().collect())
+    }
+
     /// The writes.
     #[must_use]
     pub fn writes(&self) -> &[Write] {

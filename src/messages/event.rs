@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Outcome, Refusal, RunId, Submission,
-    Timestamp, Usage,
+    Timestamp, Update, Usage,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -211,6 +211,20 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// A person had a run go on that had ended because branches wrote one place side by side. It takes effect before the
+    /// event that the turn ended with, whose join failed.
+    Overwritten {
+        /// The turn.
+        turn: u32,
+        /// What is to stand there.
+        update: Update,
+        /// Where the turn goes, if that was not decided when it ended.
+        verdict: Verdict,
+        /// Who.
+        by: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -233,7 +247,8 @@ macro_rules! turn_of {
             | RunEvent::TurnEnded { turn, .. }
             | RunEvent::TurnFailed { turn, .. }
             | RunEvent::NeedsAttention { turn, .. }
-            | RunEvent::TurnRestarted { turn, .. } => Some(turn),
+            | RunEvent::TurnRestarted { turn, .. }
+            | RunEvent::Overwritten { turn, .. } => Some(turn),
         }
     };
 }

@@ -58,8 +58,8 @@ impl Flow {
     #[must_use]
     pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>, late: BTreeMap<u32, AgentName>) -> Self {
         let mut flow = Self { late, ..Self::default() };
-        // Where the turns that ended with a question about their handoff want to go.
-        let mut parked: Vec<(u32, Command)> = Vec::new();
+        // Where the turns want to go about which is decided later.
+        let mut undecided: Vec<(u32, Command)> = Vec::new();
         for event in events {
             match event {
                 RunEvent::Submitted(submission) => flow.add_node(&submission.agent),
@@ -74,13 +74,15 @@ impl Flow {
                     }
                 }
                 RunEvent::TurnEnded { turn, command, verdict, .. } => {
-                    if let Verdict::Parked(_) = verdict {
-                        parked.push((*turn, (**command).clone()));
+                    if matches!(verdict, Verdict::Parked(_) | Verdict::Nothing)
+                        && command.goto.targets().next().is_some()
+                    {
+                        undecided.push((*turn, (**command).clone()));
                     }
                     flow.go(*turn, command, verdict);
                 }
-                RunEvent::Decided { turn, verdict, .. } => {
-                    if let Some((_, command)) = parked.iter().find(|(number, _)| number == turn) {
+                RunEvent::Decided { turn, verdict, .. } | RunEvent::Overwritten { turn, verdict, .. } => {
+                    if let Some((_, command)) = undecided.iter().find(|(number, _)| number == turn) {
                         flow.go(*turn, command, verdict);
                     }
                 }

@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::messages::{Flow, Question, RunEvent, RunId, RunResult};
+use crate::messages::{Flow, Json, Question, RunEvent, RunId, RunResult, Update};
 use crate::storage::StorageError;
 use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
 
@@ -127,6 +128,49 @@ impl RunHandle {
     /// before is forgotten. Returns how many there were.
     pub async fn restart_turns(&self) -> usize {
         self.board.tell(self.id, |ack| Input::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
+    }
+
+    /// Has a run go on that ended because branches wrote one place side by side (SEMANTICS 6): these values stand in the
+    /// named channels, whatever the branches wrote there, and their join goes on as if it had not failed. A conflict
+    /// inside a delegation is the answer to its asking turn and ends nothing, so it cannot be written over.
+    ///
+    /// ```
+    /// use callboard::messages::Send;
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let judge = |turn: Turn| async move { Ok(Command::update("verdict", turn.input_json())) };
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |_: Turn| async {
+    ///         Ok(Command::new().goto_many([Send::new("strict", "reject"), Send::new("kind", "accept")]))
+    ///     })
+    ///     .agent("strict", judge)
+    ///     .agent("kind", judge)
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("judge").to("lead")).await?;
+    /// assert!(run.result().await?.to_string().contains("concurrent writes to verdict"));
+    /// run.resume_with([("verdict", "accept")], "ann").await?;
+    /// assert_eq!(run.result().await?.state, serde_json::json!({ "verdict": "accept" }));
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`OverwriteError`]. The run is then as it was.
+    pub async fn resume_with(
+        &self,
+        values: impl IntoIterator<Item = (impl AsRef<str>, impl Into<Json>)>,
+        by: &str,
+    ) -> Result<(), OverwriteError> {
+        let mut update = Update::default();
+        for (channel, value) in values {
+            update.push(channel.as_ref(), value.into(), true);
+        }
+        if update.writes().iter().any(|write| write.value.is_too_deep()) {
+            return Err(OverwriteError::TooDeep);
+        }
+        let told = self.board.tell(self.id, |ack| Input::Overwrite { run: self.id, update, by: by.into(), ack }).await;
+        told.unwrap_or(Err(OverwriteError::Interrupted))
     }
 
     /// The run's questions that wait for an answer.

@@ -149,9 +149,12 @@ impl Journal {
 
     /// Notes that a run has ended, for [`Journal::forget_ended_before`].
     pub fn note_ended(&self, run: RunId, at: Timestamp) -> StorageFuture<()> {
-        let at = format!("{:020}", at.as_millis());
-        let key = Key::new([ENDED, &*at, &*run.0.as_simple().to_string()]);
-        self.note(key, Arc::from([].as_slice()))
+        self.note(ended_key(run, at), Arc::from([].as_slice()))
+    }
+
+    /// Takes the note of [`Journal::note_ended`] back: the run goes on.
+    pub fn note_reopened(&self, run: RunId, ended_at: Timestamp) -> StorageFuture<()> {
+        self.delete(ended_key(run, ended_at))
     }
 
     /// Forgets the runs that ended before a time; returns how many.
@@ -254,6 +257,11 @@ const OPEN: &str = "open";
 const ENDED: &str = "ended";
 const SNAPSHOT: &str = "snapshot";
 
+fn ended_key(run: RunId, at: Timestamp) -> Key {
+    let at = format!("{:020}", at.as_millis());
+    Key::new([ENDED, &*at, &*run.0.as_simple().to_string()])
+}
+
 fn run_of(key: &Key) -> Option<RunId> {
     key.segments().get(1)?.parse().ok()
 }
@@ -331,6 +339,13 @@ mod tests {
             RunEvent::NeedsAttention { turn, why: "changed".into(), at },
             RunEvent::TurnRestarted { turn, at },
             RunEvent::Stopped { outcome: Outcome::Cancelled { reason: "enough".into() }, at },
+            RunEvent::Overwritten {
+                turn,
+                update: Command::new().overwrite("verdict", "good").update,
+                verdict: Verdict::Nothing,
+                by: "ann".into(),
+                at,
+            },
         ]);
         events
     }

@@ -68,6 +68,20 @@ pub fn join(
     Ok(joined)
 }
 
+/// Lets what a person wrote stand in place of what the writers wrote to the same channels.
+pub fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, by: &Delta) {
+    let mut last = None;
+    for deltas in writers {
+        for delta in deltas.iter_mut() {
+            delta.update = Arc::new(delta.update.without(&by.update));
+        }
+        last = Some(deltas);
+    }
+    if let Some(last) = last {
+        last.push(by.clone());
+    }
+}
+
 fn only(delta: &Delta, write: &crate::messages::command::Write) -> Delta {
     let mut update = Update::default();
     update.push(&write.channel, write.value.clone(), true);

@@ -13,7 +13,7 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-pub use join::{Delta, join};
+pub use join::{Delta, join, overwrite};
 pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;

@@ -13,6 +13,7 @@ use crate::messages::{
 use super::dispatch::{Dispatch, TurnOutcome};
 use super::facts::SharedFacts;
 use super::guard::{self, Kind, Mark, Request};
+use super::reopen::OverwriteError;
 use super::retry::{self, AfterFailure};
 use super::run::{HANDOFF_ORDINAL, Now as BranchNow, OpenTurn, Run};
 use super::step::{WorkedOut, mark};
@@ -106,6 +107,22 @@ fn on_command(
     let (agent, attempt) = (turn.agent.clone(), turn.attempt);
     let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };
     Ok((event, WorkedOut { settled, mark }))
+}
+
+/// Where a turn goes whose end is applied again, with something written over what its children wrote.
+///
+/// # Errors
+/// Their writes conflict all the same, or a target is not known any more.
+pub(super) fn on_resumed_end(
+    run: &Run,
+    number: u32,
+    command: &Command,
+    around: &Surroundings<'_>,
+) -> Result<Verdict, OverwriteError> {
+    let Some(turn) = run.turn(number) else { return Ok(Verdict::Nothing) };
+    run.settle(number, turn.branch, &run.children_of(turn), &command.update)?;
+    let verdict = route(run, number, turn, command, handoff_mark(turn, command), None, around);
+    verdict.map_err(|refusal| OverwriteError::CannotGoOn(refusal.to_string()))
 }
 
 /// The mark of the handoff that a command asks for, if it asks for one.

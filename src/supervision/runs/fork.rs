@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::messages::state::StateRules;
 use crate::messages::{Goto, RunEvent, Submission, Verdict};
 
+use super::reopen::in_order_of_effect;
 use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 
 /// The first events of the run that `submission` begins, forked from `history` where turn `dead` failed; the turn is open
@@ -22,6 +23,7 @@ use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 /// When a custom reducer does.
 #[must_use]
 pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &StateRules) -> Option<Vec<RunEvent>> {
+    let history = &*in_order_of_effect(history.to_vec());
     let RunEvent::Submitted(original) = history.first()? else { return None };
     let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead))?;
     let told = ToldBy::at(end, history, (**original).clone(), rules);
@@ -49,7 +51,8 @@ pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &Sta
             | RunEvent::StepFinished { .. }
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
-            | RunEvent::TurnRestarted { .. } => true,
+            | RunEvent::TurnRestarted { .. }
+            | RunEvent::Overwritten { .. } => true,
             RunEvent::Asked { turn, ordinal, .. } => history[position..].iter().enumerate().any(|(later, event)| {
                 let is_copied = position + later < end || !told.waiting.contains(turn);
                 is_copied

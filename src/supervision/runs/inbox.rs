@@ -10,11 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::messages::{
     Action, Answer, ApprovalId, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId, RunResult,
-    Submission, TurnId, Usage,
+    Submission, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 
 use super::dispatch::TurnOutcome;
+use super::reopen::{Conflicted, OverwriteError};
 use super::snapshot::Loaded;
 
 /// Where everything for one run supervisor is handed in.
@@ -189,6 +190,26 @@ pub enum Input {
         /// Told how many there were.
         ack: oneshot::Sender<usize>,
     },
+    /// A person writes over the conflict that ended a run.
+    Overwrite {
+        /// The run.
+        run: RunId,
+        /// What is to stand there.
+        update: Update,
+        /// Who.
+        by: Arc<str>,
+        /// Told when it is journaled.
+        ack: oneshot::Sender<Result<(), OverwriteError>>,
+    },
+    /// The run of an overwrite was read back.
+    Reopened {
+        /// The run.
+        run: RunId,
+        /// The life of the actor that asked for it.
+        life: u64,
+        /// What was read, and what is to be written over it.
+        reopened: Box<Reopened>,
+    },
     /// Somebody waits for a run's result.
     Result {
         /// The run.
@@ -225,6 +246,19 @@ pub enum Input {
     },
     /// A timer that is due.
     Tick,
+}
+
+/// A run that is to go on after a conflict.
+#[derive(Debug)]
+pub struct Reopened {
+    /// What was read, up to which record, under which fence.
+    pub read: Result<(Conflicted, Sequence, Fence), OverwriteError>,
+    /// What is to stand in the place of what was written.
+    pub update: Update,
+    /// Who says so.
+    pub by: Arc<str>,
+    /// Told when it is journaled.
+    pub ack: oneshot::Sender<Result<(), OverwriteError>>,
 }
 
 /// What a turn may ask its run for.

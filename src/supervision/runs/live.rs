@@ -11,6 +11,7 @@ use crate::storage::{Fence, Journal, Key, Sequence};
 
 use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
+use super::reopen::OverwriteError;
 use super::run::{Record, Run};
 use super::snapshot::Cadence;
 use super::step::{Effect, WorkedOut};
@@ -58,6 +59,7 @@ pub(super) enum Held {
     },
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
     Answered(oneshot::Sender<Result<(), AnswerError>>),
+    Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
     Cancelled(oneshot::Sender<bool>),
     Restarted(oneshot::Sender<usize>, usize),
     Reply(oneshot::Sender<TurnReply>, TurnReply),

@@ -10,6 +10,7 @@ pub mod fork;
 pub mod guard;
 pub mod inbox;
 mod live;
+pub mod reopen;
 pub mod retry;
 pub mod run;
 pub mod snapshot;

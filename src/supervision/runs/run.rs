@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::state::{Delta, StateError, StateRules, join};
+use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
     AgentName, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update,
+    RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
 };
 
 use super::budget::{Budget, PurseKey};
@@ -40,6 +40,19 @@ pub struct Run {
     pub(super) retries: u32,
     pub(super) last_at: Timestamp,
     pub(super) result: Option<Arc<RunResult>>,
+    /// For the event that its turn ends with.
+    #[serde(skip)]
+    pub(super) overwrite: Option<Box<Overwrite>>,
+    /// The join that failed at the last event.
+    #[serde(skip)]
+    pub(super) conflict: Option<Box<StateError>>,
+}
+
+/// What a person wrote over a conflict, and where the turn goes at which it was found, if that was not decided then.
+#[derive(Clone, Debug)]
+pub(super) struct Overwrite {
+    pub(super) written: Delta,
+    pub(super) verdict: Verdict,
 }
 
 /// A line of control: one turn after another, until it forks or ends.
@@ -376,6 +389,20 @@ impl Run {
             _ => None,
         });
         parked.chain(asked)
+    }
+
+    /// What the children of an open turn wrote, or a person in their place.
+    pub(super) fn children_of(&self, turn: &OpenTurn) -> Vec<ChildDeltas> {
+        let mut children = turn.children();
+        self.put_overwrite(children.iter_mut().map(|child| &mut child.deltas));
+        children
+    }
+
+    /// Puts what a person wrote over a conflict in the place of what several writers wrote.
+    pub(super) fn put_overwrite<'a>(&self, writers: impl Iterator<Item = &'a mut Vec<Delta>>) {
+        if let Some(over) = &self.overwrite {
+            overwrite(writers, &over.written);
+        }
     }
 
     /// What the turn's end would make of its branch: the new view, and what goes to the join. Children's writes come

@@ -9,6 +9,7 @@ use crate::messages::{AgentName, RunEvent, RunId};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 
+use super::reopen::in_order_of_effect;
 use super::run::{LATE_ORDINAL, Run};
 use super::step::Effect;
 
@@ -61,7 +62,7 @@ pub struct Loaded {
     pub last: Sequence,
 }
 
-/// Reads a run: its snapshot if there is one, and the events after it.
+/// Reads a run.
 ///
 /// # Errors
 /// The journal cannot be read, or does not begin with a submission.
@@ -69,27 +70,46 @@ pub struct Loaded {
 /// # Panics
 /// When a custom reducer does.
 pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
+    let Parts { base, tail, last } = read(journal, id, rules).await?;
+    Ok(Loaded { run: base.map(|run| replay(run, tail)), last })
+}
+
+fn replay(mut run: Run, events: Vec<RunEvent>) -> Run {
+    for event in in_order_of_effect(events) {
+        run.step(&event);
+    }
+    run
+}
+
+/// A run as it is stored: as it was once, and what has happened since.
+pub(super) struct Parts {
+    pub(super) base: Option<Run>,
+    pub(super) tail: Vec<RunEvent>,
+    pub(super) last: Sequence,
+}
+
+/// Reads a run's snapshot, or its submission if there is none, and the events after it.
+pub(super) async fn read(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Parts, StorageError> {
     // A snapshot that cannot be read is no loss: the journal has it all.
     let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
     if let Some(Snapshot { last, run }) = snapshot {
-        let tail = journal.read_from(id, last).await?;
+        let mut tail = journal.read_from(id, last).await?;
         // The record that the snapshot was taken after must be there: without it the snapshot is ahead of its journal.
         if tail.first == Some(last) {
-            let mut run = run.with_rules(rules.clone());
-            for event in tail.events.iter().skip(tail.in_first) {
-                run.step(event);
-            }
-            return Ok(Loaded { run: Some(run), last: tail.last });
+            let base = Some(run.with_rules(rules.clone()));
+            return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
         }
     }
     let history = journal.read(id).await?;
     let last = history.last;
-    if history.events.is_empty() {
-        return Ok(Loaded { run: None, last });
-    }
-    match fold(history.events, rules) {
-        Some(run) => Ok(Loaded { run: Some(run), last }),
-        None => Err(StorageError::Corrupt {
+    let mut events = history.events.into_iter();
+    match events.next() {
+        None => Ok(Parts { base: None, tail: Vec::new(), last }),
+        Some(RunEvent::Submitted(submission)) => {
+            let (run, _) = Run::begin(*submission, rules.clone());
+            Ok(Parts { base: Some(run), tail: events.collect(), last })
+        }
+        Some(_) => Err(StorageError::Corrupt {
             key: Journal::stream(id),
             detail: "the journal does not begin with a submission".to_owned(),
         }),
@@ -101,17 +121,15 @@ pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Lo
 pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
     let mut events = events.into_iter();
     let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
-    let (mut run, _) = Run::begin(*submission, rules.clone());
-    for event in events {
-        run.step(&event);
-    }
-    Some(run)
+    let (run, _) = Run::begin(*submission, rules.clone());
+    Some(replay(run, events.collect()))
 }
 
 /// The turns that took the answers to detached delegations, with their agents: no event names them when they begin.
 /// Empty if the journal does not begin with a submission.
 #[must_use]
 pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
+    let events = in_order_of_effect(events.to_vec());
     let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
     let (mut run, _) = Run::begin((**submission).clone(), rules.clone());
     let mut late = BTreeMap::new();

@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::guard::{Handoff, Mark};
 use super::run::{
     Branch, BranchEnd, Brief, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
-    ParkedHandoff, Phase, Record, Run,
+    Overwrite, ParkedHandoff, Phase, Record, Run,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -122,6 +122,8 @@ impl Run {
             retries: 0,
             last_at: submission.at,
             result: None,
+            overwrite: None,
+            conflict: None,
             submission: Arc::new(submission),
         };
         let mut run = run.with_rules(rules);
@@ -146,6 +148,10 @@ impl Run {
                 self.budget.settle((*turn, *ordinal), *usage);
             }
             return effects;
+        }
+        self.conflict = None;
+        if self.overwrite.as_ref().is_some_and(|over| event.turn() != Some(over.written.turn.number)) {
+            self.overwrite = None;
         }
         match event {
             RunEvent::Submitted(_) | RunEvent::Noticed { .. } => {}
@@ -212,6 +218,8 @@ impl Run {
             }
             RunEvent::TurnEnded { turn, command, verdict, at, .. } => {
                 self.last_at = *at;
+                let decided_later = self.overwrite.as_ref().map(|over| over.verdict.clone());
+                let verdict = decided_later.as_ref().filter(|later| **later != Verdict::Nothing).unwrap_or(verdict);
                 self.turn_ended(*turn, command, verdict, worked_out, &mut effects);
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
@@ -244,6 +252,15 @@ impl Run {
             RunEvent::Stopped { outcome, at } => {
                 self.last_at = *at;
                 self.stop(outcome.clone(), &mut effects);
+            }
+            RunEvent::Overwritten { turn, update, verdict, .. } => {
+                let mut written =
+                    self.overwrite.take().map(|earlier| (*earlier.written.update).clone()).unwrap_or_default();
+                for write in update.writes() {
+                    written.push(&write.channel, write.value.clone(), true);
+                }
+                let written = Delta { turn: self.turn_id(*turn), update: Arc::new(written) };
+                self.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
             }
         }
         effects
@@ -329,7 +346,7 @@ impl Run {
         worked_out: WorkedOut,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(children) = self.turns.get(&number).map(|turn| turn.children()) else { return };
+        let Some(children) = self.turns.get(&number).map(|turn| self.children_of(turn)) else { return };
         self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
@@ -417,6 +434,7 @@ impl Run {
         match settled {
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
+                self.conflict = Some(Box::new(error));
                 return self.end_branch(id, outcome, output.unwrap_or_default(), effects);
             }
             Ok((view, deltas)) => {
@@ -605,7 +623,8 @@ impl Run {
     /// Joins what the children of a forked branch wrote into its view, in the order of the sends. With `forced`, only a
     /// join that fails keeps the branch from finishing with that output.
     fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>, forced: Option<&Json>) -> (Outcome, Json) {
-        let ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
+        let mut ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
+        self.put_overwrite(ends.iter_mut().map(|end| &mut end.deltas));
         let outputs: Vec<serde_json::Value> = ends.iter().map(|end| end.output.value().clone()).collect();
         let mut outcome = ends
             .iter()
@@ -621,7 +640,10 @@ impl Run {
         let writers: Vec<&[_]> = ends.iter().map(|end| end.deltas.as_slice()).collect();
         match join(&branch.view, &writers, |_, _| true, &self.rules) {
             Ok(view) => branch.view = view,
-            Err(error) => outcome = Outcome::Failed { error: error.to_string() },
+            Err(error) => {
+                outcome = Outcome::Failed { error: error.to_string() };
+                self.conflict = Some(Box::new(error));
+            }
         }
         if branch.origin != Origin::Root {
             branch.deltas.extend(ends.into_iter().flat_map(|end| end.deltas));

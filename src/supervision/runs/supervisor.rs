@@ -3,6 +3,7 @@
 
 mod commits;
 mod recovery;
+mod reopening;
 mod requests;
 
 use std::collections::hash_map::Entry;
@@ -78,6 +79,11 @@ impl MemoryRuns {
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self { ended: Mutex::default(), max }
+    }
+
+    /// One of them goes on.
+    fn remove(&self, run: RunId) {
+        self.ended.lock().retain(|ended| *ended != run);
     }
 
     /// Adds one, and returns the one to forget in its place.
@@ -184,6 +190,7 @@ impl Desk {
             | Input::Adopt { .. }
             | Input::Loaded { .. }
             | Input::Tick
+            | Input::Reopened { .. }
             | Input::Committed { .. } => None,
             Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
@@ -191,6 +198,7 @@ impl Desk {
             Input::Cancel { run, .. }
             | Input::Fail { run, .. }
             | Input::RestartTurns { run, .. }
+            | Input::Overwrite { run, .. }
             | Input::Result { run, .. }
             | Input::Questions { run, .. } => Some(*run),
         };
@@ -200,7 +208,10 @@ impl Desk {
             return None;
         }
         let Some(live) = self.runs.get_mut(&run) else {
-            refuse(input);
+            match input {
+                Input::Overwrite { run, update, by, ack } => self.reopen(run, update, by, ack),
+                input => refuse(input),
+            }
             return None;
         };
         if live.is_committing {
@@ -227,7 +238,11 @@ impl Desk {
                 None
             }
             // Begun by an earlier life of this actor; this one reads for itself.
-            Input::Loaded { life, .. } | Input::Committed { life, .. } if life != self.life => None,
+            Input::Loaded { life, .. } | Input::Reopened { life, .. } | Input::Committed { life, .. }
+                if life != self.life =>
+            {
+                None
+            }
             Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
                 tracing::warn!(%run, owner, %until, "another process holds the run; it is read when the claim ends");
                 if !self.held_elsewhere.insert(run) {
@@ -246,6 +261,7 @@ impl Desk {
                 }
                 Some(run)
             }
+            Input::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
             Input::Committed { run, result, .. } => {
                 self.committed(run, result, now);
                 Some(run)
@@ -265,6 +281,7 @@ impl Desk {
             | Input::Cancel { .. }
             | Input::Fail { .. }
             | Input::RestartTurns { .. }
+            | Input::Overwrite { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
         }

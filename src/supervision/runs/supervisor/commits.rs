@@ -152,6 +152,7 @@ impl Desk {
                     let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
             }
         }
@@ -181,6 +182,7 @@ impl Desk {
         match held {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
+            Held::Overwritten(ack) => drop(ack.send(Ok(()))),
             Held::Cancelled(ack) => drop(ack.send(true)),
             Held::Restarted(ack, turns) => drop(ack.send(turns)),
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),

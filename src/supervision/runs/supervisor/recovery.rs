@@ -11,7 +11,7 @@ use crate::storage::Fence;
 use crate::supervision::panic_text;
 use crate::supervision::runs::inbox::{Input, LoadError};
 use crate::supervision::runs::live::{Held, LiveRun};
-use crate::supervision::runs::run::Phase;
+use crate::supervision::runs::run::{Phase, Run};
 use crate::supervision::runs::snapshot::{self, Loaded};
 use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
@@ -63,12 +63,9 @@ impl Desk {
             return self.forget(run);
         }
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
-        let deadline = fold.submission().task.deadline.map(|deadline| fold.submission().at + deadline);
+        self.arm_deadline(&fold, now);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
         (live.is_noted_open, live.is_recovered) = (true, true);
-        if let Some(deadline) = deadline {
-            self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run));
-        }
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
         let open: Vec<u32> = live.run.open_turns().collect();
         for number in open {
@@ -95,6 +92,14 @@ impl Desk {
         }
         self.office.roster.lock().insert(run, Some(fence));
         self.runs.insert(run, live);
+    }
+
+    /// The time of a run that was read back goes on.
+    pub(super) fn arm_deadline(&mut self, run: &Run, now: Now) {
+        let submission = run.submission();
+        if let Some(deadline) = submission.task.deadline.map(|deadline| submission.at + deadline) {
+            self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run.id()));
+        }
     }
 
     fn quarantine(&self, run: RunId, why: &str) {

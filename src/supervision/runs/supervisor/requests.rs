@@ -10,6 +10,7 @@ use crate::supervision::runs::decide::{self, Surroundings};
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{AnswerError, Input, TurnReply, TurnRequest};
 use crate::supervision::runs::live::{Held, LiveRun};
+use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::{HANDOFF_ORDINAL, Record, Run};
 use crate::supervision::runs::step::Effect;
 
@@ -64,7 +65,13 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
         }
         Input::Result { reply, .. } => live.results.push(reply),
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
-        Input::Submit { .. } | Input::Adopt { .. } | Input::Loaded { .. } | Input::Committed { .. } | Input::Tick => {}
+        Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        Input::Submit { .. }
+        | Input::Adopt { .. }
+        | Input::Loaded { .. }
+        | Input::Reopened { .. }
+        | Input::Committed { .. }
+        | Input::Tick => {}
     }
 }
 
@@ -218,6 +225,7 @@ pub(super) fn refuse(input: Input) {
         Input::Cancel { ack, .. } => drop(ack.send(false)),
         Input::RestartTurns { ack, .. } => drop(ack.send(0)),
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
+        Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }
         | Input::Outcome { .. }
@@ -227,6 +235,7 @@ pub(super) fn refuse(input: Input) {
         | Input::Fail { .. }
         | Input::Committed { .. }
         | Input::Loaded { .. }
+        | Input::Reopened { .. }
         | Input::Tick => {}
     }
 }
