@@ -86,6 +86,7 @@ async fn a_run_in_memory_keeps_its_last_thousand_turns() {
     let kept = run.history().await.unwrap().len();
     assert!((1000..2000).contains(&kept), "{kept} events are kept");
     assert_eq!(run.result().await.unwrap(), result, "the result is still known");
+    assert_eq!(run.flow().await.unwrap_err(), RunError::Trimmed(run.id()), "a flow without its beginning is none");
     board.shutdown().await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
 use crate::actors::context::{ContextStore, Sweeper};
@@ -420,7 +420,9 @@ impl Builder {
                 }
             }
         });
+        let (found, recovered) = watch::channel(());
         let board = Arc::new(Board {
+            recovered,
             places,
             env,
             journal,
@@ -463,7 +465,7 @@ impl Builder {
         };
         for run in unfinished {
             let inbox = callboard.board.shards.of(run);
-            inbox.push(Input::Adopt { run, new_process: true });
+            inbox.push(Input::Adopt { run, new_process: true, found: Some(found.clone()) });
             if callboard.board.settings.on_unfinished == Unfinished::Cancel {
                 // It waits until the run is read, and is decided before anything of the run begins.
                 let (ack, _) = oneshot::channel();

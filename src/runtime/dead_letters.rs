@@ -129,7 +129,7 @@ impl Callboard {
         let stream = Journal::stream(run);
         match board.journal.append(&stream, Fence::FIRST, 0, &mut events, durability).await {
             Ok(_) => {
-                board.shards.of(run).push(Input::Adopt { run, new_process: false });
+                board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
                 let going = handle.clone();
                 tokio::spawn(async move {
                     // How it ends is for others to say.
@@ -184,6 +184,6 @@ impl RunHandle {
 fn from_run(error: RunError, letter: TurnId) -> LetterError {
     match error {
         RunError::Storage(error) => LetterError::Storage(error),
-        RunError::Unknown(_) | RunError::Stopped(_) => LetterError::Unknown(letter),
+        RunError::Unknown(_) | RunError::Stopped(_) | RunError::Trimmed(_) => LetterError::Unknown(letter),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot, watch};
 
 use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
@@ -49,6 +49,8 @@ pub(super) struct Board {
     pub(super) env: Env,
     pub(super) journal: Journal,
     pub(super) claims: Claims,
+    /// Closed when the runs that were found at the start have been read.
+    pub(super) recovered: watch::Receiver<()>,
     pub(super) shards: Arc<Shards>,
     pub(super) facts: Arc<SharedFacts>,
     pub(super) floor: Arc<Floor>,
@@ -261,7 +263,15 @@ impl Callboard {
         Ok(self.board.journal.open_runs().await?.into_iter().map(|run| self.run(run)).collect())
     }
 
-    /// Runs whose journals cannot be read, with the reason. They are left as they are; other runs go on.
+    /// Waits until the unfinished runs that were found at the start have been read, and go on, are quarantined, or were
+    /// found to belong to another board. A board takes work before that.
+    pub async fn recovered(&self) {
+        // Nothing is ever sent.
+        let _ = self.board.recovered.clone().changed().await;
+    }
+
+    /// Runs whose journals cannot be read, with the reason. They are left as they are; other runs go on. Complete after
+    /// [`Callboard::recovered`].
     #[must_use]
     pub fn quarantined(&self) -> BTreeMap<RunId, String> {
         self.board.quarantine.lock().clone()

@@ -40,6 +40,9 @@ pub enum RunError {
     /// The store does not know it.
     #[error("there is no run {0}")]
     Unknown(RunId),
+    /// It lives in memory only, and has forgotten how it began.
+    #[error("run {0} does not keep its first turns any more")]
+    Trimmed(RunId),
     /// Its journal cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -226,9 +229,12 @@ impl RunHandle {
     /// Who handed what to whom so far.
     ///
     /// # Errors
-    /// The run is unknown, or its journal cannot be read.
+    /// The run is unknown, has forgotten how it began, or its journal cannot be read.
     pub async fn flow(&self) -> Result<Flow, RunError> {
         let history = self.history().await?;
+        if !matches!(history.first(), Some(RunEvent::Submitted(_))) {
+            return Err(RunError::Trimmed(self.id));
+        }
         let late = late_turns(&history, &self.board.board.rules);
         Ok(Flow::of(&history, late))
     }

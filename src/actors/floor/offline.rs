@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::messages::{AgentName, Failure, FailureKind};
+use crate::messages::{AgentName, Failure, FailureKind, Refusal};
 
 use super::{AgentStatus, Floor, Place, State, report};
 
@@ -69,6 +69,7 @@ impl Floor {
 }
 
 fn offline(agent: &AgentName, offline_after: Duration) -> Failure {
-    let text = format!("agent {agent} was stopped and is offline: nobody has hosted it for {offline_after:?}");
-    Failure::new(FailureKind::Refused, text)
+    let why = format!("it was stopped and is offline: nobody has hosted it for {offline_after:?}");
+    let refusal = Refusal::Unavailable { agent: agent.clone(), why };
+    Failure { kind: FailureKind::Refused, text: refusal.to_string(), refusal: Some(Box::new(refusal)) }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
     Action, Answer, ApprovalId, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId, RunResult,
@@ -106,6 +106,9 @@ impl Drop for Batch<'_> {
     }
 }
 
+/// A run that was found at a start. Whoever waits for the start to be over is told when the last of these is gone.
+pub type Found = watch::Sender<()>;
+
 /// What a run supervisor reacts to.
 #[derive(Debug)]
 pub enum Input {
@@ -126,6 +129,8 @@ pub enum Input {
         run: RunId,
         /// Whether another process left it.
         new_process: bool,
+        /// Kept until the run was read.
+        found: Option<Found>,
     },
     /// An attempt ended.
     Outcome {
@@ -241,11 +246,20 @@ pub enum Input {
         life: u64,
         /// Whether another process left it.
         new_process: bool,
+        /// Let go of with this input.
+        found: Option<Found>,
         /// What was read, under which claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
     },
     /// A timer that is due.
     Tick,
+    /// A run's time is up, or that of one of its delegations.
+    Expired {
+        /// The run.
+        run: RunId,
+        /// The delegation: its turn and ordinal.
+        delegation: Option<(u32, u32)>,
+    },
 }
 
 /// A run that is to go on after a conflict.

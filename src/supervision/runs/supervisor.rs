@@ -22,7 +22,7 @@ use crate::messages::{Backoff, Durability, Refusal, RunEvent, RunId, RunResult, 
 use crate::storage::{Fence, Journal, StorageError};
 
 use super::claims::Claims;
-use super::decide::{self, Surroundings};
+use super::decide::Surroundings;
 use super::dispatch::Dispatch;
 use super::facts::SharedFacts;
 use super::inbox::{Inbox, Input, LoadError, SubmitError};
@@ -131,7 +131,11 @@ impl Actor for RunSupervisor {
 
     async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
         let runs: Vec<_> = office.roster.lock().iter().map(|(run, fence)| (*run, fence.is_none())).collect();
-        office.inbox.put_first(runs.into_iter().map(|(run, new_process)| Input::Adopt { run, new_process }));
+        office.inbox.put_first(runs.into_iter().map(|(run, new_process)| Input::Adopt {
+            run,
+            new_process,
+            found: None,
+        }));
         let timers = Timers::new(Arc::clone(&office.inbox));
         let life = office.env.random();
         Ok(Desk {
@@ -196,6 +200,7 @@ impl Desk {
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
             Input::Cancel { run, .. }
+            | Input::Expired { run, .. }
             | Input::Fail { run, .. }
             | Input::RestartTurns { run, .. }
             | Input::Overwrite { run, .. }
@@ -233,8 +238,8 @@ impl Desk {
                 }
                 None => self.submit(submission, place, ack, result, now),
             },
-            Input::Adopt { run, new_process } => {
-                self.load(run, new_process);
+            Input::Adopt { run, new_process, found } => {
+                self.load(run, new_process, found);
                 None
             }
             // Begun by an earlier life of this actor; this one reads for itself.
@@ -279,6 +284,7 @@ impl Desk {
             | Input::Answer { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
+            | Input::Expired { .. }
             | Input::Fail { .. }
             | Input::RestartTurns { .. }
             | Input::Overwrite { .. }
@@ -338,26 +344,12 @@ impl Desk {
     fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
         match timer {
             Timer::Adopt(run) => {
-                self.load(run, true);
+                self.load(run, true, None);
                 None
             }
-            Timer::Deadline(run) | Timer::Delegation(run, ..) => {
-                let live = self.runs.get_mut(&run)?;
-                if live.is_committing {
-                    self.timers.add(now.monotonic + Duration::from_millis(1), timer);
-                    return None;
-                }
-                live.absorb(match timer {
-                    Timer::Delegation(_, turn, ordinal) => {
-                        let is_due = |(asker, request, at)| (asker, request) == (turn, ordinal) && at <= now.wall;
-                        if !live.run.delegation_deadlines().any(is_due) {
-                            return None;
-                        }
-                        RunEvent::DelegationExpired { turn, ordinal, at: now.wall }
-                    }
-                    _ => decide::on_deadline(&surroundings(&self.office, now)),
-                });
-                Some(run)
+            Timer::Deadline(run) => self.take(Input::Expired { run, delegation: None }, now),
+            Timer::Delegation(run, turn, ordinal) => {
+                self.take(Input::Expired { run, delegation: Some((turn, ordinal)) }, now)
             }
             Timer::Retry(run, number) => {
                 let mut live = self.runs.remove(&run)?;

@@ -167,7 +167,7 @@ impl Desk {
             self.let_go(live);
         } else {
             tracing::error!(%run, %error, "a commit failed; the run is read back");
-            self.load(run, false);
+            self.load(run, false, None);
             let later = self.loading.entry(run).or_default();
             if matches!(error, StorageError::TooLarge { .. }) {
                 // The same record would be refused again, and again.

@@ -9,7 +9,7 @@ use crate::env::Now;
 use crate::messages::{RequestId, RunEvent, RunId, TurnId};
 use crate::storage::Fence;
 use crate::supervision::panic_text;
-use crate::supervision::runs::inbox::{Input, LoadError};
+use crate::supervision::runs::inbox::{Found, Input, LoadError};
 use crate::supervision::runs::live::{Held, LiveRun};
 use crate::supervision::runs::run::{Phase, Run};
 use crate::supervision::runs::snapshot::{self, Loaded};
@@ -22,7 +22,7 @@ use super::requests::refuse;
 
 impl Desk {
     /// Reads a run; what arrives for it until then waits.
-    pub(super) fn load(&mut self, run: RunId, new_process: bool) {
+    pub(super) fn load(&mut self, run: RunId, new_process: bool, found: Option<Found>) {
         self.loading.entry(run).or_default();
         let (office, life) = (Arc::clone(&self.office), self.life);
         let fence = office.roster.lock().entry(run).or_default().unwrap_or_default();
@@ -33,7 +33,7 @@ impl Desk {
             };
             let loaded = AssertUnwindSafe(read).catch_unwind().await;
             let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
-            office.inbox.push(Input::Loaded { run, life, new_process, loaded });
+            office.inbox.push(Input::Loaded { run, life, new_process, found, loaded });
         });
     }
 

@@ -53,6 +53,14 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
             }
             live.held.push(Held::Cancelled(ack));
         }
+        Input::Expired { delegation: None, .. } => live.absorb(decide::on_deadline(around)),
+        Input::Expired { delegation: Some((turn, ordinal)), .. } => {
+            let at = around.now.wall;
+            let is_due = |(asker, request, due)| (asker, request) == (turn, ordinal) && due <= at;
+            if live.run.delegation_deadlines().any(is_due) {
+                live.absorb(RunEvent::DelegationExpired { turn, ordinal, at });
+            }
+        }
         Input::Fail { error, .. } => {
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: around.now.wall });
         }
@@ -233,6 +241,7 @@ pub(super) fn refuse(input: Input) {
         | Input::Submit { .. }
         | Input::Adopt { .. }
         | Input::Fail { .. }
+        | Input::Expired { .. }
         | Input::Committed { .. }
         | Input::Loaded { .. }
         | Input::Reopened { .. }
