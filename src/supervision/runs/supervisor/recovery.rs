@@ -18,7 +18,18 @@ use crate::supervision::runs::timers::Timer;
 
 use super::commits::spawn_unless_ready;
 use super::requests::refuse;
-use super::{CLAIM_SECS, Desk, RENEW_EVERY};
+use super::{CLAIM_SECS, Desk, Office, RENEW_EVERY};
+
+impl Office {
+    /// Lets the next process take the runs at once.
+    pub(super) async fn release_claims(&self) {
+        let claims: Vec<_> = self.roster.lock().iter().filter_map(|(run, fence)| Some((*run, (*fence)?))).collect();
+        let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
+        let released = claims.map(|(run, fence)| self.storage.release(&Journal::stream(run), fence));
+        // A claim that is not released ends by itself.
+        drop(futures::future::join_all(released).await);
+    }
+}
 
 impl Desk {
     /// Reads a run; what arrives for it until then waits.
@@ -35,7 +46,7 @@ impl Desk {
             };
             let loaded = AssertUnwindSafe(read).catch_unwind().await;
             let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
-            office.inbox.push(Input::Loaded { run, life, new_process, loaded });
+            office.inbox.hand_in(Input::Loaded { run, life, new_process, loaded }).work();
         });
     }
 
@@ -107,16 +118,6 @@ impl Desk {
         tracing::error!(%run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
         self.office.roster.lock().remove(&run);
-    }
-
-    /// Lets the next process take the runs at once.
-    pub(super) async fn release_claims(&self) {
-        let claims: Vec<_> =
-            self.office.roster.lock().iter().filter_map(|(run, fence)| Some((*run, (*fence)?))).collect();
-        let claims = claims.into_iter().filter(|(_, fence)| *fence != Fence::FIRST);
-        let released = claims.map(|(run, fence)| self.office.storage.release(&Journal::stream(run), fence));
-        // A claim that is not released ends by itself.
-        drop(futures::future::join_all(released).await);
     }
 
     /// Another process has taken the run over: nothing is done for it here any more.
