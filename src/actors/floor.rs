@@ -449,7 +449,7 @@ impl Floor {
         self.give_back(&mut state, index, turn);
         self.fill(state);
         if why == StopReason::TimedOut {
-            worker::report_timeout(turn);
+            worker::hand_in(turn, worker::timed_out()).work();
         }
     }
 

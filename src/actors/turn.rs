@@ -300,7 +300,7 @@ impl Turn {
     fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
-        ready.inbox.push(Input::Request { id, attempt: ready.attempt, request, reply });
+        ready.inbox.hand_in(Input::Request { id, attempt: ready.attempt, request, reply }).work();
     }
 
     /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request

@@ -18,7 +18,7 @@ use tracing::instrument::Instrumented;
 use crate::messages::{Command, Failure, FailureKind};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::inbox::{HandedIn, Input};
 
 use super::agent_actor::AgentMsg;
 use super::floor::{Floor, Job, Next};
@@ -42,8 +42,7 @@ async fn work(floor: Arc<Floor>, first: Job) {
             Ok(seated) => seated.await,
             Err(panic) => End::Panicked(panic),
         };
-        finish(&floor, &job, end);
-        match floor.next(&job) {
+        match finish(&floor, &job, end) {
             // That agent's turns run on another kind of thread.
             Next::Work(next) if next.is_blocking != job.is_blocking => return spawn(&floor, &Handle::current(), next),
             Next::Work(next) => job = next,
@@ -77,46 +76,48 @@ fn begin<'a>(floor: &'a Arc<Floor>, job: &'a Job) -> Result<Instrumented<Seated<
     Ok(Seated { future, floor, job, coming: None }.instrument(span))
 }
 
-fn finish(floor: &Floor, job: &Job, end: End) {
-    match end {
-        End::Returned(Ok(command)) => report(&job.turn, TurnOutcome::Command(command)),
-        End::Returned(Err(error)) => report(&job.turn, TurnOutcome::Failed(error.failure)),
-        End::Panicked(text) => panicked(floor, job, text),
-        End::Stopped(StopReason::Cancelled) => {}
-        End::Stopped(StopReason::TimedOut) => {
-            if !job.turn.seat.is_fenced.load(Ordering::Acquire) {
-                report_timeout(&job.turn);
-            }
-        }
+/// Ends the turn and finds another one. The place is left before the run supervisor's work is done: a worker that is idle
+/// by then came last, so it is the one that gets the turn which comes of that work, and no task is switched.
+fn finish(floor: &Arc<Floor>, job: &Job, end: End) -> Next {
+    let outcome = report(floor, job, end);
+    let next = floor.next(job);
+    if let Some(outcome) = outcome {
+        outcome.work();
     }
+    next
 }
 
-fn panicked(floor: &Floor, job: &Job, text: String) {
+/// Hands in how the turn ended. What a fenced turn still returns is late, and dropped.
+fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
+    let outcome = match end {
+        End::Returned(Ok(command)) => TurnOutcome::Command(command),
+        End::Returned(Err(error)) => TurnOutcome::Failed(error.failure),
+        End::Panicked(text) => panicked(floor, job, text),
+        End::Stopped(StopReason::Cancelled) => return None,
+        End::Stopped(StopReason::TimedOut) => timed_out(),
+    };
+    (!job.turn.seat.is_fenced.load(Ordering::Acquire)).then(|| hand_in(&job.turn, outcome))
+}
+
+fn panicked(floor: &Floor, job: &Job, text: String) -> TurnOutcome {
     if floor.discard(job.place, job.generation) {
         let turn = job.turn.ready.id;
         tracing::error!(%turn, agent = %job.turn.ready.agent, panic = %text, "turn panicked; its agent is rebuilt");
         // An actor that is down rebuilds the value when it is back.
         let _ = job.actor.cast(AgentMsg::Panicked { turn: Some(turn), text: text.clone() });
     }
-    report(&job.turn, TurnOutcome::Failed(Failure::new(FailureKind::Panic, text)));
+    TurnOutcome::Failed(Failure::new(FailureKind::Panic, text))
 }
 
-/// What a fenced turn still returns is late, and dropped.
-fn report(turn: &TurnShared, outcome: TurnOutcome) {
-    if !turn.seat.is_fenced.load(Ordering::Acquire) {
-        push(turn, outcome);
-    }
-}
-
-pub(super) fn report_timeout(turn: &TurnShared) {
+pub(super) fn timed_out() -> TurnOutcome {
     let text = "the turn took longer than its agent may".to_owned();
-    push(turn, TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text)));
+    TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text))
 }
 
-fn push(turn: &TurnShared, outcome: TurnOutcome) {
+pub(super) fn hand_in(turn: &TurnShared, outcome: TurnOutcome) -> HandedIn<'_> {
     turn.has_reported.store(true, Ordering::Release);
     let ready = &turn.ready;
-    ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome });
+    ready.inbox.hand_in(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome })
 }
 
 enum End {

@@ -23,7 +23,7 @@ use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
-use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor, Wake};
+use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, StartError, Supervisor, SupervisorSpec,
 };
@@ -388,11 +388,10 @@ impl Builder {
         let mut runs = SupervisorSpec::one_for_one("runs");
         for (number, office) in offices.iter().enumerate() {
             let inbox = Arc::clone(&office.inbox);
-            let (spec, actor) = ChildSpec::actor(format!("runs-{number}"), {
+            let (spec, _) = ChildSpec::actor(format!("runs-{number}"), {
                 let office = Arc::clone(office);
                 move || (RunSupervisor, Arc::clone(&office))
             });
-            inbox.on_input(move || drop(actor.cast(Wake)));
             runs = runs.child(spec.mailbox_depth(move || inbox.len()));
         }
         let root = SupervisorSpec::one_for_one("callboard")

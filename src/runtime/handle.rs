@@ -504,7 +504,7 @@ impl Callboard {
     /// said anything, or the board has ended.
     pub(super) async fn tell<T>(&self, run: RunId, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
         let (reply, told) = oneshot::channel();
-        self.board.shards.of(run).push(input(reply));
+        self.board.shards.of(run).hand_in(input(reply)).work();
         tokio::select! {
             biased;
             told = told => told.ok(),

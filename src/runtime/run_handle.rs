@@ -109,7 +109,7 @@ impl RunHandle {
             return result;
         }
         let (reply, result) = oneshot::channel();
-        self.board.board.shards.of(self.id).push(Input::Result { run: self.id, reply });
+        self.board.board.shards.of(self.id).hand_in(Input::Result { run: self.id, reply }).work();
         result
     }
 

@@ -1,11 +1,14 @@
-//! The inbox of a run supervisor: what arrives is collected, and one message wakes the actor for all of it. The inbox
-//! lives outside the actor, so what was handed in survives the actor's restart.
+//! The inbox of a run supervisor: what arrives is collected, and worked off by whoever hands something in, or by the
+//! actor. The inbox lives outside the actor, so what was handed in survives the actor's restart.
+
+mod work;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
@@ -17,32 +20,25 @@ use crate::storage::{Fence, Sequence, StorageError};
 use super::dispatch::TurnOutcome;
 use super::reopen::{Conflicted, OverwriteError};
 use super::snapshot::Loaded;
+use super::supervisor::Wake;
+
+use work::Failure;
+pub use work::HandedIn;
+pub(super) use work::Open;
 
 /// Where everything for one run supervisor is handed in.
 #[derive(Default)]
 pub struct Inbox {
     waiting: Mutex<VecDeque<Input>>,
-    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whoever has the lock does the work. `None` while the actor is down.
+    open: Mutex<Option<Open>>,
+    /// What has gone wrong at the desk; the actor has yet to fail with it.
+    failure: Mutex<Option<Failure>>,
+    /// The actor in its present life, or in its last one.
+    actor: Mutex<Option<ActorRef<Wake>>>,
 }
 
 impl Inbox {
-    /// Says how to wake the actor; the first call counts.
-    pub fn on_input(&self, wake: impl Fn() + Send + Sync + 'static) {
-        let _ = self.wake.set(Box::new(wake));
-    }
-
-    /// Hands something in. Never blocks and never loses it.
-    pub fn push(&self, input: Input) {
-        let was_empty = {
-            let mut waiting = self.waiting.lock();
-            waiting.push_back(input);
-            waiting.len() == 1
-        };
-        if was_empty && let Some(wake) = self.wake.get() {
-            wake();
-        }
-    }
-
     /// Takes everything that has arrived. What arrives from now on is collected in `buffer`.
     pub(super) fn take(&self, buffer: VecDeque<Input>) -> Batch<'_> {
         let inputs = std::mem::replace(&mut *self.waiting.lock(), buffer);

@@ -151,9 +151,10 @@ impl LiveRun {
         self.events.push(event);
     }
 
-    /// Remembers which records are the last turns', in runs that forget older ones.
-    pub(super) fn note_turns(&mut self, events: usize) {
-        if self.durability == Durability::Memory && events > 0 && self.turn_records.back() != Some(&self.last) {
+    /// Remembers in which records the last turns ended, in runs that forget older ones.
+    pub(super) fn note_turns(&mut self, committed: &[RunEvent]) {
+        let ends_turn = |event: &RunEvent| matches!(event, RunEvent::TurnEnded { .. } | RunEvent::TurnFailed { .. });
+        if self.durability == Durability::Memory && committed.iter().any(ends_turn) {
             self.turn_records.push_back(self.last);
             if self.turn_records.len() > MEMORY_TURNS {
                 self.turn_records.pop_front();

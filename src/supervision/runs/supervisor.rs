@@ -1,7 +1,9 @@
 //! The run supervisor: one owner for each run's state. It decides with the pure rules, journals, and performs what the
-//! journal has acknowledged. Its handler awaits nothing: what takes time comes back as an input.
+//! journal has acknowledged. Its work awaits nothing, so whoever hands something in may do it: what takes time comes back
+//! as an input.
 
 mod commits;
+mod life;
 mod recovery;
 mod reopening;
 mod requests;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use foldhash::{HashMap, HashSet};
 use parking_lot::Mutex;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::ActorProcessingErr;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::env::{Env, Now};
@@ -29,6 +31,8 @@ use super::inbox::{Inbox, Input, LoadError, SubmitError};
 use super::live::{Held, LiveRun, Room};
 use super::run::{Phase, Run};
 use super::timers::{Timer, Timers};
+
+pub use life::{RunSupervisor, Wake};
 
 use requests::{apply, refuse};
 
@@ -100,15 +104,8 @@ pub const TAKEN: &str = "runs.taken";
 /// The fault point between applying what has arrived and handing it to the journal.
 pub const APPLIED: &str = "runs.applied";
 
-/// The actor.
-pub struct RunSupervisor;
-
-/// Its one message: there is something in the inbox.
-#[derive(Debug)]
-pub struct Wake;
-
-/// The actor's state.
-pub struct Desk {
+/// What the work is done with: everything that a run supervisor knows of its runs.
+pub(super) struct Desk {
     office: Arc<Office>,
     runs: HashMap<RunId, Box<LiveRun>>,
     /// Runs that are being read back, with what arrived for them meanwhile.
@@ -116,7 +113,7 @@ pub struct Desk {
     /// Runs that another process was found to hold.
     held_elsewhere: HashSet<RunId>,
     /// Tells this life of the actor from those before.
-    life: u64,
+    pub(super) life: u64,
     timers: Timers,
     /// Buffers that are used again.
     room: Room,
@@ -124,51 +121,26 @@ pub struct Desk {
     touched: Vec<RunId>,
 }
 
-impl Actor for RunSupervisor {
-    type Msg = Wake;
-    type State = Desk;
-    type Arguments = Arc<Office>;
-
-    async fn pre_start(&self, _: ActorRef<Wake>, office: Arc<Office>) -> Result<Desk, ActorProcessingErr> {
-        let runs: Vec<_> = office.roster.lock().iter().map(|(run, fence)| (*run, fence.is_none())).collect();
-        office.inbox.put_first(runs.into_iter().map(|(run, new_process)| Input::Adopt {
-            run,
-            new_process,
-            found: None,
-        }));
-        let timers = Timers::new(Arc::clone(&office.inbox));
-        let life = office.env.random();
-        Ok(Desk {
+impl Desk {
+    fn new(office: Arc<Office>, life: u64) -> Self {
+        Self {
+            timers: Timers::new(Arc::clone(&office.inbox)),
             office,
             runs: HashMap::default(),
             loading: HashMap::default(),
             held_elsewhere: HashSet::default(),
             life,
-            timers,
             room: Room::default(),
             batch: VecDeque::new(),
             touched: Vec::new(),
-        })
+        }
     }
 
-    async fn post_start(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work()
-    }
-
-    async fn handle(&self, _: ActorRef<Wake>, _: Wake, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.work()
-    }
-
-    async fn post_stop(&self, _: ActorRef<Wake>, desk: &mut Desk) -> Result<(), ActorProcessingErr> {
-        desk.timers.stop();
-        Ok(())
-    }
-}
-
-impl Desk {
+    /// Works off the inbox. Short, and awaits nothing.
+    ///
     /// # Errors
     /// At a fault point only.
-    fn work(&mut self) -> Result<(), ActorProcessingErr> {
+    pub(super) fn work(&mut self) -> Result<(), ActorProcessingErr> {
         let now = self.office.env.now();
         let mut touched = std::mem::take(&mut self.touched);
         let office = Arc::clone(&self.office);

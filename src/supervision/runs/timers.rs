@@ -62,14 +62,20 @@ impl Timers {
         let wait = at.saturating_sub(now);
         let sleeping = tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            inbox.push(Input::Tick);
+            inbox.hand_in(Input::Tick).work();
         });
         self.armed = Some((at, sleeping.abort_handle()));
     }
 
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         if let Some((_, sleeping)) = self.armed.take() {
             sleeping.abort();
         }
+    }
+}
+
+impl Drop for Timers {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

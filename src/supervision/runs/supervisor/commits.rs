@@ -49,7 +49,7 @@ impl Desk {
                         let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
                         tokio::spawn(async move {
                             let result = append.await;
-                            inbox.push(Input::Committed { run, life, result });
+                            inbox.hand_in(Input::Committed { run, life, result }).work();
                         });
                         return;
                     }
@@ -69,6 +69,7 @@ impl Desk {
         }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();
+        live.note_turns(&events);
         let mut sequence = live.run.sequence() - committed as u64;
         for event in events.drain(..) {
             sequence += 1;
@@ -82,7 +83,6 @@ impl Desk {
             self.ended(live);
             return;
         }
-        live.note_turns(committed);
         if live.cadence.count(committed) {
             self.keep_snapshot(&mut live);
         }

@@ -33,7 +33,7 @@ impl Desk {
             };
             let loaded = AssertUnwindSafe(read).catch_unwind().await;
             let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
-            office.inbox.push(Input::Loaded { run, life, new_process, found, loaded });
+            office.inbox.hand_in(Input::Loaded { run, life, new_process, found, loaded }).work();
         });
     }
 

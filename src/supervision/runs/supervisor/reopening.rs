@@ -45,7 +45,7 @@ impl Desk {
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let read = read.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
             let reopened = Box::new(Reopened { read, update, by, ack });
-            office.inbox.push(Input::Reopened { run, life, reopened });
+            office.inbox.hand_in(Input::Reopened { run, life, reopened }).work();
         });
     }
 
