@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::visible::visible_lines;
 use super::{
     Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Outcome, Refusal, RunId, Submission,
     Timestamp, Usage,
@@ -318,7 +319,7 @@ pub enum Verdict {
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{kind}: {text}")]
+#[error("{kind}: {}", visible_lines(text))]
 pub struct Failure {
     /// What kind of failure; it decides whether the turn is tried again.
     pub kind: FailureKind,

@@ -17,8 +17,9 @@ use crate::actors::{
     AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards, Standing,
 };
 use crate::env::Env;
-use crate::messages::names::nearest;
+use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::state::StateRules;
+use crate::messages::visible::{cut, quoted, visible_lines};
 use crate::messages::{
     AgentName, Announcement, Complexity, Durability, Json, Limits, NameError, Presence, QuestionId, Refusal, RequestId,
     RunId, Submission, Task, TraceId,
@@ -78,7 +79,7 @@ pub enum AgentError {
         name: AgentName,
     },
     /// There is no such agent.
-    #[error("there is no agent {name:?}{}", crate::messages::names::did_you_mean(nearest.as_deref()))]
+    #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
     Unknown {
         /// The name.
         name: String,
@@ -86,7 +87,7 @@ pub enum AgentError {
         nearest: Option<String>,
     },
     /// Its factory failed.
-    #[error("agent {name} could not be made: {error}")]
+    #[error("agent {name} could not be made: {}", visible_lines(error))]
     Factory {
         /// The name.
         name: String,
@@ -108,7 +109,7 @@ pub enum AgentError {
 #[non_exhaustive]
 pub enum AskError {
     /// There is no such agent.
-    #[error("there is no agent {name:?}{}", crate::messages::names::did_you_mean(nearest.as_deref()))]
+    #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
     Unknown {
         /// The name.
         name: String,
@@ -129,7 +130,7 @@ pub enum AskError {
         answers: String,
     },
     /// The agent failed.
-    #[error("agent {agent} failed: {error}")]
+    #[error("agent {agent} failed: {}", visible_lines(error))]
     Failed {
         /// The agent.
         agent: String,
@@ -137,7 +138,7 @@ pub enum AskError {
         error: String,
     },
     /// No answer in time.
-    #[error("agent {agent} did not answer within {timeout:?}")]
+    #[error("agent {} did not answer within {timeout:?}", cut(agent))]
     TimedOut {
         /// The agent.
         agent: String,
@@ -345,7 +346,7 @@ impl Callboard {
     /// See [`AgentError`].
     pub async fn spawn(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
-        let name = spec.name()?;
+        let name = spec.checked_name()?;
         let board = &self.board;
         if board.router.listed(name.as_str()).is_some() {
             return Err(AgentError::NameInUse { name });
@@ -388,7 +389,7 @@ impl Callboard {
     /// See [`AgentError`].
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
-        let name = spec.name()?;
+        let name = spec.checked_name()?;
         let listed = self.listed(name.as_str())?;
         self.control(name.as_str(), |reply| {
             AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
