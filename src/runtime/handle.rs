@@ -21,8 +21,8 @@ use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::state::StateRules;
 use crate::messages::visible::{cut, quoted, visible_lines};
 use crate::messages::{
-    AgentName, Announcement, Complexity, Durability, Json, Limits, NameError, Presence, QuestionId, Refusal, RequestId,
-    RunId, Submission, Task, TraceId,
+    AgentName, Announcement, Complexity, Durability, Envelope, Json, Limits, NameError, Presence, QuestionId, Refusal,
+    RequestId, RunId, Submission, Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -474,6 +474,37 @@ impl Callboard {
     #[must_use]
     pub fn approvals(&self) -> &Decider {
         &self.board.decider
+    }
+
+    /// The open approval that expires first, as soon as there is one; `None` once the board has ended. To be asked again
+    /// when that one is decided. For people's front ends, not for agents.
+    ///
+    /// ```
+    /// use callboard::messages::Action;
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("clerk", |turn: Turn| async move {
+    ///         let approved = turn.approve(Action::new("write_file", "a.txt", "hello")).await?;
+    ///         Ok(Command::output(approved.arguments))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("write")).await?;
+    /// if let Some(open) = board.next_approval().await {
+    ///     assert_eq!(open.action.to_string(), "write_file a.txt");
+    ///     board.approvals().approve(open.id(), "ann").await?;
+    /// }
+    /// assert_eq!(run.result().await?.output, "hello");
+    /// board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    pub async fn next_approval(&self) -> Option<Envelope> {
+        tokio::select! {
+            biased;
+            _ = self.ended() => None,
+            open = self.board.decider.next_open() => Some(open),
+        }
     }
 
     /// Answers a question that a turn has asked.
