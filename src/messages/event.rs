@@ -336,6 +336,13 @@ impl Failure {
         Self { kind, text: text.into(), refusal: None }
     }
 
+    /// The failure of a turn that cannot go on after a refusal.
+    #[must_use]
+    pub fn refused(refusal: Refusal) -> Self {
+        let kind = if refusal.is_denial() { FailureKind::Denied } else { FailureKind::Refused };
+        Self { kind, text: refusal.to_string(), refusal: Some(Box::new(refusal)) }
+    }
+
     /// How a branch ends whose turn failed like this for good.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

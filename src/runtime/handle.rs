@@ -643,11 +643,17 @@ impl Board {
     }
 
     fn only_agent(&self) -> Result<AgentName, SubmitError> {
+        const SHOWN: usize = 20;
         match self.router.names().as_slice() {
+            [] => Err(SubmitError::NoAgents),
             [only] => Ok(only.clone()),
             names => {
-                let agents = names.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
-                Err(SubmitError::NoTarget { agents })
+                let shown: Vec<&str> = names.iter().take(SHOWN).map(AgentName::as_str).collect();
+                let more = match names.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                Err(SubmitError::NoTarget { agents: shown.join(", ") + &more })
             }
         }
     }
