@@ -80,8 +80,8 @@ async fn changed_arguments_do_not_use_an_approval_again() {
         .await
         .unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();
-    until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
-    board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
+    let open = board.next_approval().await.unwrap();
+    board.approvals().approve(open.id(), "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
     run.cancel("changed").await;
     board.shutdown().await;

@@ -80,12 +80,7 @@ async fn only_letter(board: &Callboard) -> DeadLetter {
 }
 
 async fn question(run: &RunHandle) -> Question {
-    loop {
-        match run.questions().await.pop() {
-            Some(question) => return question,
-            None => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
-    }
+    run.next_question().await.unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,12 +266,7 @@ async fn whoever_waits_for_the_failed_turn_goes_on_with_what_it_had() {
         .await
         .unwrap();
     let approve = async |run: RunId| {
-        let open = loop {
-            match board.approvals().open().pop() {
-                Some(open) => break open,
-                None => tokio::time::sleep(Duration::from_millis(1)).await,
-            }
-        };
+        let open = board.next_approval().await.unwrap();
         assert_eq!(open.request.turn.run, run, "consent is asked for under the run that needs it");
         board.approvals().approve(open.id(), "ann").await.unwrap();
     };

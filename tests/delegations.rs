@@ -207,19 +207,12 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
     };
     let first = start().await.unwrap();
     let run = first.submit(Task::new("check all").to("admin")).await.unwrap().id();
-    while first.run(run).questions().await.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    first.run(run).next_question().await.unwrap();
     first.shutdown().await;
 
     let second = start().await.unwrap();
     let handle = second.run(run);
-    let question = loop {
-        match handle.questions().await.pop() {
-            Some(question) => break question.id,
-            None => tokio::task::yield_now().await,
-        }
-    };
+    let question = handle.next_question().await.unwrap().unwrap().id;
     second.answer(question, "2.3.1", "tester").await.unwrap();
     let result = handle.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("2.3.1").into()));

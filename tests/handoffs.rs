@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use callboard::messages::{Refusal, RunResult, Send};
+use callboard::messages::{FailureKind, Refusal, RunResult, Send};
 use callboard::prelude::*;
+use callboard::supervision::runs::breaker::BreakerState;
 use serde_json::json;
 
 async fn run(board: &Callboard, task: Task) -> RunResult {
@@ -74,9 +75,50 @@ async fn a_fan_out_joins_in_the_order_of_the_sends() {
 async fn an_unknown_target_is_an_error_with_the_nearest_name() {
     let board = Callboard::builder().agent("reviewer", pass("reviwer")).start().await.unwrap();
     let result = run(&board, Task::new("x").to("reviewer")).await;
-    let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
-    assert!(error.contains(r#"did you mean "reviewer"?"#), "{error}");
+    let Outcome::Refused(refusal) = &result.outcome else { panic!("{result:?}") };
+    assert!(refusal.to_string().contains(r#"did you mean "reviewer"?"#), "{refusal}");
     let refused = board.submit(Task::new("x").to("reviewr")).await.unwrap_err();
     assert!(refused.to_string().contains(r#"did you mean "reviewer"?"#), "{refused}");
+    board.shutdown().await;
+}
+
+/// A name that nobody has fails the turn, not the attempt: what the turn costs is not spent again on the same typo.
+#[tokio::test(start_paused = true)]
+async fn an_unknown_target_ends_the_turn_at_once_whichever_door_it_was_given_to() {
+    let by_command = |turn: Turn| async move { Ok(Command::output(turn.attempt()).goto("writter")) };
+    let by_sends = |_: Turn| async { Ok(Command::default().goto_many([Send::new("writter", 1)])) };
+    let by_delegation = |turn: Turn| async move { Ok(Command::output(turn.delegate("writter", "this").await?)) };
+    for door in ["command", "sends", "delegation"] {
+        let board = Callboard::builder()
+            .agent("command", by_command)
+            .agent("sends", by_sends)
+            .agent("delegation", by_delegation)
+            .agent("writer", |_: Turn| async { Ok(Command::output("done")) })
+            .start()
+            .await
+            .unwrap();
+        let handle = board.submit(Task::new("x").to(door)).await.unwrap();
+        let result = handle.result().await.unwrap();
+        let unknown = Refusal::UnknownAgent { target: "writter".into(), nearest: Some("writer".into()) };
+        assert_eq!((result.outcome, result.metrics.retries), (Outcome::Refused(unknown), 0), "{door}");
+        let letters = handle.dead_letters().await.unwrap();
+        assert_eq!(
+            (letters.len(), letters[0].attempts, letters[0].failure.kind),
+            (1, 1, FailureKind::Refused),
+            "{door}"
+        );
+        assert_eq!(board.breaker(door), BreakerState::Closed, "{door}");
+        board.spawn(AgentSpec::new("writter", |_: Turn| async { Ok(Command::output("done late")) })).await.unwrap();
+        let fork = board.retry_dead_letter(letters[0].turn).await.unwrap();
+        assert!(fork.result().await.unwrap().outcome.is_finished(), "{door}: somebody has the name now");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_board_without_agents_says_so() {
+    let board = Callboard::builder().start().await.unwrap();
+    let refused = board.submit(Task::new("x")).await.unwrap_err();
+    assert!(refused.to_string().contains("no agent is registered"), "{refused}");
     board.shutdown().await;
 }

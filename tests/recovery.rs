@@ -77,8 +77,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 async fn question(run: &RunHandle) -> Question {
-    until(async || !run.questions().await.is_empty()).await;
-    run.questions().await.remove(0)
+    run.next_question().await.unwrap().unwrap()
 }
 
 async fn needs_attention(run: &RunHandle) -> String {

@@ -195,7 +195,11 @@ async fn a_truncated_log_is_refused_and_left_as_it_is() {
         assert!(contents(folder.path()) == before, "{length}: something was changed");
     }
     fs::remove_file(&db).unwrap();
-    assert!(refusal(folder.path()).contains("truncated"));
+    let refused = refusal(folder.path());
+    assert!(
+        refused.contains("the file `db` is missing: it had ") && refused.contains("only the file `lock`"),
+        "{refused}"
+    );
     assert!(!db.exists(), "no empty log is put in the place of a lost one");
     fs::write(&db, &whole).unwrap();
     let store = Sled::open(folder.path()).unwrap();
@@ -203,6 +207,12 @@ async fn a_truncated_log_is_refused_and_left_as_it_is() {
 }
 
 /// Either the store is refused and left as it is, or what is damaged is reported, or nothing that counts is damaged.
+#[test]
+fn an_empty_path_is_no_folder() {
+    let refused = refusal(Path::new(""));
+    assert!(refused.contains("cannot open the store at \"\": an empty path names no folder"), "{refused}");
+}
+
 #[tokio::test]
 async fn a_flipped_bit_in_the_log_never_loses_a_record_silently() {
     let folder = filled().await;

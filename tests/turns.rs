@@ -12,6 +12,7 @@ use std::time::Duration;
 use callboard::messages::Send;
 use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status};
 use callboard::prelude::*;
+use callboard::runtime::RunError;
 use callboard::supervision::runs::inbox::AnswerError;
 use callboard::supervision::tree::{NodeState, TreeNode};
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, quiet, secs, until};
@@ -453,9 +454,8 @@ async fn a_retried_turn_gets_the_recorded_answer_of_its_delegation() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_command_fails_its_attempt_and_applies_nothing() {
-    let invalid: [fn() -> Command; 4] = [
+    let invalid: [fn() -> Command; 3] = [
         || Command::update("votes", 1).with("vote", 1),
-        || Command::update("votes", 1).goto("nobody"),
         || Command::update("votes", 1).with("votes", "many"),
         || Command::update("votes", 1).with_output("x".repeat(20 << 20)),
     ];
@@ -651,10 +651,77 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
         assert!(error.contains("nested"), "{door}: {error}");
     }
     let run = board.submit(Task::new("question").to("asker")).await.unwrap();
-    until(&run, |event| matches!(event, RunEvent::Asked { .. })).await;
-    let question = run.questions().await.remove(0);
+    let question = run.next_question().await.unwrap().unwrap();
     assert_eq!(board.answer(question.id, deep(), "ann").await, Err(AnswerError::TooDeep));
     board.answer(question.id, "yes", "ann").await.unwrap();
     assert!(run.result().await.unwrap().outcome.is_finished());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_next_question_gets_them_in_order_until_the_run_ends() {
+    let board = builder()
+        .agent("asker", |turn: Turn| async move {
+            let (first, second) = tokio::join!(turn.ask("first?"), turn.ask("second?"));
+            tokio::time::sleep(secs(60)).await;
+            Ok(Command::output([first?, second?, turn.ask("third?").await?].into_iter().collect::<Json>()))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let mut asked = Vec::new();
+    while let Some(open) = run.next_question().await.unwrap() {
+        board.answer(open.id, open.question.clone(), "ann").await.unwrap();
+        asked.push(open.question);
+    }
+    assert_eq!(asked, ["first?", "second?", "third?"]);
+    assert_eq!(run.result().await.unwrap().output, asked.into_iter().collect::<Json>());
+    assert_eq!(run.next_question().await, Ok(None), "it has ended");
+    let waiting = board.submit(Task::new("x")).await.unwrap();
+    let open = waiting.next_question().await.unwrap();
+    assert_eq!(waiting.next_question().await.unwrap(), open, "nobody has answered it");
+    board.shutdown().await;
+    assert_eq!(waiting.next_question().await, Err(RunError::Stopped(waiting.id())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_next_approval_gets_it_and_the_end_of_the_board() {
+    let board = builder()
+        .agent("clerk", |turn: Turn| async move {
+            tokio::time::sleep(secs(60)).await;
+            let approved = turn.approve(Action::new("write", &turn.input::<String>()?, "text")).await?;
+            Ok(Command::output(&*approved.target))
+        })
+        .start()
+        .await
+        .unwrap();
+    let waits = tokio::spawn({
+        let board = board.clone();
+        async move { board.next_approval().await.unwrap() }
+    });
+    quiet().await;
+    let run = board.submit(Task::new("a")).await.unwrap();
+    let open = waits.await.unwrap();
+    assert_eq!((&*open.action.target, open.request.turn.run), ("a", run.id()));
+    assert_eq!(board.next_approval().await, Some(open.clone()), "nobody has decided it");
+    board.approvals().approve(open.id(), "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "a");
+    let waits = tokio::spawn({
+        let board = board.clone();
+        async move { board.next_approval().await }
+    });
+    quiet().await;
+    board.shutdown().await;
+    assert_eq!(waits.await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_told_a_result_finds_the_place_of_the_run_free() {
+    let board = builder().agent("worker", |_: Turn| async { Ok(Command::default()) }).start().await.unwrap();
+    for _ in 0..500 {
+        finish(&board, Task::new("x")).await;
+        assert_eq!(board.load().runs, 0);
+    }
     board.shutdown().await;
 }

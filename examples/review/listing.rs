@@ -3,21 +3,28 @@
 //! Nothing is followed out of the tree: symbolic links are not entered, and ignore files above the root do not count, so
 //! the same tree lists the same way on every machine.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
+use crate::escaping::code;
 use crate::languages::Language;
 
 /// Larger files are not read.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Folders that hold other people's code or build results.
-const FOREIGN_FOLDERS: [&str; 7] =
-    ["target", "node_modules", "vendor", "dist", "build", "__pycache__", "site-packages"];
+const FOREIGN_FOLDERS: [&str; 9] =
+    ["target", "node_modules", "vendor", "_vendor", "third_party", "dist", "build", "__pycache__", "site-packages"];
+
+/// Bytes from which on the same text is a copy.
+const LEAST_COPY: u64 = 512;
 
 /// One file to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +36,7 @@ pub(crate) struct SourceFile {
 }
 
 /// Why a file in a known language is not measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SkipReason {
     TooLarge,
@@ -39,19 +46,22 @@ pub(crate) enum SkipReason {
     Generated,
     Symlink,
     Unreadable,
+    /// Its text is that of the file at this path, which is measured.
+    CopyOf(String),
 }
 
 impl SkipReason {
-    /// The reason as people read it.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
+    /// The reason as people read it, in Markdown.
+    pub(crate) fn label(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::TooLarge => "larger than 1 MiB",
             Self::Binary => "binary",
             Self::NotUtf8 => "not UTF-8",
             Self::Generated => "generated or minified",
             Self::Symlink => "symbolic link",
             Self::Unreadable => "unreadable",
-        }
+            Self::CopyOf(path) => return Cow::Owned(format!("the same text as {}", code(path))),
+        })
     }
 }
 
@@ -107,7 +117,7 @@ impl Listing {
     pub(crate) fn read(&self, file: &SourceFile) -> io::Result<String> {
         match read_text(&self.root.join(&file.path)) {
             Ok(text) => Ok(text),
-            Err(reason) => Err(io::Error::other(reason.label())),
+            Err(reason) => Err(io::Error::other(reason.label().into_owned())),
         }
     }
 }
@@ -120,6 +130,7 @@ pub(crate) fn list(root: &Path, scope: &Scope) -> io::Result<Listing> {
     let root = root.canonicalize()?;
     let base = if root.is_file() { root.parent().unwrap_or(&root).to_owned() } else { root.clone() };
     let mut listing = Listing { root: base, files: Vec::new(), skipped: Vec::new() };
+    let mut texts = HashMap::new();
     let walk = WalkBuilder::new(&root)
         .parents(false)
         .git_global(false)
@@ -129,17 +140,19 @@ pub(crate) fn list(root: &Path, scope: &Scope) -> io::Result<Listing> {
         .build();
     for entry in walk {
         match entry {
-            Ok(entry) => listing.add(entry.path(), scope),
+            Ok(entry) => listing.add(entry.path(), scope, &mut texts),
             Err(error) => listing.skipped.push(Skipped { path: error.to_string(), reason: SkipReason::Unreadable }),
         }
     }
     listing.files.sort_by(|a, b| a.path.cmp(&b.path));
+    listing.pass_over_copies(&texts);
     listing.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(listing)
 }
 
 impl Listing {
-    fn add(&mut self, path: &Path, scope: &Scope) {
+    /// Adds a file if it is asked for, and the hash of its text to those of all `texts`.
+    fn add(&mut self, path: &Path, scope: &Scope, texts: &mut HashMap<String, u128>) {
         let Some(language) = Language::of(path) else { return };
         let Ok(relative) = path.strip_prefix(&self.root) else { return };
         let folders: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
@@ -159,9 +172,27 @@ impl Listing {
             Ok(text) if is_generated(&shown, &text) => {
                 self.skipped.push(Skipped { path: shown, reason: SkipReason::Generated });
             }
-            Ok(text) => self.files.push(SourceFile { path: shown, language, bytes: text.len() as u64 }),
+            Ok(text) => {
+                texts.insert(shown.clone(), xxh3_128(text.as_bytes()));
+                self.files.push(SourceFile { path: shown, language, bytes: text.len() as u64 });
+            }
             Err(reason) => self.skipped.push(Skipped { path: shown, reason }),
         }
+    }
+
+    /// Of files with the same text only the first stays. Short ones, such as empty modules, are no copies of each other.
+    fn pass_over_copies(&mut self, texts: &HashMap<String, u128>) {
+        let mut originals: HashMap<u128, String> = HashMap::new();
+        let Self { files, skipped, .. } = self;
+        files.retain(|file| {
+            let Some(text) = texts.get(&file.path).filter(|_| file.bytes >= LEAST_COPY) else { return true };
+            let Some(original) = originals.get(text) else {
+                originals.insert(*text, file.path.clone());
+                return true;
+            };
+            skipped.push(Skipped { path: file.path.clone(), reason: SkipReason::CopyOf(original.clone()) });
+            false
+        });
     }
 }
 
@@ -187,12 +218,31 @@ fn read_text(path: &Path) -> Result<String, SkipReason> {
 /// Whether a person did not write this text: the head says so, or the lines are as long as only a minifier makes them.
 fn is_generated(path: &str, text: &str) -> bool {
     const MEAN_LINE: usize = 400;
-    let marks = ["@generated", "DO NOT EDIT", "Do not edit", "generated automatically", "automatically generated"];
-    let is_comment =
-        |line: &str| ["//", "#", "/*", "*", "\"\"\""].iter().any(|start| line.trim_start().starts_with(start));
-    let says_so = text.lines().take(10).any(|line| is_comment(line) && marks.iter().any(|mark| line.contains(mark)));
+    let marks = [
+        "@generated",
+        "do not edit",
+        "do not modify",
+        "autogenerated",
+        "auto-generated",
+        "generated automatically",
+        "automatically generated",
+        "file is generated",
+        "file was generated",
+    ];
+    let says_so = head_comments(text).any(|line| marks.iter().any(|mark| line.to_lowercase().contains(mark)));
     let minified = text.len() > 10 * MEAN_LINE && text.len() / text.lines().count().max(1) > MEAN_LINE;
     path.contains(".min.") || says_so || minified
+}
+
+/// The lines among the first (15) that are comments, or part of the text that a Python module begins with.
+fn head_comments(text: &str) -> impl Iterator<Item = &str> {
+    let starts = ["//", "#", "/*", "*"];
+    let mut is_quoted = false;
+    text.lines().take(15).filter(move |line| {
+        let (was_quoted, line) = (is_quoted, line.trim_start());
+        is_quoted ^= (line.matches("\"\"\"").count() + line.matches("'''").count()) % 2 == 1;
+        was_quoted || is_quoted || starts.iter().any(|start| line.starts_with(start)) || line.starts_with("\"\"\"")
+    })
 }
 
 #[cfg(test)]
@@ -247,9 +297,37 @@ mod tests {
         ]);
         let listing = list(tree.path(), &Scope::Everything).unwrap();
         assert!(listing.files.is_empty());
-        let reasons: Vec<_> = listing.skipped.iter().map(|skipped| skipped.reason).collect();
+        let reasons: Vec<_> = listing.skipped.iter().map(|skipped| skipped.reason.clone()).collect();
         use SkipReason::{Binary, Generated, NotUtf8, TooLarge};
         assert_eq!(reasons, [TooLarge, Binary, NotUtf8, Generated, Generated]);
+    }
+
+    #[test]
+    fn what_a_tool_wrote_is_known_by_its_head() {
+        let generated = [
+            "\"\"\"\n    tables\n\n    This file is autogenerated by scripts/x.py\n\"\"\"\nx = 1\n",
+            "# noqa\n# type: ignore\n\n\n# *** PLEASE DO NOT MODIFY DIRECTLY: Automatically generated code ***\n",
+            "/*\n * Do not edit.\n */\n",
+        ];
+        for text in generated {
+            assert!(is_generated("a.py", text), "{text}");
+        }
+        for text in ["x = 1\ny = \"do not edit\"\n", "\"\"\"Edits.\"\"\"\nwarn(\"do not edit\")\n"] {
+            assert!(!is_generated("a.py", text), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_with_the_same_text_are_measured_once() {
+        let (text, other) = ("x = 1\n".repeat(100), "y = 1\n".repeat(100));
+        let (text, other) = (text.as_bytes(), other.as_bytes());
+        let tree =
+            tree(&[("c/a.py", text), ("b/a.py", text), ("a.py", other), ("d.py", text), ("e.py", b""), ("f.py", b"")]);
+        let listing = list(tree.path(), &Scope::Everything).unwrap();
+        assert_eq!(paths(&listing), ["a.py", "b/a.py", "e.py", "f.py"]);
+        let copy = |path: &str| Skipped { path: path.to_owned(), reason: SkipReason::CopyOf("b/a.py".to_owned()) };
+        assert_eq!(listing.skipped, [copy("c/a.py"), copy("d.py")]);
+        assert_eq!(listing.skipped[0].reason.label(), "the same text as `b/a.py`");
     }
 
     #[test]

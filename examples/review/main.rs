@@ -23,6 +23,7 @@ mod session;
 mod shelf;
 mod team;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 #[tokio::main]
@@ -30,7 +31,8 @@ async fn main() -> ExitCode {
     let reviewed = match options::Options::parse(std::env::args_os().skip(1)) {
         Ok(Some(options)) => session::review(options).await.map_err(|error| error.to_string()),
         Ok(None) => {
-            println!("{}", options::USAGE);
+            // Whoever reads only the beginning has what they want.
+            let _ = writeln!(io::stdout(), "{}", options::USAGE);
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => Err(error),

@@ -16,8 +16,9 @@ Reviews a source tree (Rust, Python, JavaScript) with a team of supervised agent
 usage: review PATH [options]
 
   --yes            write the report without asking
-  --output FILE    where the report goes [REVIEW.md]
-  --data DIR       where the findings and the journal are kept [a folder of your own for each PATH]
+  --output FILE    where the report goes [REVIEW.md in the current folder]
+  --data DIR       where the findings and the journal are kept, for --resume and for comparing with the next review
+                   [a folder for each PATH in ~/.local/state/callboard/review, or in $XDG_STATE_HOME]
   --resume         go on with a review that was interrupted
 
 to see it survive:

@@ -65,7 +65,9 @@ fn introduce(options: &Options) {
         "  limits  {} handoffs and delegations, {} agents, delegations {} deep",
         limits.handoffs, limits.agents, limits.depth
     );
-    eprintln!("  data    {}\n", visible(&options.data.to_string_lossy()));
+    let consent = if options.yes { "written without asking" } else { "you are asked before it is written" };
+    eprintln!("  report  {} ({consent})", visible(&options.output.to_string_lossy()));
+    eprintln!("  state   {} (findings and journal; delete it to forget)\n", visible(&options.data.to_string_lossy()));
 }
 
 fn task(options: &Options) -> Result<Task, serde_json::Error> {

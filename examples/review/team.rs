@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::comparing::{self, Changes};
 use crate::escaping::visible;
 use crate::faults::Faults;
-use crate::findings::Finding;
+use crate::findings::{Finding, Severity};
 use crate::listing::{self, Listing, Scope, SkipReason, Skipped, SourceFile};
 use crate::measuring::{self, Measurement};
 use crate::reporting::{self, Review, counted};
@@ -171,10 +171,13 @@ impl Agent for Analyzer {
                 Command::output(Json::of(search)?).with("reason", reason).goto("scout")
             }
             None => {
+                let highs = findings.iter().filter(|finding| finding.severity == Severity::High).count();
+                let found =
+                    format!("score {} of 100, {}", score.value(), counted(highs, "high finding", "high findings"));
                 let reason = match (score.is_acceptable(), narrowed) {
-                    (true, _) => format!("score {} is fine", score.value()),
-                    (false, 0) => format!("score {}, and nothing narrower to look at", score.value()),
-                    (false, _) => format!("score {}, this is the worst corner", score.value()),
+                    (_, 1..) => format!("{found} in the worst folders"),
+                    (true, 0) => format!("{found} in the whole tree"),
+                    (false, 0) => format!("{found}, and nothing narrower to look at"),
                 };
                 let files = listing.files.into_iter().map(|file| file.path).collect();
                 Command::output(Json::of(Focus { files })?).with("reason", reason).goto("planner")

@@ -12,9 +12,11 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::messages::{AgentName, Command, Json, NameError};
+use crate::messages::names::check_name;
+use crate::messages::{AgentName, Command, Json, MAX_AGENT_NAME, NameError};
 
 use super::agent_actor::RestartWindow;
+use super::context::MAX_NAMESPACE;
 use super::floor::Conditions;
 use super::router::Description;
 use super::turn::{Turn, TurnError};
@@ -51,6 +53,9 @@ pub(crate) trait AgentValue: Send + Sync {
 }
 
 pub(crate) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Send>, TurnError>>, Box<dyn Any + Send>>;
+
+/// The longest name of a project in characters.
+const MAX_PROJECT: usize = 128;
 
 /// Makes the agent's value; called at each start.
 pub(crate) type Factory = Arc<dyn Fn() -> Result<Arc<dyn AgentValue>, String> + Send + Sync>;
@@ -284,6 +289,16 @@ impl AgentSpec {
         AgentName::new(&self.name)
     }
 
+    /// The name, once everything that others may ask for the agent by keeps the rule for names.
+    pub(crate) fn checked_name(&self) -> Result<AgentName, NameError> {
+        let check = |kind, names: &[Arc<str>], max| names.iter().try_for_each(|name| check_name(kind, name, max));
+        check("role", self.role.as_slice(), MAX_AGENT_NAME)?;
+        check("capability", &self.capabilities, MAX_AGENT_NAME)?;
+        check("project", &self.projects, MAX_PROJECT)?;
+        check("namespace", self.namespaces.as_deref().unwrap_or_default(), MAX_NAMESPACE)?;
+        self.name()
+    }
+
     pub(crate) fn factory(&self) -> &Factory {
         &self.factory.0
     }
@@ -307,14 +322,14 @@ impl AgentSpec {
         }
     }
 
-    /// A role that tasks may be addressed to.
+    /// A role that tasks may be addressed to; a name as an agent's is.
     #[must_use]
     pub fn role(mut self, role: &str) -> Self {
         self.role = Some(role.into());
         self
     }
 
-    /// A capability that tasks may be addressed to; may be called again for more.
+    /// A capability that tasks may be addressed to, a name as an agent's is; may be called again for more.
     #[must_use]
     pub fn capability(mut self, capability: &str) -> Self {
         self.capabilities.push(capability.into());

@@ -8,10 +8,12 @@ mod terminal;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::env::Env;
 use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
@@ -52,6 +54,7 @@ pub(crate) struct GatewayDesk {
     durability: Durability,
     shards: Arc<Shards>,
     open: Mutex<BTreeMap<ApprovalId, Envelope>>,
+    opened: Notify,
     wake: OnceLock<ChildRef<Msg>>,
 }
 
@@ -101,8 +104,8 @@ const KEEP_SECS: u64 = 60 * 24 * 3600;
 
 impl Decider {
     pub(crate) fn new(env: Env, storage: Arc<dyn Storage>, durability: Durability, shards: Arc<Shards>) -> Self {
-        let (open, wake) = (Mutex::default(), OnceLock::new());
-        Self { desk: Arc::new(GatewayDesk { env, storage, durability, shards, open, wake }) }
+        let (open, opened, wake) = (Mutex::default(), Notify::new(), OnceLock::new());
+        Self { desk: Arc::new(GatewayDesk { env, storage, durability, shards, open, opened, wake }) }
     }
 
     /// The open questions, oldest expiry first.
@@ -111,6 +114,18 @@ impl Decider {
         let mut open: Vec<Envelope> = self.desk.open.lock().values().cloned().collect();
         open.sort_by_key(|envelope| (envelope.expires_at, envelope.request));
         open
+    }
+
+    /// The open question that expires first, as soon as there is one. To be asked again once that one is decided.
+    pub async fn next_open(&self) -> Envelope {
+        loop {
+            let mut opened = pin!(self.desk.opened.notified());
+            opened.as_mut().enable();
+            if let Some(first) = self.open().into_iter().next() {
+                return first;
+            }
+            opened.await;
+        }
     }
 
     /// Says yes. `by` is who decided, as the caller authenticated them.
@@ -179,6 +194,7 @@ impl GatewayDesk {
     pub(crate) fn request(&self, envelope: &Envelope) {
         let id = envelope.id();
         self.open.lock().entry(id).or_insert_with(|| envelope.clone());
+        self.opened.notify_waiters();
         self.tell(Msg::Requested(id));
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::visible::visible;
 use super::{AgentName, Json, RequestId, Timestamp};
 
 /// Something that an agent wants to do and that may need a human's consent.
@@ -29,7 +30,7 @@ impl Action {
 /// `write_file REVIEW.md`.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.action, self.target)
+        write!(f, "{} {}", visible(&self.action), visible(&self.target))
     }
 }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::visible::visible_lines;
 use super::{
     Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Outcome, Refusal, RunId, Submission,
     Timestamp, Update, Usage,
@@ -333,7 +334,7 @@ pub enum Verdict {
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{kind}: {text}")]
+#[error("{kind}: {}", visible_lines(text))]
 pub struct Failure {
     /// What kind of failure; it decides whether the turn is tried again.
     pub kind: FailureKind,
@@ -348,6 +349,13 @@ impl Failure {
     #[must_use]
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), refusal: None }
+    }
+
+    /// The failure of a turn that cannot go on after a refusal.
+    #[must_use]
+    pub fn refused(refusal: Refusal) -> Self {
+        let kind = if refusal.is_denial() { FailureKind::Denied } else { FailureKind::Refused };
+        Self { kind, text: refusal.to_string(), refusal: Some(Box::new(refusal)) }
     }
 
     /// How a branch ends whose turn failed like this for good.

@@ -90,7 +90,7 @@ impl Flow {
                 RunEvent::NeedsAttention { turn, why, .. } => flow.end(*turn, &format!("needs attention: {why}")),
                 RunEvent::Stopped { outcome, .. } => {
                     for node in flow.nodes.iter_mut().filter(|node| node.end.is_none()) {
-                        node.end = Some(outcome.to_string());
+                        node.end = Some(cut(&outcome.to_string()));
                     }
                 }
                 RunEvent::StepStarted { .. }

@@ -12,9 +12,17 @@ use serde_json::Value;
 ///
 /// ```
 /// use callboard::messages::Json;
-/// let json = Json::from(serde_json::json!({ "score": 72 }));
+/// use serde_json::json;
+/// let json = Json::from(json!({ "score": 72, "by": "ann" }));
 /// assert_eq!(json["score"], 72);
+/// assert_eq!(json["by"].as_str(), Some("ann"));
+/// assert_eq!(json, json!({ "score": 72, "by": "ann" }));
+/// assert_eq!(Json::from("yes"), "yes");
+/// let answers = [json, Json::from(3)].into_iter().collect::<Json>();
+/// assert_eq!(answers.into_value(), json!([{ "score": 72, "by": "ann" }, 3]));
 /// ```
+///
+/// It reads like a [`serde_json::Value`], and what takes an `impl Into<Json>` takes one too.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Json(Arc<Value>);
 
@@ -52,6 +60,12 @@ impl Json {
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.0
+    }
+
+    /// The value itself, copied only if others hold it too.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        Arc::unwrap_or_clone(self.0)
     }
 
     /// Whether it nests deeper than [`MAX_JSON_DEPTH`].
@@ -175,11 +189,30 @@ impl Deref for Json {
     }
 }
 
-impl PartialEq<Value> for Json {
-    fn eq(&self, other: &Value) -> bool {
-        *self.0 == *other
+/// An array.
+impl FromIterator<Json> for Json {
+    fn from_iter<I: IntoIterator<Item = Self>>(items: I) -> Self {
+        Self(Arc::new(items.into_iter().map(Self::into_value).collect()))
     }
 }
+
+impl PartialEq<Json> for Value {
+    fn eq(&self, other: &Json) -> bool {
+        *self == *other.0
+    }
+}
+
+macro_rules! compares_with {
+    ($($other:ty),*) => {$(
+        impl PartialEq<$other> for Json {
+            fn eq(&self, other: &$other) -> bool {
+                *self.0 == *other
+            }
+        }
+    )*};
+}
+
+compares_with!(Value, str, &str, String, bool, i32, i64, u32, u64, usize, f64);
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

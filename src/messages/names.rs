@@ -4,16 +4,31 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::visible::{is_unseen, quoted, visible};
+
 /// The longest agent name in characters, so that `memory:<agent>` fits a context namespace (SEMANTICS 12).
 pub const MAX_AGENT_NAME: usize = 57;
 
-/// The name of an agent: 1 to 57 characters, no control characters, no white space at either end.
+/// The longest text, in bytes, that can be meant for a name.
+const MAX_MISSPELT: usize = 512;
+
+/// The name of an agent: 1 to 57 characters that leave no doubt about which agent it is. There is nothing in it that is not
+/// shown, such as control, direction and zero-width characters, and no white space but plain spaces inside; no combining
+/// mark, no full-width or mathematical form of a plain character, no word that mixes Latin, Greek and Cyrillic letters, and
+/// no path step `.` or `..`.
+///
+/// Roles, capabilities, projects, channels and context namespaces have the same rule.
 ///
 /// ```
 /// use callboard::messages::AgentName;
 /// assert!(AgentName::new("reviewer").is_ok());
 /// assert!(AgentName::new(" reviewer").is_err());
 /// assert!(AgentName::new(&"x".repeat(58)).is_err());
+/// assert_eq!(
+///     AgentName::new("revi\u{435}wer").unwrap_err().to_string(),
+///     "agent name \"revi\u{435}wer\" has `\u{435}` (U+0435) as character 5: the word began in another script, with which \
+///      it could be confused",
+/// );
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
@@ -76,35 +91,178 @@ impl From<&AgentName> for Arc<str> {
 
 /// A name that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} name {name:?} {problem}")]
+#[error("{kind} name {} {problem}", quoted(name))]
 pub struct NameError {
     /// What it should name.
     pub kind: &'static str,
-    /// The name, cut for display.
+    /// The name.
     pub name: String,
     /// What is wrong with it.
-    pub problem: String,
+    pub problem: NameProblem,
 }
 
-/// Checks a name of at most `max` characters.
+/// What is wrong with a name. Positions count characters from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameProblem {
+    /// It has no characters.
+    #[error("is empty")]
+    Empty,
+    /// It has too many.
+    #[error("has {length} characters; at most {max} are allowed")]
+    TooLong {
+        /// How many it has.
+        length: usize,
+        /// How many it may have.
+        max: usize,
+    },
+    /// A character that may not be there.
+    #[error("has `{}` (U+{:04X}) as character {position}: {}", visible(character.encode_utf8(&mut [0; 4])), *character as u32, why.text())]
+    Unfit {
+        /// The character.
+        character: char,
+        /// Where it is.
+        position: usize,
+        /// Why it may not be there.
+        why: Unfit,
+    },
+    /// A step of a path that means another place.
+    #[error("has the path step `{step}` at character {position}: a name leads to no other place")]
+    PathStep {
+        /// `.` or `..`.
+        step: &'static str,
+        /// Where it begins.
+        position: usize,
+    },
+}
+
+/// Why a character may not be in a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// A control character.
+    Control,
+    /// Not shown, or it changes how others are shown: zero width, direction, fillers, variation selectors.
+    Unseen,
+    /// White space at an end, or other white space than a plain space.
+    WhiteSpace,
+    /// It joins the character before it, so that one text can be written in two ways.
+    Mark,
+    /// The full-width or mathematical form of a plain character.
+    LookAlike,
+    /// A letter of another script than the word began with, of three that share shapes: Latin, Greek and Cyrillic.
+    OtherScript,
+}
+
+impl Unfit {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Control => "a control character",
+            Self::Unseen => "it is not shown, or changes how others are shown",
+            Self::WhiteSpace => "the only white space in a name is a plain space, and not at its ends",
+            Self::Mark => "a mark on the character before it; write both as one character",
+            Self::LookAlike => "it looks like a plain character; write that one",
+            Self::OtherScript => "the word began in another script, with which it could be confused",
+        }
+    }
+}
+
+/// The rule for names of agents, roles, capabilities, projects, channels and namespaces: who reads one in a log or on a
+/// card knows whose it is. A name has 1 to `max` characters. It holds nothing that is not shown, no white space but plain
+/// spaces inside, no combining mark (U+0300 to U+036F), no full-width or mathematical form of a plain character, no word
+/// that mixes Latin, Greek and Cyrillic letters, and no path step `.` or `..`.
+///
+/// Words wholly of another script are taken, whatever they look like: telling them apart takes a table of all shapes.
 pub(crate) fn check_name(kind: &'static str, name: &str, max: usize) -> Result<(), NameError> {
-    let length = name.chars().count();
-    let problem = if name.is_empty() {
-        "is empty".to_owned()
-    } else if length > max {
-        format!("has {length} characters; at most {max} are allowed")
-    } else if name.chars().any(char::is_control) {
-        "contains a control character".to_owned()
-    } else if name.trim() != name {
-        "begins or ends with white space".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(NameError { kind, name: name.chars().take(80).collect(), problem })
+    check(kind, name, max, |name| {
+        let mut script = None;
+        let unfit = find_unfit(name, |c| unfit_in_name(c).or_else(|| changes_script(&mut script, c)));
+        unfit.or_else(|| path_step(name))
+    })
 }
 
-/// The candidate most like `name`, if one is like enough to be what was meant.
+/// The rule for keys in a namespace, which are often names from outside, such as paths: 1 to `max` characters, nothing that
+/// is not shown, no white space at the ends.
+pub(crate) fn check_key(key: &str, max: usize) -> Result<(), NameError> {
+    check("key", key, max, |key| find_unfit(key, unseen))
+}
+
+fn check(
+    kind: &'static str,
+    name: &str,
+    max: usize,
+    problem: impl FnOnce(&str) -> Option<NameProblem>,
+) -> Result<(), NameError> {
+    let length = name.chars().count();
+    let problem = match length {
+        0 => Some(NameProblem::Empty),
+        _ if length > max => Some(NameProblem::TooLong { length, max }),
+        _ => problem(name),
+    };
+    problem.map_or(Ok(()), |problem| Err(NameError { kind, name: name.to_owned(), problem }))
+}
+
+/// The first character that is unfit by itself, or is white space at an end.
+fn find_unfit(name: &str, mut unfit: impl FnMut(char) -> Option<Unfit>) -> Option<NameProblem> {
+    let last = name.chars().count();
+    name.chars().zip(1..).find_map(|(character, position)| {
+        let is_outer = (position == 1 || position == last) && character.is_whitespace();
+        let why = unfit(character).or(is_outer.then_some(Unfit::WhiteSpace))?;
+        Some(NameProblem::Unfit { character, position, why })
+    })
+}
+
+fn unseen(c: char) -> Option<Unfit> {
+    if c.is_control() { Some(Unfit::Control) } else { is_unseen(c).then_some(Unfit::Unseen) }
+}
+
+fn unfit_in_name(c: char) -> Option<Unfit> {
+    unseen(c).or(match c {
+        '\u{fe00}'..='\u{fe0f}' => Some(Unfit::Unseen),
+        '\u{300}'..='\u{36f}' => Some(Unfit::Mark),
+        '\u{ff01}'..='\u{ff5e}' | '\u{1d400}'..='\u{1d7ff}' => Some(Unfit::LookAlike),
+        ' ' => None,
+        _ => c.is_whitespace().then_some(Unfit::WhiteSpace),
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Latin,
+    Greek,
+    Cyrillic,
+}
+
+/// Goes on in a word whose letters are of `script`, if any was met.
+fn changes_script(script: &mut Option<Script>, c: char) -> Option<Unfit> {
+    let of = match c {
+        'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Script::Latin,
+        '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Script::Greek,
+        '\u{400}'..='\u{52f}' | '\u{1c80}'..='\u{1c8f}' | '\u{a640}'..='\u{a69f}' => Script::Cyrillic,
+        _ if c.is_alphanumeric() => return None,
+        _ => {
+            *script = None;
+            return None;
+        }
+    };
+    (*script.get_or_insert(of) != of).then_some(Unfit::OtherScript)
+}
+
+fn path_step(name: &str) -> Option<NameProblem> {
+    let mut position = 1;
+    name.split(['/', '\\']).find_map(|step| {
+        let begins = position;
+        position += step.chars().count() + 1;
+        let step = ["..", "."].into_iter().find(|dots| *dots == step)?;
+        Some(NameProblem::PathStep { step, position: begins })
+    })
+}
+
+/// The candidate most like `name`, if one is like enough to be what was meant. Likeness takes the product of both lengths.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    if name.len() > MAX_MISSPELT {
+        return None;
+    }
     candidates
         .into_iter()
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
@@ -115,5 +273,92 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
 
 /// `; did you mean "x"?`, or nothing.
 pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+    nearest.map(|name| format!("; did you mean {}?", quoted(name))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn refused(name: &str) -> String {
+        check_name("agent", name, MAX_AGENT_NAME).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_name_that_could_deceive_is_refused_with_the_place() {
+        let cases = [
+            ("", "\"\" is empty"),
+            (" a", "\" a\" has ` ` (U+0020) as character 1: the only white space"),
+            ("a ", "has ` ` (U+0020) as character 2"),
+            ("a\u{a0}b", "(U+00A0) as character 2: the only white space"),
+            ("a\tb", "\"a\\u{9}b\" has `\\u{9}` (U+0009) as character 2: a control character"),
+            ("a\u{1b}[31mb", "has `\\u{1b}` (U+001B) as character 2: a control character"),
+            ("bob\u{202e}ecila", "has `\\u{202e}` (U+202E) as character 4: it is not shown"),
+            ("re\u{200b}viewer", "\"re\\u{200b}viewer\" has `\\u{200b}` (U+200B) as character 3: it is not shown"),
+            ("a\u{fe0f}", "(U+FE0F) as character 2: it is not shown"),
+            ("re\u{301}", "(U+0301) as character 3: a mark"),
+            ("\u{ff41}bc", "(U+FF41) as character 1: it looks like a plain character"),
+            ("\u{1d5ba}bc", "(U+1D5BA) as character 1: it looks like"),
+            ("the s\u{441}out", "(U+0441) as character 6: the word began in another script"),
+            ("\u{3bc}service", "(U+0073) as character 2: the word began in another script"),
+            ("../x", "has the path step `..` at character 1"),
+            ("a\\..\\b", "has the path step `..` at character 3"),
+            ("a/.", "has the path step `.` at character 3"),
+        ];
+        for (name, expected) in cases {
+            assert!(refused(name).contains(expected), "{}", refused(name));
+        }
+    }
+
+    #[test]
+    fn names_of_all_languages_are_taken() {
+        for name in
+            ["reviewer", "Прүфер", "校对", "相談 係", "β-tester", "समीक्षक", "müller & co.", "a/b", "v1.2", "🦀", "..."]
+        {
+            assert_eq!(check_name("agent", name, MAX_AGENT_NAME), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_may_be_any_path_that_is_shown() {
+        for key in ["../src/a.rs", "cafe\u{301}", "s\u{441}out", "a\u{a0}b"] {
+            assert_eq!(check_key(key, 128), Ok(()), "{key}");
+        }
+        for key in ["", " a", "a\u{a0}", "a\n", "a\u{202e}b"] {
+            assert!(check_key(key, 128).is_err(), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_makes_a_short_error_and_is_like_nothing() {
+        let long = "x".repeat(100_000);
+        assert!(refused(&long).len() < 200);
+        assert_eq!(nearest(&long, ["x", &long]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_that_is_taken_reads_as_it_is(name in "\\PC{0,60}|[a-cа-в ./\u{200b}\u{202e}\u{301}\n]{0,8}") {
+            match check_name("agent", &name, MAX_AGENT_NAME) {
+                Ok(()) => {
+                    prop_assert_eq!(visible(&name), name.as_str());
+                    prop_assert_eq!(name.trim(), name.as_str());
+                    prop_assert!(name.split(['/', '\\']).all(|step| step != "." && step != ".."));
+                    prop_assert!((1..=MAX_AGENT_NAME).contains(&name.chars().count()));
+                    let mixes = |word: &str| word.contains(['a', 'b', 'c']) && word.contains(['а', 'б', 'в']);
+                    prop_assert!(!name.split(|c: char| !c.is_alphanumeric()).any(mixes));
+                    prop_assert!(check_key(&name, MAX_AGENT_NAME).is_ok());
+                }
+                Err(error) => {
+                    let shown = error.to_string();
+                    prop_assert!(shown.len() < 1_200 && visible(&shown) == shown, "{shown}");
+                    if let NameProblem::Unfit { character, position, .. } = error.problem {
+                        prop_assert_eq!(name.chars().nth(position - 1), Some(character));
+                    }
+                }
+            }
+        }
+    }
 }

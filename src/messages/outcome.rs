@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::visible::{visible, visible_lines};
 use super::{Json, Refusal, RunId, Usage};
 
 /// How a run, or a branch of it, ended.
@@ -59,10 +60,10 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("finished"),
-            Self::Failed { error } => write!(f, "failed: {error}"),
+            Self::Failed { error } => write!(f, "failed: {}", visible_lines(error)),
             Self::Refused(refusal) => write!(f, "refused ({}): {refusal}", refusal.name()),
-            Self::Denied { reason } => write!(f, "denied: {reason}"),
-            Self::Cancelled { reason } => write!(f, "cancelled: {reason}"),
+            Self::Denied { reason } => write!(f, "denied: {}", visible_lines(reason)),
+            Self::Cancelled { reason } => write!(f, "cancelled: {}", visible_lines(reason)),
         }
     }
 }
@@ -82,15 +83,16 @@ pub struct RunResult {
     pub metrics: RunMetrics,
 }
 
-/// The output as text: a string as it is, anything else as JSON. An outcome other than finished comes first.
+/// The output as text, fit for a terminal ([`visible_lines`]): a string by itself, anything else as JSON. An outcome other
+/// than finished comes first.
 impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.outcome.is_finished() {
             writeln!(f, "{}", self.outcome)?;
         }
         match self.output.as_str() {
-            Some(text) => f.write_str(text),
-            None => fmt::Display::fmt(&self.output, f),
+            Some(text) => f.write_str(&visible_lines(text)),
+            None => f.write_str(&visible(&self.output.to_string())),
         }
     }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::names::did_you_mean;
+use super::visible::{cut, quoted, visible_lines};
 use super::{AgentName, Chain};
 
 /// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a
@@ -76,13 +77,13 @@ pub enum Refusal {
         retry_after: Duration,
     },
     /// Waiting would close a circle of waits in which nobody could go on (SEMANTICS 4).
-    #[error("waiting would never end: {}", cycle.join(" waits for "))]
+    #[error("waiting would never end: {}", visible_lines(&cycle.join(" waits for ")))]
     WaitCycle {
         /// Everybody in the circle, in order, with their requests.
         cycle: Vec<String>,
     },
     /// A human, or a policy, said no (SEMANTICS 9).
-    #[error("{action} was denied by {by}{}", if reason.is_empty() { String::new() } else { format!(": {reason}") })]
+    #[error("{} was denied by {}{}", cut(action), cut(by), because(reason))]
     Denied {
         /// What was asked for.
         action: String,
@@ -92,13 +93,13 @@ pub enum Refusal {
         reason: String,
     },
     /// Nobody decided in time (SEMANTICS 9).
-    #[error("nobody decided about {action} before it expired")]
+    #[error("nobody decided about {} before it expired", cut(action))]
     ApprovalExpired {
         /// What was asked for.
         action: String,
     },
     /// No room right now (SEMANTICS 10).
-    #[error("{what} is overloaded; try again in {retry_after:?}")]
+    #[error("{} is overloaded; try again in {retry_after:?}", cut(what))]
     Overloaded {
         /// Which part.
         what: String,
@@ -106,7 +107,7 @@ pub enum Refusal {
         retry_after: Duration,
     },
     /// Nobody has this name, role or capability.
-    #[error("no agent has the name, role or capability {target:?}{}", did_you_mean(nearest.as_deref()))]
+    #[error("no agent has the name, role or capability {}{}", quoted(target), did_you_mean(nearest.as_deref()))]
     UnknownAgent {
         /// What was asked for.
         target: String,
@@ -114,7 +115,7 @@ pub enum Refusal {
         nearest: Option<String>,
     },
     /// The agent crashed more often than its restart window allows, or was stopped.
-    #[error("agent {agent} does not take work: {why}")]
+    #[error("agent {agent} does not take work: {}", visible_lines(why))]
     Unavailable {
         /// The target.
         agent: AgentName,
@@ -157,4 +158,8 @@ impl Refusal {
             Self::ShuttingDown => "ShuttingDown",
         }
     }
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {}", visible_lines(reason)) }
 }

@@ -1,12 +1,53 @@
-//! Text of agents, made fit to be shown.
+//! Text of agents and other strangers, made fit to be shown to people.
 
 use std::fmt::Write as _;
 
-/// The text with everything that could deceive a reader, or give a terminal orders, made visible: control, bidirectional
-/// and invisible characters become escapes.
-pub(crate) fn visible(text: &str) -> String {
+/// The longest text of a stranger that stands in the middle of an error, in characters.
+const MAX_CUT: usize = 80;
+
+/// The text as one line, with everything that could deceive a reader, or give a terminal orders, made visible: control
+/// characters, line breaks among them, and those that are not shown or change how others are shown become `\u{…}`.
+///
+/// Everything of the library that implements `Display` has the texts of agents go through this, or through
+/// [`visible_lines`]. Front ends that show a text by themselves, such as a channel for approvals, do it themselves.
+///
+/// ```
+/// use callboard::messages::visible;
+/// assert_eq!(visible("gr\u{fc}n\u{1b}[31m \u{202e}dlog\n"), "gr\u{fc}n\\u{1b}[31m \\u{202e}dlog\\u{a}");
+/// ```
+#[must_use]
+pub fn visible(text: &str) -> String {
+    escaped(text, |c| c.is_control() || is_unseen(c))
+}
+
+/// As [`visible`], for text of several lines: line feeds and tabs stay.
+#[must_use]
+pub fn visible_lines(text: &str) -> String {
+    escaped(text, |c| (c.is_control() && c != '\n' && c != '\t') || is_unseen(c))
+}
+
+/// As [`visible`], in quotes and no longer than an error can hold: what is cut is said.
+pub(crate) fn quoted(text: &str) -> String {
+    let (shown, rest) = beginning(text);
+    format!("\"{}\"{rest}", shown.replace('"', "\\\""))
+}
+
+/// As [`visible`], no longer than an error can hold: what is cut is said.
+pub(crate) fn cut(text: &str) -> String {
+    let (shown, rest) = beginning(text);
+    shown + &rest
+}
+
+fn beginning(text: &str) -> (String, String) {
+    match text.char_indices().nth(MAX_CUT) {
+        None => (visible(text), String::new()),
+        Some((end, _)) => (visible(&text[..end]) + "…", format!(" ({} characters)", text.chars().count())),
+    }
+}
+
+fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if c.is_control() || is_deceptive(c) {
+        if is_hidden(c) {
             // Writing to a string cannot fail.
             let _ = write!(shown, "\\u{{{:x}}}", c as u32);
         } else {
@@ -16,20 +57,42 @@ pub(crate) fn visible(text: &str) -> String {
     })
 }
 
-/// What is not shown, or changes how other characters are shown.
-fn is_deceptive(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+/// Whether it is not shown, or changes how other characters are shown.
+pub(crate) fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}'
+        | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn look_alikes_are_made_visible() {
+    fn what_deceives_is_made_visible_and_the_rest_stays() {
         assert_eq!(visible("a\u{202e}b\u{200b}c\u{1b}[31m\n"), "a\\u{202e}b\\u{200b}c\\u{1b}[31m\\u{a}");
         assert_eq!(visible("Grüße 你好 ❤\u{fe0f} e\u{301}"), "Grüße 你好 ❤\u{fe0f} e\u{301}");
+        assert_eq!(visible_lines("a\n\tb\r\u{9b}31m"), "a\n\tb\\u{d}\\u{9b}31m");
+    }
+
+    #[test]
+    fn what_is_cut_is_said() {
+        assert_eq!(quoted("a \"b\"\u{7}"), r#""a \"b\"\u{7}""#);
+        assert_eq!(quoted(&"é".repeat(100_000)), format!("\"{}…\" (100000 characters)", "é".repeat(80)));
+        assert_eq!(cut(&"x".repeat(80)), "x".repeat(80));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_shown_can_deceive(text in any::<String>()) {
+            let (line, lines) = (visible(&text), visible_lines(&text));
+            prop_assert!(!line.chars().any(|c| c.is_control() || is_unseen(c)));
+            prop_assert!(!lines.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || is_unseen(c)));
+            prop_assert_eq!((visible(&line), visible_lines(&lines)), (line.clone(), lines));
+            prop_assert!(quoted(&text).chars().count() <= 10 * MAX_CUT + 40);
+        }
     }
 }

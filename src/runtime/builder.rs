@@ -498,7 +498,7 @@ fn approvals_spec(channels: &[Arc<dyn Channel>], decider: &Decider) -> ChildSpec
 fn check(agents: &[AgentSpec], channels: &[Arc<dyn Channel>]) -> Result<(), BuildError> {
     let mut names = std::collections::BTreeSet::new();
     for spec in agents {
-        let name = spec.name()?;
+        let name = spec.checked_name()?;
         if !names.insert(name.clone()) {
             return Err(BuildError::DuplicateAgent { name });
         }

@@ -17,11 +17,12 @@ use crate::actors::{
     AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, Floor, InboxMessage, Router, Shards, Standing,
 };
 use crate::env::Env;
-use crate::messages::names::nearest;
+use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::state::StateRules;
+use crate::messages::visible::{cut, quoted, visible_lines};
 use crate::messages::{
-    AgentName, Announcement, Complexity, Durability, Json, Limits, NameError, Presence, QuestionId, Refusal, RequestId,
-    RunId, Submission, Task, TraceId,
+    AgentName, Announcement, Complexity, Durability, Envelope, Json, Limits, NameError, Presence, QuestionId, Refusal,
+    RequestId, RunId, Submission, Task, TraceId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -82,7 +83,7 @@ pub enum AgentError {
         name: AgentName,
     },
     /// There is no such agent.
-    #[error("there is no agent {name:?}{}", crate::messages::names::did_you_mean(nearest.as_deref()))]
+    #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
     Unknown {
         /// The name.
         name: String,
@@ -90,7 +91,7 @@ pub enum AgentError {
         nearest: Option<String>,
     },
     /// Its factory failed.
-    #[error("agent {name} could not be made: {error}")]
+    #[error("agent {name} could not be made: {}", visible_lines(error))]
     Factory {
         /// The name.
         name: String,
@@ -112,7 +113,7 @@ pub enum AgentError {
 #[non_exhaustive]
 pub enum AskError {
     /// There is no such agent.
-    #[error("there is no agent {name:?}{}", crate::messages::names::did_you_mean(nearest.as_deref()))]
+    #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
     Unknown {
         /// The name.
         name: String,
@@ -133,7 +134,7 @@ pub enum AskError {
         answers: String,
     },
     /// The agent failed.
-    #[error("agent {agent} failed: {error}")]
+    #[error("agent {agent} failed: {}", visible_lines(error))]
     Failed {
         /// The agent.
         agent: String,
@@ -141,7 +142,7 @@ pub enum AskError {
         error: String,
     },
     /// No answer in time.
-    #[error("agent {agent} did not answer within {timeout:?}")]
+    #[error("agent {} did not answer within {timeout:?}", cut(agent))]
     TimedOut {
         /// The agent.
         agent: String,
@@ -357,7 +358,7 @@ impl Callboard {
     /// See [`AgentError`].
     pub async fn spawn(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
-        let name = spec.name()?;
+        let name = spec.checked_name()?;
         let board = &self.board;
         if board.router.listed(name.as_str()).is_some() {
             return Err(AgentError::NameInUse { name });
@@ -400,7 +401,7 @@ impl Callboard {
     /// See [`AgentError`].
     pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
         let _one_at_a_time = self.board.submissions.write().await;
-        let name = spec.name()?;
+        let name = spec.checked_name()?;
         let listed = self.listed(name.as_str())?;
         self.control(name.as_str(), |reply| {
             AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
@@ -485,6 +486,37 @@ impl Callboard {
     #[must_use]
     pub fn approvals(&self) -> &Decider {
         &self.board.decider
+    }
+
+    /// The open approval that expires first, as soon as there is one; `None` once the board has ended. To be asked again
+    /// when that one is decided. For people's front ends, not for agents.
+    ///
+    /// ```
+    /// use callboard::messages::Action;
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("clerk", |turn: Turn| async move {
+    ///         let approved = turn.approve(Action::new("write_file", "a.txt", "hello")).await?;
+    ///         Ok(Command::output(approved.arguments))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("write")).await?;
+    /// if let Some(open) = board.next_approval().await {
+    ///     assert_eq!(open.action.to_string(), "write_file a.txt");
+    ///     board.approvals().approve(open.id(), "ann").await?;
+    /// }
+    /// assert_eq!(run.result().await?.output, "hello");
+    /// board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    pub async fn next_approval(&self) -> Option<Envelope> {
+        tokio::select! {
+            biased;
+            _ = self.ended() => None,
+            open = self.board.decider.next_open() => Some(open),
+        }
     }
 
     /// Answers a question that a turn has asked.
@@ -623,11 +655,17 @@ impl Board {
     }
 
     fn only_agent(&self) -> Result<AgentName, SubmitError> {
+        const SHOWN: usize = 20;
         match self.router.names().as_slice() {
+            [] => Err(SubmitError::NoAgents),
             [only] => Ok(only.clone()),
             names => {
-                let agents = names.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
-                Err(SubmitError::NoTarget { agents })
+                let shown: Vec<&str> = names.iter().take(SHOWN).map(AgentName::as_str).collect();
+                let more = match names.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                Err(SubmitError::NoTarget { agents: shown.join(", ") + &more })
             }
         }
     }

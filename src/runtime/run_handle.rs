@@ -1,4 +1,5 @@
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,6 +182,49 @@ impl RunHandle {
         self.board.tell(self.id, |reply| Input::Questions { run: self.id, reply }).await.unwrap_or_default()
     }
 
+    /// The run's question that was asked first and is open, as soon as there is one; `None` once the run has ended. To be
+    /// asked again when that one is answered. Of a run that another board works on it only notices the end.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("host", |turn: Turn| async move {
+    ///         let name: String = turn.ask("Who is there?").await?.parse()?;
+    ///         Ok(Command::output(format!("Welcome, {name}")))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("receive")).await?;
+    /// while let Some(open) = run.next_question().await? {
+    ///     assert_eq!(open.question, "Who is there?");
+    ///     board.answer(open.id, "Ann", "the door").await?;
+    /// }
+    /// assert_eq!(run.result().await?.output, "Welcome, Ann");
+    /// board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RunHandle::result`].
+    pub async fn next_question(&self) -> Result<Option<Question>, RunError> {
+        let buffer = self.board.board.settings.watch_buffer;
+        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Messages], buffer);
+        let handle = Self::new(self.id, self.board.clone());
+        let mut ended = pin!(handle.result());
+        loop {
+            let open = self.questions().await.into_iter();
+            if let Some(first) = open.min_by_key(|question| (question.asked_at, question.id.request)) {
+                return Ok(Some(first));
+            }
+            tokio::select! {
+                biased;
+                result = &mut ended => return result.map(|_| None),
+                true = has_asked(&mut news) => {}
+            }
+        }
+    }
+
     /// Everything that has happened in the run so far.
     ///
     /// # Errors
@@ -250,6 +294,18 @@ impl RunHandle {
     async fn load(&self) -> Result<Loaded, StorageError> {
         load(&self.board.board.journal, self.id, &self.board.board.rules).await
     }
+}
+
+/// Waits for a question among the news, or for a gap in which one may be missed; `false` when no more come.
+async fn has_asked(news: &mut (impl Stream<Item = Watched> + Unpin)) -> bool {
+    while let Some(watched) = news.next().await {
+        match watched {
+            Watched::Event(published) if matches!(*published.event, RunEvent::Asked { .. }) => return true,
+            Watched::Event(_) => {}
+            Watched::Missed(_) => return true,
+        }
+    }
+    false
 }
 
 impl fmt::Debug for RunHandle {

@@ -270,12 +270,10 @@ async fn events_keep_their_numbers_when_older_ones_are_forgotten() {
         .unwrap();
     let limits = Limits { handoffs: 10_000, ..Limits::default() };
     let run = board.submit(Task::new("x").input(1_u64).limits(limits)).await.unwrap();
-    while run.questions().await.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let question = run.next_question().await.unwrap().unwrap();
     assert!(run.history().await.unwrap().len() < 2_900, "nothing was forgotten");
     let reader = run.events(1, &[Debug]).await.unwrap();
-    board.answer(run.questions().await[0].id, "yes", "tester").await.unwrap();
+    board.answer(question.id, "yes", "tester").await.unwrap();
     run.result().await.unwrap();
     let all: Vec<_> = reader.collect().await;
     let mut last = None;

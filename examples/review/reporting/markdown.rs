@@ -20,9 +20,16 @@ const BULLETS: usize = 12;
 /// Places named in one bullet.
 const PLACES: usize = 8;
 
+/// What a good score must not hide.
+const HIGHS_IN_A_GOOD_SCORE: &str = "The score is the weight of the findings for the size of the tree: it can be good while \
+    single findings are serious.";
+
 /// The whole report.
 pub(crate) fn markdown(review: &Review<'_>) -> String {
     let mut lines = vec![format!("# Review of {}", code(review.title)), String::new(), headline(review), String::new()];
+    if review.score().is_acceptable() && review.highs() > 0 {
+        lines.extend([HIGHS_IN_A_GOOD_SCORE.to_owned(), String::new()]);
+    }
     where_to_start(review, &mut lines);
     summary(review, &mut lines);
     if let Some(changes) = review.changes {
@@ -46,7 +53,7 @@ fn headline(review: &Review<'_>) -> String {
         "{} · score **{}** of 100 · {} in {} with {} · {}% of the source measured",
         prose(review.date),
         review.score().value(),
-        counted(review.findings().len(), "finding", "findings"),
+        review.counted_findings(),
         counted(review.measurements.len(), "file", "files"),
         counted(review.code_lines(), "code line", "code lines"),
         review.measured_percent(),
@@ -145,7 +152,7 @@ fn files(review: &Review<'_>, lines: &mut Vec<String>) {
         lines.extend([
             format!("### {}", code(&file.file)),
             String::new(),
-            format!("Score {score}, {size}."),
+            format!("Score {score}, {size}.{}", copies(&file.file, &review.listing.skipped)),
             String::new(),
         ]);
         bullets(bullets_of(&file.findings), lines);
@@ -155,6 +162,13 @@ fn files(review: &Review<'_>, lines: &mut Vec<String>) {
         let more = counted(rest.len(), "file", "files");
         lines.extend([format!("… and {more} more with {}.", counted(findings, "finding", "findings")), String::new()]);
     }
+}
+
+/// Where the same text stands again.
+fn copies(file: &str, skipped: &[Skipped]) -> String {
+    let is_copy = |other: &&Skipped| matches!(&other.reason, SkipReason::CopyOf(original) if original == file);
+    let others: Vec<String> = skipped.iter().filter(is_copy).map(|copy| code(&copy.path)).collect();
+    if others.is_empty() { String::new() } else { format!(" The same text stands in {}.", some(&others)) }
 }
 
 /// The bullets of a file: one for each long or deep function, mark and swallowed error; one for all panics of a sort, one
@@ -221,32 +235,35 @@ fn repeated_blocks(repeated: &[Finding], lines: &mut Vec<String>) {
     largest.sort_by(|a, b| (a.severity, b.size * b.places.len()).cmp(&(b.severity, a.size * a.places.len())));
     let place = |place: &Place| format!("{} lines {}–{}", code(&place.file), place.first, place.last);
     let shown = |finding: &&Finding| {
-        let mut places = finding.places.iter().take(PLACES).map(place).collect::<Vec<_>>().join(", ");
-        if finding.places.len() > PLACES {
-            let _ = write!(places, " and {} more", finding.places.len() - PLACES);
-        }
-        format!("- {} lines, {} times: {places}", finding.size, finding.places.len())
+        let places: Vec<String> = finding.places.iter().map(place).collect();
+        format!("- {} lines, {} times: {}", finding.size, places.len(), some(&places))
     };
     bullets(largest.iter().map(shown).collect(), lines);
 }
 
 fn not_measured(skipped: &[Skipped], lines: &mut Vec<String>) {
-    let mut by_reason: BTreeMap<SkipReason, Vec<&str>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&SkipReason, Vec<&str>> = BTreeMap::new();
     for file in skipped {
-        by_reason.entry(file.reason).or_default().push(&file.path);
+        by_reason.entry(&file.reason).or_default().push(&file.path);
     }
     if by_reason.is_empty() {
         return;
     }
     lines.extend(["## Not measured".to_owned(), String::new()]);
-    let shown = |(reason, paths): (SkipReason, Vec<&str>)| {
-        let mut text = paths.iter().take(PLACES).map(|path| code(path)).collect::<Vec<_>>().join(", ");
-        if paths.len() > PLACES {
-            let _ = write!(text, " and {} more", paths.len() - PLACES);
-        }
-        format!("- {}: {text}", reason.label())
+    let shown = |(reason, paths): (&SkipReason, Vec<&str>)| {
+        let paths: Vec<String> = paths.into_iter().map(code).collect();
+        format!("- {}: {}", reason.label(), some(&paths))
     };
     bullets(by_reason.into_iter().map(shown).collect(), lines);
+}
+
+/// A list within a line, which stays short.
+fn some(all: &[String]) -> String {
+    let shown = all[..all.len().min(PLACES)].join(", ");
+    match all.len().saturating_sub(PLACES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// A list that stays short, and an empty line after it.

@@ -48,6 +48,20 @@ impl<'a> Review<'a> {
         (coverage(self.listing, self.measurements) * 100.0).floor() as u8
     }
 
+    /// Findings that matter most.
+    fn highs(&self) -> usize {
+        self.findings().iter().filter(|finding| finding.severity == Severity::High).count()
+    }
+
+    /// `12 findings, 2 of them high`.
+    fn counted_findings(&self) -> String {
+        let all = counted(self.findings().len(), "finding", "findings");
+        match self.highs() {
+            0 => all,
+            highs => format!("{all}, {} of them high,", grouped(highs)),
+        }
+    }
+
     fn count(&self, kind: Kind, severity: Severity) -> usize {
         self.findings().iter().filter(|finding| finding.kind == kind && finding.severity == severity).count()
     }

@@ -14,7 +14,7 @@ pub(crate) fn terminal(review: &Review<'_>) -> String {
         "{}: score {} of 100, {} in {}, {}% of the source measured",
         visible(review.title),
         review.score().value(),
-        counted(review.findings().len(), "finding", "findings"),
+        review.counted_findings(),
         counted(review.measurements.len(), "file", "files"),
         review.measured_percent(),
     )];

@@ -93,7 +93,7 @@ fn hostile_names_and_comments_break_nothing() {
         assert!(!shown.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{shown}");
     }
     assert!(!report.lines().any(|line| line.starts_with("# b")));
-    assert!(report.contains("``a\\n# b`c`|d\\u{1b}[31m\\u{202e}.rs``"));
+    assert!(report.contains("``a\\u{a}# b`c`|d\\u{1b}[31m\\u{202e}.rs``"));
     assert!(report.contains("\\<b\\>x\\</b\\>"));
     assert!(report.contains("!\\[z\\](http://w)"));
     let columns = |line: &str| line.matches('|').count();

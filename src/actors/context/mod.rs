@@ -16,7 +16,7 @@ use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
 use crate::env::Env;
-use crate::messages::names::check_name;
+use crate::messages::names::{check_key, check_name};
 use crate::messages::{AgentName, ContextEntry, Durability, NameError, Origin, Timestamp};
 use crate::storage::{Change, Entry, Expected, Key, KeyPrefix, Put, Storage, StorageError, codec};
 
@@ -421,7 +421,7 @@ enum Mode {
 
 fn entry_key(namespace: &str, key: &str) -> Result<Key, ContextError> {
     check_name("namespace", namespace, MAX_NAMESPACE)?;
-    check_name("key", key, MAX_KEY)?;
+    check_key(key, MAX_KEY)?;
     Ok(Key::new([ROOT, namespace, key]))
 }
 

@@ -18,6 +18,7 @@ pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;
 use super::names::did_you_mean;
+use super::visible::{cut, quoted, visible};
 use super::{Json, TurnId, Update};
 
 /// The values of a run's channels as one turn sees them. Cheap to clone.
@@ -46,7 +47,7 @@ enum Tree {
 #[non_exhaustive]
 pub enum StateError {
     /// The schema is strict and does not know the channel.
-    #[error("unknown channel {channel:?}{}", did_you_mean(nearest.as_deref()))]
+    #[error("unknown channel {}{}", quoted(channel), did_you_mean(nearest.as_deref()))]
     UnknownChannel {
         /// The name in the update.
         channel: String,
@@ -54,13 +55,13 @@ pub enum StateError {
         nearest: Option<String>,
     },
     /// Only the runtime writes this channel.
-    #[error("channel {channel:?} is written by the runtime only")]
+    #[error("channel {} is written by the runtime only", quoted(channel))]
     ReadOnly {
         /// The channel.
         channel: String,
     },
     /// The reducer cannot take this value.
-    #[error("channel {channel:?} cannot take {value}: {problem}")]
+    #[error("channel {} cannot take {}: {}", quoted(channel), visible(value), visible(problem))]
     BadValue {
         /// The channel.
         channel: String,
@@ -71,8 +72,8 @@ pub enum StateError {
     },
     /// Two turns, neither of which came before the other, wrote the same channel or leaf.
     #[error(
-        "concurrent writes to {place}: turn {} and turn {} ran side by side; let one of them write it, or resume with an overwrite",
-        turns.0.number, turns.1.number
+        "concurrent writes to {}: turn {} and turn {} ran side by side; let one of them write it, or resume with an overwrite",
+        cut(place), turns.0.number, turns.1.number
     )]
     ConcurrentWrite {
         /// The channel, and the path of the leaf inside it if it is a merge channel.

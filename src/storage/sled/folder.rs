@@ -49,13 +49,17 @@ pub(super) struct Synced {
 }
 
 impl Folder {
-    /// Takes the folder for this process and checks it, before sled sees it. Changes nothing in a folder it refuses.
+    /// Takes the folder for this process and checks it, before sled sees it. Changes nothing but `lock` in a folder that it
+    /// refuses.
     pub(super) fn open(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), StorageError> {
         Self::open_checked(path, disk).map_err(|detail| refused(path, detail))
     }
 
     fn open_checked(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), String> {
         let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        if path.as_os_str().is_empty() {
+            return Err("an empty path names no folder; write `.` for the current one".to_owned());
+        }
         if !path.is_dir() {
             fs::create_dir_all(path).map_err(io("the folder cannot be made"))?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -98,7 +102,8 @@ impl Folder {
 
 /// The error of a folder that cannot be opened.
 pub(super) fn refused(path: &Path, detail: impl Into<String>) -> StorageError {
-    StorageError::Open { path: path.display().to_string(), detail: detail.into() }
+    let shown = if path.as_os_str().is_empty() { "\"\"".to_owned() } else { path.display().to_string() };
+    StorageError::Open { path: shown, detail: detail.into() }
 }
 
 fn lock(path: &Path) -> Result<Lock, String> {
@@ -172,17 +177,22 @@ fn read_synced(file: &mut File) -> Result<Synced, String> {
 
 /// Whether the log holds what was synced. sled itself only ever shortens `db` to whole segments.
 fn check_log(path: &Path, last: Synced) -> Result<(), String> {
-    let length = fs::metadata(path.join("db")).map_or(0, |file| file.len());
-    let whole_segments = length > 0 && length.is_multiple_of(SEGMENT as u64);
-    let damage = if length < last.db_length && !whole_segments {
-        format!("is truncated: it has {length} bytes and had {}", last.db_length)
-    } else if log_check::reaches(path, last.sync).map_err(|error| format!("the file `db` cannot be read: {error}"))? {
-        return Ok(());
-    } else {
-        format!("is damaged: what was synced last (sync {}) cannot be reached", last.sync)
+    let unreadable = |error: io::Error| format!("the file `db` cannot be read: {error}");
+    let length = match fs::metadata(path.join("db")) {
+        Ok(file) => Some(file.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(unreadable(error)),
+    };
+    let is_cut = |length: u64| length < last.db_length && (length == 0 || !length.is_multiple_of(SEGMENT as u64));
+    let damage = match length {
+        None if last.db_length > 0 => format!("is missing: it had {} bytes", last.db_length),
+        Some(length) if is_cut(length) => format!("is truncated: it has {length} bytes and had {}", last.db_length),
+        Some(_) | None if log_check::reaches(path, last.sync).map_err(unreadable)? => return Ok(()),
+        Some(_) | None => format!("is damaged: what was synced last (sync {}) cannot be reached", last.sync),
     };
     Err(format!(
-        "the file `db` {damage}; nothing was changed: restore the folder from a copy, or import an export into a new one"
+        "the file `db` {damage}; only the file `lock` was written: restore the folder from a copy, or import an export into \
+         a new one"
     ))
 }
 

@@ -97,7 +97,7 @@ fn on_command(
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         Ok(settled) => {
             let verdict = route(run, number, turn, &command, mark, None, around);
-            (Some(settled), verdict.map_err(|refusal| invalid(refusal.to_string()))?)
+            (Some(settled), verdict.map_err(Failure::refused)?)
         }
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
         Err(StateError::ConcurrentWrite { .. }) => (None, Verdict::Nothing),
@@ -130,7 +130,8 @@ fn handoff_mark(turn: &OpenTurn, command: &Command) -> Option<Mark> {
     matches!(command.goto, Goto::Agent(_)).then(|| mark(command.output.as_ref().unwrap_or(&turn.input), command))
 }
 
-/// Where a command goes. An unknown target is the caller's error; everything else is a verdict.
+/// Where a command goes. An unknown target ends the turn, as that of a delegation does which the turn insists on: nobody
+/// has that name now, and the same attempt again would not change it. Everything else is a verdict.
 fn route(
     run: &Run,
     number: u32,

@@ -340,6 +340,9 @@ pub enum SubmitError {
         /// Who there is.
         agents: String,
     },
+    /// There is nobody who could do it.
+    #[error("no agent is registered; add one with `Builder::agent`, or with `Callboard::spawn` while the board runs")]
+    NoAgents,
     /// The input is nested deeper than it could be read back from the journal.
     #[error("the input is nested too deeply; at most {max} levels are allowed")]
     TooDeep {

@@ -34,7 +34,7 @@ pub(super) struct LiveRun {
     pub(super) waiters: HashMap<(u32, u32), oneshot::Sender<TurnReply>>,
     pub(super) results: Vec<oneshot::Sender<Arc<RunResult>>>,
     /// Its place among the runs in flight, given back when it ends.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) is_noted_open: bool,
     /// It was read back: turns that began before may still be under way beside those that were begun again.
     pub(super) is_recovered: bool,
@@ -104,7 +104,7 @@ impl LiveRun {
             waiting: VecDeque::new(),
             waiters: HashMap::default(),
             results: Vec::new(),
-            _place: place,
+            place,
             is_noted_open: false,
             is_recovered: false,
             cadence: Cadence::default(),

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::restart::Exit;
 use super::snapshot::Rounded;
 use crate::env::Env;
-use crate::messages::Timestamp;
+use crate::messages::{Timestamp, visible, visible_lines};
 
 /// Events that a slow subscriber may lag behind before it loses the oldest (and is told how many).
 const CAPACITY: usize = 1024;
@@ -29,7 +29,7 @@ pub struct TreeEvent {
 
 impl fmt::Display for TreeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} gen {}: {}", self.path, self.generation, self.kind)
+        write!(f, "{} gen {}: {}", visible(&self.path), self.generation, self.kind)
     }
 }
 
@@ -78,15 +78,17 @@ impl fmt::Display for TreeEventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Started => f.write_str("started"),
-            Self::StartFailed { error } => write!(f, "did not start: {error}"),
+            Self::StartFailed { error } => write!(f, "did not start: {}", visible_lines(error)),
             Self::Exited { exit } => write!(f, "{exit}"),
             Self::RestartScheduled { after: Duration::ZERO } => f.write_str("restarts at once"),
             Self::RestartScheduled { after } => write!(f, "restarts in {}", Rounded(*after)),
             Self::Restarted => f.write_str("restarted"),
             Self::Stopped { killed: false } => f.write_str("stopped"),
             Self::Stopped { killed: true } => f.write_str("ignored its stop and was killed"),
-            Self::Failed { error } => write!(f, "restarted too often, stays down: {error}"),
-            Self::Escalated { child, error } => write!(f, "gives up, {child} was restarted too often: {error}"),
+            Self::Failed { error } => write!(f, "restarted too often, stays down: {}", visible_lines(error)),
+            Self::Escalated { child, error } => {
+                write!(f, "gives up, {} was restarted too often: {}", visible(child), visible_lines(error))
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use super::snapshot::{NodeState, TreeNode};
 use super::spec::{ChildSpec, SpecError, SupervisorSpec};
 use super::supervisor::{Arguments, Msg, SupervisorActor};
 use crate::env::Env;
+use crate::messages::visible::{quoted, visible_lines};
 
 /// How long a snapshot may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,7 +33,7 @@ pub enum EndReason {
         child: Arc<str>,
     },
     /// A child was restarted too often.
-    #[error("`{child}` was restarted too often: {error}")]
+    #[error("`{child}` was restarted too often: {}", visible_lines(error))]
     IntensityExceeded {
         /// The path of the child.
         child: Arc<str>,
@@ -40,7 +41,7 @@ pub enum EndReason {
         error: String,
     },
     /// A child could not be started when the supervisor started.
-    #[error("`{child}` could not be started: {error}")]
+    #[error("`{child}` could not be started: {}", visible_lines(error))]
     StartFailed {
         /// The path of the child.
         child: Arc<str>,
@@ -67,7 +68,7 @@ pub enum StartError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// The supervisor has no such child.
-    #[error("there is no child `{child}`")]
+    #[error("there is no child {}", quoted(child))]
     UnknownChild {
         /// The id that was asked for.
         child: Arc<str>,
@@ -84,7 +85,7 @@ pub enum ControlError {
     #[error(transparent)]
     Invalid(#[from] SpecError),
     /// The child could not be started.
-    #[error("`{child}` could not be started: {error}")]
+    #[error("`{child}` could not be started: {}", visible_lines(error))]
     StartFailed {
         /// The id of the child.
         child: Arc<str>,

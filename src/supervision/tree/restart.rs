@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::intensity::{Intensity, Window};
+use crate::messages::visible_lines;
 
 /// Who is restarted together with a child that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,11 +96,11 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Normal(None) => f.write_str("ended normally"),
-            Self::Normal(Some(reason)) => write!(f, "ended normally: {reason}"),
-            Self::Failed(error) => write!(f, "failed: {error}"),
+            Self::Normal(Some(reason)) => write!(f, "ended normally: {}", visible_lines(reason)),
+            Self::Failed(error) => write!(f, "failed: {}", visible_lines(error)),
             Self::Killed => f.write_str("was killed"),
             Self::Cancelled => f.write_str("lost its task"),
-            Self::StartFailed(error) => write!(f, "did not start: {error}"),
+            Self::StartFailed(error) => write!(f, "did not start: {}", visible_lines(error)),
         }
     }
 }

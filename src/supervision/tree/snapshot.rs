@@ -13,6 +13,7 @@ use super::child::Child;
 use super::restart::Strategy;
 use super::spec::{ChildSpec, Kind};
 use super::supervisor::Msg;
+use crate::messages::visible;
 
 /// What a node of a tree is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +94,7 @@ impl TreeNode {
     }
 
     fn draw(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
-        f.write_str(&self.name)?;
+        f.write_str(&visible(&self.name))?;
         if let NodeKind::Supervisor(strategy) = self.kind {
             write!(f, " ({strategy})")?;
         }
@@ -111,10 +112,10 @@ impl TreeNode {
             write!(f, "  mailbox {depth}")?;
         }
         if let Some(detail) = &self.detail {
-            write!(f, "  {detail}")?;
+            write!(f, "  {}", visible(detail))?;
         }
         if let Some(error) = &self.last_error {
-            write!(f, "  last error: {}", error.lines().next().unwrap_or_default())?;
+            write!(f, "  last error: {}", visible(error.lines().next().unwrap_or_default()))?;
         }
         for (index, child) in self.children.iter().enumerate() {
             let (branch, below) =

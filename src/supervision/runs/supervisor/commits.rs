@@ -116,6 +116,8 @@ impl Desk {
 
     fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
+        // Who is told the result finds the place free.
+        drop(live.place.take());
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
                 let _ = waiter.send(Arc::clone(result));
