@@ -409,3 +409,22 @@ async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() 
     stage.finish(&board, &[before, after]).await;
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_both_are_repeated() {
+    for (child, point) in [(STORAGE, "storage.sweep"), (CONTEXT, "context.sweep")] {
+        for (fault, restarts) in [(panic(), 1), (error(), 0)] {
+            let stage = Stage::new(Plan::default());
+            let board = stage.start().await;
+            stage.plan.arm(point, fault, 1);
+            tokio::time::sleep(secs(70)).await;
+            assert!(stage.plan.is_carried_out(), "{point}");
+            let tree = board.tree().await.unwrap();
+            assert_eq!(tree.find(child.path).unwrap().restarts, restarts, "{tree}");
+            stage.plan.arm(point, error(), 1);
+            tokio::time::sleep(secs(70)).await;
+            assert!(stage.plan.is_carried_out(), "{point}: sweeping goes on");
+            board.shutdown().await;
+        }
+    }
+}

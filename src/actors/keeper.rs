@@ -12,6 +12,7 @@ use crate::messages::Timestamp;
 use crate::storage::Journal;
 
 use super::floor::Floor;
+use super::sweeps::{Sweeps, Swept};
 
 pub(crate) struct Keeper;
 
@@ -31,49 +32,51 @@ pub(crate) enum KeeperMsg {
     /// Forget what is old enough.
     Sweep,
     /// That is done.
-    Swept,
+    Swept(Swept),
     /// `has_stopped` is set.
     StorageStopped,
 }
 
+pub(crate) struct Keeping {
+    arguments: Arguments,
+    sweeps: Sweeps,
+}
+
 impl Actor for Keeper {
     type Msg = KeeperMsg;
-    type State = Arguments;
+    type State = Keeping;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Arguments, ActorProcessingErr> {
+    async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Keeping, ActorProcessingErr> {
         arguments.env.slow_fault_point("storage.start").await?;
         if arguments.has_stopped.load(Ordering::Acquire) {
             me.cast(KeeperMsg::StorageStopped)?;
         }
-        me.send_after(arguments.every, || KeeperMsg::Sweep);
-        Ok(arguments)
+        let (env, every) = (arguments.env.clone(), arguments.every);
+        let sweeps = Sweeps { env, what: "runs that ended long ago", fault_point: "storage.sweep", every };
+        sweeps.schedule(&me, Ok(()), || KeeperMsg::Sweep)?;
+        Ok(Keeping { arguments, sweeps })
     }
 
     async fn handle(
         &self,
         me: ActorRef<KeeperMsg>,
         message: KeeperMsg,
-        state: &mut Arguments,
+        Keeping { arguments, sweeps }: &mut Keeping,
     ) -> Result<(), ActorProcessingErr> {
-        state.env.slow_fault_point("storage.handle").await?;
+        let Arguments { env, journal, floor, retention, .. } = arguments;
+        env.slow_fault_point("storage.handle").await?;
         match message {
             KeeperMsg::Sweep => {
-                let (journal, now) = (state.journal.clone(), state.env.now().wall);
-                let retention = u64::try_from(state.retention.as_millis()).unwrap_or(u64::MAX);
+                let (journal, now) = (journal.clone(), env.now().wall);
+                let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
                 let oldest = Timestamp::from_millis(now.as_millis().saturating_sub(retention));
-                tokio::spawn(async move {
-                    match journal.forget_ended_before(oldest).await {
-                        Ok(0) => {}
-                        Ok(runs) => tracing::info!(runs, "runs that ended long ago are forgotten"),
-                        Err(error) => tracing::warn!(%error, "old runs could not be forgotten"),
-                    }
-                    let _ = me.cast(KeeperMsg::Swept);
-                });
+                let sweep = async move { journal.forget_ended_before(oldest).await };
+                sweeps.begin(&me, sweep, KeeperMsg::Swept);
             }
-            KeeperMsg::Swept => drop(me.send_after(state.every, || KeeperMsg::Sweep)),
+            KeeperMsg::Swept(swept) => sweeps.schedule(&me, swept, || KeeperMsg::Sweep)?,
             KeeperMsg::StorageStopped => {
-                state.floor.stop_all();
+                floor.stop_all();
                 me.stop(Some("the store has stopped".to_owned()));
             }
         }
