@@ -409,3 +409,70 @@ async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() 
     stage.finish(&board, &[before, after]).await;
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_both_are_repeated() {
+    for (child, point) in [(STORAGE, "storage.sweep"), (CONTEXT, "context.sweep")] {
+        for (fault, restarts) in [(panic(), 1), (error(), 0)] {
+            let stage = Stage::new(Plan::default());
+            let board = stage.start().await;
+            stage.plan.arm(point, fault, 1);
+            tokio::time::sleep(secs(70)).await;
+            assert!(stage.plan.is_carried_out(), "{point}");
+            let tree = board.tree().await.unwrap();
+            assert_eq!(tree.find(child.path).unwrap().restarts, restarts, "{tree}");
+            stage.plan.arm(point, error(), 1);
+            tokio::time::sleep(secs(70)).await;
+            assert!(stage.plan.is_carried_out(), "{point}: sweeping goes on");
+            board.shutdown().await;
+        }
+    }
+}
+
+/// Shows cards and takes them down.
+#[derive(Clone, Default)]
+struct Cards(Arc<Mutex<Vec<String>>>);
+
+impl Channel for Cards {
+    fn name(&self) -> &str {
+        "cards"
+    }
+
+    fn ask(&self, _: &Envelope, _: &Decider) {
+        self.0.lock().push("shown".to_owned());
+    }
+
+    fn settled(&self, _: &Envelope, decision: Option<&Decision>) {
+        self.0.lock().push(decision.map_or("withdrawn".to_owned(), |decision| format!("decided by {}", decision.by)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_card_is_taken_down_also_by_a_gateway_or_channel_that_crashes_over_it() {
+    for child in [GATEWAY, CHANNEL] {
+        for is_cancelled in [false, true] {
+            let (plan, cards) = (Plan::default(), Cards::default());
+            let clerk = |turn: Turn| async move {
+                turn.approve(Action::new("write", "file", "text")).await?;
+                Ok(Command::output("written"))
+            };
+            let board = builder().env(plan.env()).channel(cards.clone()).agent("clerk", clerk).start().await.unwrap();
+            let run = board.submit(Task::new("x")).await.unwrap();
+            until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+            quiet().await;
+            plan.arm(child.handle, panic(), 1);
+            let expected = if is_cancelled {
+                run.cancel("enough").await;
+                "withdrawn"
+            } else {
+                board.approvals().approve(board.approvals().open()[0].id(), "me").await.unwrap();
+                "decided by me"
+            };
+            soon(run.result()).await.unwrap();
+            tokio::time::sleep(secs(10)).await;
+            assert!(plan.is_carried_out());
+            assert_eq!(*cards.0.lock(), ["shown", expected], "{}", child.handle);
+            board.shutdown().await;
+        }
+    }
+}

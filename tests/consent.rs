@@ -139,3 +139,68 @@ async fn a_channel_that_panics_is_shown_what_is_open_when_it_is_back() {
     assert_eq!(*told.lock(), ["asked write_file REVIEW.md", "approved write_file REVIEW.md"]);
     board.shutdown().await;
 }
+
+/// Approves what it is asked, and takes the card down, whatever comes of it.
+struct Hasty(Arc<Mutex<Vec<String>>>);
+
+impl Channel for Hasty {
+    fn name(&self) -> &str {
+        "hasty"
+    }
+
+    fn ask(&self, envelope: &Envelope, decider: &Decider) {
+        self.0.lock().push("asked".to_owned());
+        let (id, decider) = (envelope.id(), decider.clone());
+        tokio::spawn(async move { decider.approve(id, "hasty").await });
+    }
+
+    fn settled(&self, _: &Envelope, decision: Option<&Decision>) {
+        self.0.lock().push(decision.map_or("withdrawn".to_owned(), |decision| format!("settled by {}", decision.by)));
+    }
+}
+
+fn failing_decisions(faults: &[bool]) -> (Builder, Arc<Shaky>) {
+    let env = Env::repeatable(7);
+    let store = Arc::new(Shaky::new(&env, 0));
+    store.decision_faults.lock().extend_from_slice(faults);
+    let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
+    (builder().env(env).storage(shared).agent("writer", writer), store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_decides_while_the_store_fails_is_asked_again() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (builder, store) = failing_decisions(&[false, false]);
+    let board = builder.channel(Hasty(Arc::clone(&told))).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
+    quiet().await;
+    assert_eq!(*told.lock(), ["asked", "asked", "asked", "settled by hasty"]);
+    assert!(store.decision_faults.lock().is_empty());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_stored_and_not_acknowledged_reaches_its_run() {
+    let (builder, _store) = failing_decisions(&[true]);
+    let board = builder.start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+    quiet().await;
+    let id = board.approvals().open()[0].id();
+    let lost = board.approvals().approve(id, "ann").await.unwrap_err();
+    assert!(matches!(lost, DecideError::Storage(_)), "{lost:?}");
+    assert_eq!(run.result().await.unwrap().output, json!("write_file REVIEW.md"));
+    let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
+    assert!(matches!(&late, DecideError::AlreadyDecided { decision } if &*decision.by == "ann"), "{late:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
+    let (builder, store) = failing_decisions(&[true, false]);
+    let board = builder.start().await.unwrap();
+    let output = finish(&board, Task::new("x")).await.output;
+    assert_eq!(output, json!("denied: nobody decided about write_file REVIEW.md before it expired"));
+    assert!(store.decision_faults.lock().is_empty());
+    board.shutdown().await;
+}

@@ -372,7 +372,9 @@ async fn an_agent_sees_what_it_was_granted_and_its_own_memory() {
                     refused.push(context.recall(namespace, "a").await.unwrap_err());
                     refused.push(context.touch(namespace, "a", MINUTE).await.unwrap_err());
                     refused.push(context.delete(namespace, "a").await.unwrap_err());
+                    refused.extend(context.watch(namespace).err());
                 }
+                assert_eq!(refused.len(), 5 * 12);
                 let is_grant = |error: &ContextError| matches!(error, ContextError::NotGranted { .. });
                 assert!(refused.iter().all(is_grant), "{refused:?}");
                 Ok(Command::output("done").goto("writer"))
@@ -391,6 +393,39 @@ async fn an_agent_sees_what_it_was_granted_and_its_own_memory() {
         .unwrap();
     let run = board.submit(Task::new("look").to("scout")).await.unwrap();
     assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_waits_for_what_another_writes_by_watching_its_namespace() {
+    let board = Callboard::builder()
+        .with(
+            AgentSpec::new("reader", |turn: Turn| async move {
+                let context = turn.context();
+                let mut found = context.watch("findings")?;
+                let mut memory = context.watch(&context.memory())?;
+                context.set(&context.memory(), "module:parser", "is watched", None).await?;
+                let Some(ContextChange::Set(mine)) = memory.next().await else { panic!("it was written") };
+                let Some(ContextChange::Set(theirs)) = found.next().await else { panic!("it was written") };
+                Ok(Command::output(json!([mine.key, theirs.value])))
+            })
+            .namespaces(["findings"]),
+        )
+        .agent("writer", |turn: Turn| async move {
+            turn.context().set("other", "a", "not granted", None).await?;
+            turn.context().set("findings", "a", "found", None).await?;
+            Ok(Command::output("done"))
+        })
+        .start()
+        .await
+        .unwrap();
+    let reader = board.submit(Task::new("wait").to("reader")).await.unwrap();
+    while board.context().get("memory:reader", "module:parser").await.unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let writer = board.submit(Task::new("write").to("writer")).await.unwrap();
+    assert_eq!(writer.result().await.unwrap().outcome, Outcome::Finished);
+    assert_eq!(reader.result().await.unwrap().output, json!(["module:parser", "found"]));
     board.shutdown().await;
 }
 

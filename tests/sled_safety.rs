@@ -2,11 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
+use callboard::actors::context::ContextStore;
+use callboard::env::Env;
+use callboard::messages::AgentName;
 use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Sled, Storage, StorageError};
+use callboard::testing::conformance::ManualClock;
 use tempfile::{TempDir, tempdir};
 
 fn stream(name: &str) -> Key {
@@ -346,6 +353,34 @@ async fn a_damaged_value_is_reported_for_its_key_alone_and_not_overwritten() {
     corrupt(store.put_if_revision(over).await.map(drop));
     assert_eq!(store.scan(&Key::new([]).children(), Some(&stream("v")), 9).await.unwrap().len(), 1);
     assert!(store.get(&stream("w")).await.unwrap().is_some());
+}
+
+/// Shared memory does not fill up because one entry of it is damaged.
+#[tokio::test]
+async fn a_sweep_of_the_context_goes_on_behind_a_damaged_entry() {
+    let folder = tempdir().unwrap();
+    let at = |secs| {
+        let clock = ManualClock::new();
+        clock.advance(Duration::from_secs(secs));
+        let store = Arc::new(Sled::open(folder.path()).unwrap());
+        ContextStore::new(store, Env::new(clock, 1), Durability::Sync, BTreeMap::new())
+    };
+    let context = at(0);
+    let ann = AgentName::new("ann").unwrap();
+    for key in ["a", "b", "c"] {
+        context.set("notes", key, "x", &ann, Some(Duration::from_secs(60))).await.unwrap();
+    }
+    drop(context);
+    let mut row = b"v".to_vec();
+    row.extend_from_slice(Key::new(["context", "notes", "b"]).as_bytes());
+    with_raw_rows(folder.path(), |db| {
+        let mut value = db.get(&row).unwrap().unwrap().to_vec();
+        value[9] ^= 1;
+        db.insert(&row, value).unwrap();
+    });
+    let context = at(60);
+    assert_eq!(context.sweep().await, Ok(2));
+    assert!(context.get("notes", "b").await.is_err(), "it stays as it is");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "the tests that run processes share what they need")]
 
+mod common;
 mod processes;
 
 use std::fs::File;
@@ -16,8 +17,10 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use callboard::actors::approvals::TerminalChannel;
+use callboard::env::Env;
 use callboard::messages::Action;
 use callboard::prelude::{Callboard, Command, Task, Turn};
+use common::Shaky;
 use processes::DEADLINE;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -25,6 +28,7 @@ use serde_json::{Value, json};
 
 const ACTIONS: &str = "CALLBOARD_TERMINAL_ACTIONS";
 const DENIES_AT_END: &str = "CALLBOARD_TERMINAL_DENIES_AT_END";
+const STORE_FAILS: &str = "CALLBOARD_TERMINAL_STORE_FAILS";
 const PROMPT: &str = "approve? [y/N, or n and a reason] ";
 const END_OF_INPUT: &str = "\u{4}";
 
@@ -44,7 +48,11 @@ fn the_program() {
             };
             Ok(Command::output(told))
         };
-        let board = Callboard::builder().channel(terminal).agent("clerk", clerk).start().await.unwrap();
+        let store = Shaky::new(&Env::system(), 0);
+        if std::env::var_os(STORE_FAILS).is_some() {
+            store.decision_faults.lock().push(false);
+        }
+        let board = Callboard::builder().storage(store).channel(terminal).agent("clerk", clerk).start().await.unwrap();
         let mut runs = Vec::new();
         for action in actions {
             runs.push(board.submit(Task::new("act").input(json!(action))).await.unwrap());
@@ -95,13 +103,24 @@ impl Screen {
 
     /// The program that asks for these actions.
     fn asking(actions: Value, denies_at_end: bool) -> Self {
+        Self::of(Self::program(actions, denies_at_end))
+    }
+
+    /// As [`Screen::asking`], on a store that fails when the first decision is to be stored.
+    fn asking_on_a_failing_store(denies_at_end: bool) -> Self {
+        let mut program = Self::program(one(), denies_at_end);
+        program.env(STORE_FAILS, "once");
+        Self::of(program)
+    }
+
+    fn program(actions: Value, denies_at_end: bool) -> Process {
         let mut program = Process::new(std::env::current_exe().unwrap());
         program.args(["--exact", "the_program", "--nocapture", "--quiet", "--color", "never"]);
         program.env(ACTIONS, actions.to_string());
         if denies_at_end {
             program.env(DENIES_AT_END, "yes");
         }
-        Self::of(program)
+        program
     }
 
     /// Reads on until this is shown, and returns what was shown until then.
@@ -221,6 +240,29 @@ fn end_of_input_denies_or_leaves_open_as_the_program_chose() {
     screen.until(PROMPT);
     screen.types(END_OF_INPUT);
     screen.until("no more input; the approval stays open");
+}
+
+#[test]
+fn an_answer_that_could_not_be_stored_is_asked_for_again() {
+    let mut screen = Screen::asking_on_a_failing_store(false);
+    screen.until(PROMPT);
+    screen.types("y\n");
+    screen.until("no acknowledgement\nnothing was decided; please answer again\n");
+    let card = screen.until(PROMPT);
+    assert!(card.contains("target    letter.txt"), "{card}");
+    screen.types("n not now\n");
+    screen.until("denied by terminal: not now");
+    screen.ended();
+}
+
+#[test]
+fn a_denial_at_the_end_of_input_that_could_not_be_stored_is_tried_again() {
+    let mut screen = Screen::asking_on_a_failing_store(true);
+    screen.until(PROMPT);
+    screen.types(END_OF_INPUT);
+    screen.until("no acknowledgement\n");
+    screen.until("denied by terminal: nobody is there to answer");
+    screen.ended();
 }
 
 #[test]

@@ -4,28 +4,25 @@
 //! the exact question. A decision that was stored and not yet delivered is delivered when the run asks again.
 
 mod actor;
+mod desk;
+mod screen;
 mod terminal;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
-
-use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use std::sync::Arc;
 
 use crate::env::Env;
 use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
-use crate::storage::codec::{self, Stored};
-use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::decide::EXPIRY;
-use crate::supervision::runs::inbox::Input;
-use crate::supervision::tree::ChildRef;
 
 use super::shards::Shards;
 
-pub(crate) use actor::{ChannelActor, GatewayActor, Msg};
+use desk::Desk;
+
+pub(crate) use actor::GatewayActor;
+pub(crate) use screen::{ChannelActor, Screen};
 pub use terminal::{TerminalChannel, card};
 
 /// Somewhere people see questions and decide. It gets a [`Decider`] to answer through, and says who answered: a channel
@@ -35,27 +32,19 @@ pub trait Channel: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Shows a question. Must not block; the decision may come at any time, through any channel.
+    ///
+    /// A question that is shown may be asked again: after a panic of the channel, and when a decision on it could not be
+    /// stored. It is the same question; show it once.
     fn ask(&self, envelope: &Envelope, decider: &Decider);
 
-    /// A question is no longer open: it was decided here or elsewhere (`Some`), or withdrawn.
+    /// A question that was asked is no longer open: it was decided here or elsewhere (`Some`), or withdrawn. Told once.
     fn settled(&self, envelope: &Envelope, decision: Option<&Decision>);
 }
 
 /// Decides approvals: the handle that channels and front ends hold, and agents do not. A cheap clone.
 #[derive(Clone)]
 pub struct Decider {
-    pub(crate) desk: Arc<GatewayDesk>,
-}
-
-/// What survives a restart of the gateway's actor.
-pub(crate) struct GatewayDesk {
-    env: Env,
-    storage: Arc<dyn Storage>,
-    durability: Durability,
-    shards: Arc<Shards>,
-    open: Mutex<BTreeMap<ApprovalId, Envelope>>,
-    opened: Notify,
-    wake: OnceLock<ChildRef<Msg>>,
+    desk: Arc<Desk>,
 }
 
 /// Why a decision was not taken.
@@ -82,36 +71,20 @@ pub enum DecideError {
         /// When.
         at: Timestamp,
     },
-    /// The decision could not be stored.
+    /// The decision could not be stored. Nobody knows whether it will be found later, and everybody is asked again.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
-/// The stored decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct StoredDecision {
-    decision: Decision,
-}
-
-impl Stored for StoredDecision {
-    const SCHEMA: u16 = 3;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "approval-decision";
-}
-
-/// How long a decision is kept: well past every approval's expiry, so that a late click finds it.
-const KEEP_SECS: u64 = 60 * 24 * 3600;
-
 impl Decider {
     pub(crate) fn new(env: Env, storage: Arc<dyn Storage>, durability: Durability, shards: Arc<Shards>) -> Self {
-        let (open, opened, wake) = (Mutex::default(), Notify::new(), OnceLock::new());
-        Self { desk: Arc::new(GatewayDesk { env, storage, durability, shards, open, opened, wake }) }
+        Self { desk: Arc::new(Desk::new(env, storage, durability, shards)) }
     }
 
     /// The open questions, oldest expiry first.
     #[must_use]
     pub fn open(&self) -> Vec<Envelope> {
-        let mut open: Vec<Envelope> = self.desk.open.lock().values().cloned().collect();
+        let mut open = self.desk.open();
         open.sort_by_key(|envelope| (envelope.expires_at, envelope.request));
         open
     }
@@ -145,105 +118,37 @@ impl Decider {
     }
 
     async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, DecideError> {
-        let now = self.desk.env.now().wall;
-        let open = self.desk.open.lock().get(&id).cloned();
-        let Some(envelope) = open else {
-            let decided = self.desk.stored(id).await?;
-            return Err(
-                decided.map_or(DecideError::Unknown { id }, |decision| DecideError::AlreadyDecided { decision })
-            );
-        };
-        if now >= envelope.expires_at && by != EXPIRY {
-            return Err(DecideError::Expired { id, at: envelope.expires_at });
+        let at = self.desk.env.now().wall;
+        if let Some(expired) = self.desk.expiry(id).filter(|expires_at| *expires_at <= at) {
+            return Err(DecideError::Expired { id, at: expired });
         }
-        let decision = Decision { approved, by: by.into(), reason: reason.into(), at: now };
-        let put = Put {
-            key: key(id),
-            value: codec::encode_shared(&StoredDecision { decision: decision.clone() }),
-            expected: Expected::Absent,
-            ttl_secs: Some(KEEP_SECS),
-            durability: self.desk.durability,
-        };
-        match self.desk.storage.put_if_revision(put).await {
-            Ok(_) => {
-                self.desk.deliver(&envelope, decision.clone());
-                Ok(decision)
-            }
-            Err(error @ StorageError::WrongRevision { .. }) => match self.desk.stored(id).await? {
-                Some(decision) => Err(DecideError::AlreadyDecided { decision }),
-                None => Err(error.into()),
-            },
-            Err(error) => Err(error.into()),
+        let decision = Decision { approved, by: by.into(), reason: reason.into(), at };
+        let decided = self.desk.decide(id, decision).await;
+        if let Err(DecideError::Storage(_)) = decided {
+            self.desk.ask_again(id);
         }
+        decided
+    }
+
+    /// Silence denies.
+    async fn expire(&self, id: ApprovalId) -> Result<Decision, DecideError> {
+        let at = self.desk.env.now().wall;
+        self.desk.decide(id, Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at }).await
+    }
+
+    /// A run asks for a decision; asking again changes nothing.
+    pub(crate) fn request(&self, envelope: &Envelope) {
+        self.desk.request(envelope);
+    }
+
+    /// A run no longer needs a decision.
+    pub(crate) fn withdraw(&self, id: ApprovalId) {
+        self.desk.withdraw(id);
     }
 }
 
 impl fmt::Debug for Decider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decider").field("open", &self.desk.open.lock().len()).finish()
-    }
-}
-
-impl GatewayDesk {
-    /// Where the actor is, once.
-    pub(crate) fn set_actor(&self, actor: ChildRef<Msg>) {
-        let _ = self.wake.set(actor);
-    }
-
-    /// A run asks for a decision; asking again changes nothing.
-    pub(crate) fn request(&self, envelope: &Envelope) {
-        let id = envelope.id();
-        self.open.lock().entry(id).or_insert_with(|| envelope.clone());
-        self.opened.notify_waiters();
-        self.tell(Msg::Requested(id));
-    }
-
-    /// A run no longer needs a decision.
-    pub(crate) fn withdraw(&self, id: ApprovalId) {
-        if let Some(envelope) = self.open.lock().remove(&id) {
-            self.tell(Msg::Settled(Box::new(envelope), None));
-        }
-    }
-
-    /// Brings a stored decision to its run.
-    fn deliver(&self, envelope: &Envelope, decision: Decision) {
-        let id = envelope.id();
-        self.open.lock().remove(&id);
-        let input = Input::Decide { request: envelope.request, approval: id, decision: decision.clone() };
-        self.shards.of(envelope.request.turn.run).push(input);
-        self.tell(Msg::Settled(Box::new(envelope.clone()), Some(decision)));
-    }
-
-    async fn stored(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
-        let Some(entry) = self.storage.get(&key(id)).await? else { return Ok(None) };
-        let stored: StoredDecision = codec::decode(&entry.value)
-            .map_err(|error| StorageError::Corrupt { key: key(id), detail: error.to_string() })?;
-        Ok(Some(stored.decision))
-    }
-
-    /// A gateway that is down finds everything open when it is back.
-    fn tell(&self, message: Msg) {
-        if let Some(actor) = self.wake.get() {
-            let _ = actor.cast(message);
-        }
-    }
-}
-
-fn key(id: ApprovalId) -> Key {
-    Key::new(["approval", &*id.to_string()])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bytes_of_a_decision_are_golden() {
-        let at = Timestamp::from_millis(1_767_225_600_000);
-        let decision = Decision { approved: false, by: "ann".into(), reason: "too long".into(), at };
-        crate::testing::golden::check(
-            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &StoredDecision { decision },
-        );
+        f.debug_struct("Decider").field("open", &self.desk.open().len()).finish()
     }
 }

@@ -13,6 +13,7 @@ use crate::storage::{Fence, Journal, StorageError};
 use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
 
 use super::floor::Floor;
+use super::sweeps::{Sweeps, Swept};
 
 pub(crate) struct Keeper;
 
@@ -33,7 +34,7 @@ pub(crate) enum KeeperMsg {
     /// Forget what is old enough.
     Sweep,
     /// That is done.
-    Swept,
+    Swept(Swept),
     /// Tell other boards that this one lives.
     Renew,
     /// Other boards were told, or could not be.
@@ -42,65 +43,60 @@ pub(crate) enum KeeperMsg {
     StorageStopped,
 }
 
-/// The actor's state.
-pub(crate) struct Watch {
+pub(crate) struct Keeping {
     arguments: Arguments,
+    sweeps: Sweeps,
     /// The board's claim.
     fence: Fence,
 }
 
 impl Actor for Keeper {
     type Msg = KeeperMsg;
-    type State = Watch;
+    type State = Keeping;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Watch, ActorProcessingErr> {
+    async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Keeping, ActorProcessingErr> {
         arguments.env.slow_fault_point("storage.start").await?;
         if arguments.has_stopped.load(Ordering::Acquire) {
             me.cast(KeeperMsg::StorageStopped)?;
         }
         let fence = arguments.claims.hold().await?;
         me.send_after(RENEW_EVERY, || KeeperMsg::Renew);
-        me.send_after(arguments.every, || KeeperMsg::Sweep);
-        Ok(Watch { arguments, fence })
+        let (env, every) = (arguments.env.clone(), arguments.every);
+        let sweeps = Sweeps { env, what: "runs that ended long ago", fault_point: "storage.sweep", every };
+        sweeps.schedule(&me, Ok(()), || KeeperMsg::Sweep)?;
+        Ok(Keeping { arguments, sweeps, fence })
     }
 
     async fn handle(
         &self,
         me: ActorRef<KeeperMsg>,
         message: KeeperMsg,
-        watch: &mut Watch,
+        Keeping { arguments, sweeps, fence }: &mut Keeping,
     ) -> Result<(), ActorProcessingErr> {
-        let Watch { arguments: state, fence } = watch;
-        state.env.slow_fault_point("storage.handle").await?;
+        let Arguments { env, journal, floor, retention, .. } = arguments;
+        env.slow_fault_point("storage.handle").await?;
         match message {
             KeeperMsg::Sweep => {
-                let (journal, now) = (state.journal.clone(), state.env.now().wall);
-                let retention = u64::try_from(state.retention.as_millis()).unwrap_or(u64::MAX);
+                let (journal, now) = (journal.clone(), env.now().wall);
+                let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
                 let oldest = Timestamp::from_millis(now.as_millis().saturating_sub(retention));
-                tokio::spawn(async move {
-                    match journal.forget_ended_before(oldest).await {
-                        Ok(0) => {}
-                        Ok(runs) => tracing::info!(runs, "runs that ended long ago are forgotten"),
-                        Err(error) => tracing::warn!(%error, "old runs could not be forgotten"),
-                    }
-                    let _ = me.cast(KeeperMsg::Swept);
-                });
+                let sweep = async move { journal.forget_ended_before(oldest).await };
+                sweeps.begin(&me, sweep, KeeperMsg::Swept);
             }
-            KeeperMsg::Swept => drop(me.send_after(state.every, || KeeperMsg::Sweep)),
+            KeeperMsg::Swept(swept) => sweeps.schedule(&me, swept, || KeeperMsg::Sweep)?,
             KeeperMsg::Renew => {
-                let (claims, fence) = (state.claims.clone(), *fence);
+                // Asked for now, so that a renewal that goes wrong or never ends is not the last.
+                me.send_after(RENEW_EVERY, || KeeperMsg::Renew);
+                let (claims, fence) = (arguments.claims.clone(), *fence);
                 tokio::spawn(async move { me.cast(KeeperMsg::Renewed(claims.renew(fence).await)) });
             }
-            KeeperMsg::Renewed(renewed) => {
-                match renewed {
-                    Ok(renewed) => *fence = renewed,
-                    Err(error) => tracing::warn!(%error, "the claim on the board's runs was not renewed"),
-                }
-                me.send_after(RENEW_EVERY, || KeeperMsg::Renew);
+            KeeperMsg::Renewed(Ok(renewed)) => *fence = renewed,
+            KeeperMsg::Renewed(Err(error)) => {
+                tracing::warn!(%error, "the claim on the board's runs was not renewed");
             }
             KeeperMsg::StorageStopped => {
-                state.floor.stop_all();
+                floor.stop_all();
                 me.stop(Some("the store has stopped".to_owned()));
             }
         }
@@ -108,8 +104,8 @@ impl Actor for Keeper {
     }
 
     /// The board's runs have stopped: another board may have them at once.
-    async fn post_stop(&self, _: ActorRef<KeeperMsg>, watch: &mut Watch) -> Result<(), ActorProcessingErr> {
-        watch.arguments.claims.release(watch.fence).await;
+    async fn post_stop(&self, _: ActorRef<KeeperMsg>, keeping: &mut Keeping) -> Result<(), ActorProcessingErr> {
+        keeping.arguments.claims.release(keeping.fence).await;
         Ok(())
     }
 }

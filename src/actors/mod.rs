@@ -10,6 +10,7 @@ mod keeper;
 pub mod meters;
 mod router;
 mod shards;
+mod sweeps;
 mod turn;
 mod worker;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor};
+use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor, Screen};
 use crate::actors::context::{ContextStore, Sweeper};
 use crate::actors::meters::{GaugeSources, Gauges};
 use crate::actors::{
@@ -371,7 +371,7 @@ impl Builder {
             let (context, every) = (context.clone(), settings.sweep_every);
             move || (Sweeper, (context.clone(), every))
         });
-        let approvals = approvals_spec(&channels, &decider);
+        let approvals = approvals_spec(channels, &decider);
         let (router_spec, router_actor) = ChildSpec::actor("delegation-router", {
             let router = Arc::clone(&router);
             move || (RouterActor, Arc::clone(&router))
@@ -475,24 +475,22 @@ impl Builder {
     }
 }
 
-/// The gateway and its channels. The gateway starts last, so that it finds the channels there.
-fn approvals_spec(channels: &[Arc<dyn Channel>], decider: &Decider) -> ChildSpec {
+/// The gateway and its channels.
+fn approvals_spec(channels: Vec<Arc<dyn Channel>>, decider: &Decider) -> ChildSpec {
+    let screens: Arc<[_]> = channels.into_iter().map(|channel| Arc::new(Screen::new(channel))).collect();
     let mut supervisor = SupervisorSpec::one_for_one("approval-gateway");
-    let mut actors = Vec::new();
-    for (index, channel) in channels.iter().enumerate() {
-        let (spec, actor) = ChildSpec::actor(channel.name(), {
-            let (channel, decider) = (Arc::clone(channel), decider.clone());
-            move || (ChannelActor, (Arc::clone(&channel), decider.clone(), index))
+    for screen in &*screens {
+        let (spec, _) = ChildSpec::actor(screen.name(), {
+            let (screen, decider) = (Arc::clone(screen), decider.clone());
+            move || (ChannelActor, (Arc::clone(&screen), decider.clone()))
         });
         supervisor = supervisor.child(spec.own_intensity(Intensity::new(5, Duration::from_secs(60))));
-        actors.push(actor);
     }
-    let (spec, gateway) = ChildSpec::actor("gateway", {
+    let (gateway, _) = ChildSpec::actor("gateway", {
         let decider = decider.clone();
-        move || (GatewayActor, (decider.clone(), actors.clone()))
+        move || (GatewayActor, (decider.clone(), Arc::clone(&screens)))
     });
-    decider.desk.set_actor(gateway);
-    ChildSpec::supervisor(supervisor.child(spec)).0
+    ChildSpec::supervisor(supervisor.child(gateway)).0
 }
 
 fn check(agents: &[AgentSpec], channels: &[Arc<dyn Channel>]) -> Result<(), BuildError> {

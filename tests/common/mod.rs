@@ -178,6 +178,8 @@ pub(crate) struct Shaky {
     pub(crate) has_stopped: AtomicBool,
     /// The next append is written, and reported as failed.
     pub(crate) loses_acknowledgement: AtomicBool,
+    /// The next decisions about approvals fail: with the decision written, or without.
+    pub(crate) decision_faults: Mutex<Vec<bool>>,
 }
 
 impl Shaky {
@@ -189,6 +191,7 @@ impl Shaky {
             failed: Counter::default(),
             has_stopped: false.into(),
             loses_acknowledgement: false.into(),
+            decision_faults: Mutex::default(),
         }
     }
 
@@ -247,7 +250,15 @@ impl Storage for Shaky {
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
-        self.later(self.store.put_if_revision(put))
+        let is_decision = put.key.starts_with(&Key::new(["approval"]).children());
+        let Some(is_written) = self.decision_faults.lock().pop_if(|_| is_decision) else {
+            return self.later(self.store.put_if_revision(put));
+        };
+        let (key, detail) = (put.key.clone(), "no acknowledgement".to_owned());
+        if is_written {
+            let _ = self.store.put_if_revision(put).now_or_never();
+        }
+        self.later(Box::pin(std::future::ready(Err(StorageError::Corrupt { key, detail }))))
     }
 
     fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {

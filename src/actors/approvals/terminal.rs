@@ -4,17 +4,22 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::messages::visible::visible;
 use crate::messages::{ApprovalId, Decision, Envelope};
+use crate::storage::StorageError;
 
-use super::{Channel, Decider};
+use super::{Channel, DecideError, Decider};
 
 /// The longest text of a card's arguments, in characters; what is cut is said.
 const MAX_SHOWN: usize = 2_000;
+
+/// When a denial at the end of the input that could not be stored is tried again.
+const DENY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks on standard error and reads answers from standard input: `y`, or `n` with a reason.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +80,7 @@ impl TerminalChannel {
                 },
                 Some(Err(_)) | None if self.denies_at_end => {
                     show("\n");
-                    runtime.block_on(decider.deny(id, "terminal", "nobody is there to answer"))
+                    deny_at_end(runtime, &decider, id)
                 }
                 Some(Err(_)) | None => {
                     show("\nno more input; the approval stays open\n");
@@ -83,10 +88,21 @@ impl TerminalChannel {
                     return;
                 }
             };
-            if let Err(error) = decided {
+            if let Err(error) = &decided {
                 show(&format!("{}\n", visible(&error.to_string())));
             }
-            queue.lock().open.retain(|(open, _)| open.id() != id);
+            match decided {
+                Ok(_)
+                | Err(DecideError::AlreadyDecided { .. } | DecideError::Unknown { .. } | DecideError::Expired { .. }) => {
+                    queue.lock().open.retain(|(open, _)| open.id() != id)
+                }
+                Err(DecideError::Storage(StorageError::Stopped { .. })) => {
+                    queue.lock().is_reading = false;
+                    return;
+                }
+                // The card stays, and is shown again.
+                Err(DecideError::Storage(_)) => show("nothing was decided; please answer again\n"),
+            }
         }
     }
 }
@@ -98,7 +114,10 @@ impl Channel for TerminalChannel {
 
     fn ask(&self, envelope: &Envelope, decider: &Decider) {
         let mut queue = self.queue.lock();
-        queue.open.push_back((envelope.clone(), decider.clone()));
+        let id = envelope.id();
+        if queue.open.iter().all(|(open, _)| open.id() != id) {
+            queue.open.push_back((envelope.clone(), decider.clone()));
+        }
         if !std::mem::replace(&mut queue.is_reading, true) {
             let (terminal, runtime) = (self.clone(), Handle::current());
             std::thread::spawn(move || terminal.read(&runtime));
@@ -111,6 +130,19 @@ impl Channel for TerminalChannel {
         if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
             let verdict = if decision.approved { "approved" } else { "denied" };
             show(&format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by)));
+        }
+    }
+}
+
+/// Nobody is left who could be asked again, so this tries again by itself.
+fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<Decision, DecideError> {
+    loop {
+        match runtime.block_on(decider.deny(id, "terminal", "nobody is there to answer")) {
+            Err(DecideError::Storage(error)) if !matches!(error, StorageError::Stopped { .. }) => {
+                show(&format!("{}\n", visible(&error.to_string())));
+                std::thread::sleep(DENY_AGAIN);
+            }
+            decided => return decided,
         }
     }
 }

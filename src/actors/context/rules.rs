@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::messages::{AgentName, Origin, Timestamp};
-use crate::storage::codec::Stored;
+
+use super::entries::StoredEntry;
 
 /// The longest namespace, in characters.
 pub const MAX_NAMESPACE: usize = 64;
@@ -16,27 +15,15 @@ pub const MAX_VALUE: usize = 64 << 10;
 /// What `set_with_extension` keeps an entry for when nobody says otherwise.
 pub const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What is stored under a namespace and key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredEntry {
-    pub(super) value: String,
-    pub(super) agent: AgentName,
-    pub(super) expires_at: Option<Timestamp>,
-    pub(super) created_at: Timestamp,
-    pub(super) updated_at: Timestamp,
-    pub(super) origin: Option<Origin>,
-}
-
-impl Stored for StoredEntry {
-    const SCHEMA: u16 = 2;
-    const VERSION: u16 = 1;
-    const NAME: &'static str = "context-entry";
-}
-
-impl StoredEntry {
-    pub(super) fn is_live(&self, now: Timestamp) -> bool {
-        self.expires_at.is_none_or(|expires_at| now < expires_at)
-    }
+/// How to write.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mode {
+    /// Value, agent and expiry together; no time to live means for ever.
+    Set(Option<Duration>),
+    /// The expiry moves later, never earlier, and an entry without one stays without.
+    Extend(Duration),
+    /// As `Set`, if the live entry has this revision (`None`: if there is none).
+    Compare(Option<u64>, Option<Duration>),
 }
 
 /// Who writes what, and when.
@@ -48,29 +35,55 @@ pub(super) struct Writing {
     pub(super) now: Timestamp,
 }
 
+/// What a write has to know of the entry that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) revision: u64,
+    pub(super) created_at: Timestamp,
+    pub(super) expires_at: Option<Timestamp>,
+}
+
+impl Standing {
+    pub(super) fn of(revision: u64, entry: &StoredEntry) -> Self {
+        Self { revision, created_at: entry.created_at, expires_at: entry.expires_at }
+    }
+}
+
+/// The live entry has this revision, which is not the expected one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Changed(pub(super) Option<u64>);
+
+/// Whether an entry exists that expires then.
+pub(super) fn is_live(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
+    expires_at.is_none_or(|expires_at| now < expires_at)
+}
+
 /// When an entry stops existing that lives for `ttl`: rounded up, so that no entry is born dead.
 fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
     now + ttl.saturating_add(Duration::from_nanos(999_999))
 }
 
-/// Replaces value, agent and expiry together; a live entry keeps its birthday.
-pub(super) fn set(there: Option<&StoredEntry>, writing: Writing, ttl: Option<Duration>) -> StoredEntry {
+/// What a write makes of the entry that is there; a live one keeps its birthday.
+pub(super) fn write(there: Option<Standing>, mode: Mode, writing: Writing) -> Result<StoredEntry, Changed> {
     let Writing { value, agent, origin, now } = writing;
-    let created_at = there.filter(|entry| entry.is_live(now)).map_or(now, |entry| entry.created_at);
-    StoredEntry { value, agent, expires_at: ttl.map(|ttl| expiry(now, ttl)), created_at, updated_at: now, origin }
-}
-
-/// Replaces value and agent; the expiry moves later, never earlier, and an entry without one stays without.
-pub(super) fn set_with_extension(there: Option<&StoredEntry>, writing: Writing, ttl: Duration) -> StoredEntry {
-    let now = writing.now;
-    let kept = there.filter(|entry| entry.is_live(now)).map(|entry| entry.expires_at);
-    let mut entry = set(there, writing, Some(ttl));
-    entry.expires_at = match kept {
-        Some(None) => None,
-        Some(Some(before)) => entry.expires_at.max(Some(before)),
-        None => entry.expires_at,
+    let live = there.filter(|entry| is_live(entry.expires_at, now));
+    let expires_at = match mode {
+        Mode::Set(ttl) => ttl.map(|ttl| expiry(now, ttl)),
+        Mode::Compare(expected, ttl) => {
+            let actual = live.map(|entry| entry.revision);
+            if actual != expected {
+                return Err(Changed(actual));
+            }
+            ttl.map(|ttl| expiry(now, ttl))
+        }
+        Mode::Extend(ttl) => match live.map(|entry| entry.expires_at) {
+            Some(None) => None,
+            Some(Some(before)) => Some(expiry(now, ttl).max(before)),
+            None => Some(expiry(now, ttl)),
+        },
     };
-    entry
+    let created_at = live.map_or(now, |entry| entry.created_at);
+    Ok(StoredEntry { value, agent, expires_at, created_at, updated_at: now, origin })
 }
 
 /// Moves the expiry later and leaves everything else, `updated_at` included. `None` when there is nothing to change.
@@ -88,53 +101,57 @@ mod tests {
         Timestamp::from_millis(secs * 1000)
     }
 
-    fn writing(value: &str, now: u64) -> Writing {
-        Writing { value: value.into(), agent: AgentName::new("writer").unwrap(), origin: None, now: at(now) }
+    fn write_at(now: u64, there: Option<&StoredEntry>, mode: Mode) -> Result<StoredEntry, Changed> {
+        let writing =
+            Writing { value: "x".into(), agent: AgentName::new("writer").unwrap(), origin: None, now: at(now) };
+        write(there.map(|entry| Standing::of(7, entry)), mode, writing)
+    }
+
+    fn set(now: u64, there: Option<&StoredEntry>, ttl: Option<Duration>) -> StoredEntry {
+        write_at(now, there, Mode::Set(ttl)).unwrap()
     }
 
     const TEN: Duration = Duration::from_secs(10);
 
     #[test]
-    fn the_bytes_of_an_entry_are_golden() {
-        use crate::messages::{Chain, RunId};
-        let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
-        let chain = Chain::default().add_step(&lead, &coder, "fix");
-        let origin = Some(Origin { run: RunId(uuid::Uuid::from_u128(7)), chain });
-        let entry = StoredEntry { origin, ..set(None, writing("a", 1), Some(TEN)) };
-        crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), &entry);
-    }
-
-    #[test]
     fn set_replaces_value_and_expiry_and_keeps_the_birthday_of_a_live_entry() {
-        let first = set(None, writing("a", 1), Some(TEN));
+        let first = set(1, None, Some(TEN));
         assert_eq!((first.created_at, first.expires_at), (at(1), Some(at(11))));
-        let second = set(Some(&first), writing("b", 5), None);
+        let second = set(5, Some(&first), None);
         assert_eq!((second.created_at, second.updated_at, second.expires_at), (at(1), at(5), None));
-        let reborn = set(Some(&first), writing("c", 11), None);
+        let reborn = set(11, Some(&first), None);
         assert_eq!(reborn.created_at, at(11), "an expired entry is absent");
     }
 
     #[test]
+    fn only_the_expected_revision_of_a_live_entry_is_replaced() {
+        let first = set(1, None, Some(TEN));
+        let compare = |now, there, expected| write_at(now, there, Mode::Compare(expected, None)).map(|_| ());
+        assert_eq!(compare(5, Some(&first), Some(7)), Ok(()));
+        assert_eq!(compare(5, Some(&first), Some(6)), Err(Changed(Some(7))));
+        assert_eq!(compare(5, Some(&first), None), Err(Changed(Some(7))));
+        assert_eq!(compare(5, None, Some(7)), Err(Changed(None)));
+        assert_eq!(compare(11, Some(&first), Some(7)), Err(Changed(None)), "an expired entry is absent");
+        assert_eq!(compare(11, Some(&first), None), Ok(()));
+    }
+
+    #[test]
     fn an_extension_never_shortens_and_never_adds_an_expiry() {
-        let long = set(None, writing("a", 0), Some(TEN * 10));
-        assert_eq!(set_with_extension(Some(&long), writing("b", 1), TEN).expires_at, Some(at(100)));
-        assert_eq!(set_with_extension(Some(&long), writing("b", 95), TEN).expires_at, Some(at(105)));
-        let lasting = set(None, writing("a", 0), None);
-        assert_eq!(set_with_extension(Some(&lasting), writing("b", 1), TEN).expires_at, None);
-        assert_eq!(set_with_extension(None, writing("b", 1), TEN).expires_at, Some(at(11)));
-        assert_eq!(
-            set_with_extension(Some(&long), writing("b", 100), TEN).expires_at,
-            Some(at(110)),
-            "expired is absent"
-        );
+        let extended = |now, there| write_at(now, there, Mode::Extend(TEN)).unwrap().expires_at;
+        let (long, lasting) = (set(0, None, Some(TEN * 10)), set(0, None, None));
+        assert_eq!(extended(1, Some(&long)), Some(at(100)));
+        assert_eq!(extended(95, Some(&long)), Some(at(105)));
+        assert_eq!(extended(1, Some(&lasting)), None);
+        assert_eq!(extended(1, None), Some(at(11)));
+        assert_eq!(extended(100, Some(&long)), Some(at(110)), "expired is absent");
     }
 
     #[test]
     fn touch_moves_the_expiry_only() {
-        let entry = set(None, writing("a", 0), Some(TEN));
+        let entry = set(0, None, Some(TEN));
         let touched = touch(&entry, TEN, at(5)).unwrap();
         assert_eq!(touched, StoredEntry { expires_at: Some(at(15)), ..entry.clone() });
         assert_eq!(touch(&entry, Duration::from_secs(1), at(5)), None);
-        assert_eq!(touch(&set(None, writing("a", 0), None), TEN, at(5)), None);
+        assert_eq!(touch(&set(0, None, None), TEN, at(5)), None);
     }
 }

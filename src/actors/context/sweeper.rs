@@ -3,6 +3,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::ContextStore;
+use crate::actors::sweeps::{Sweeps, Swept};
 
 /// The context-store actor: deletes what has expired, at intervals. Reads and writes do not pass it.
 pub(crate) struct Sweeper;
@@ -10,12 +11,12 @@ pub(crate) struct Sweeper;
 #[derive(Debug)]
 pub(crate) enum Msg {
     Sweep,
-    Swept,
+    Swept(Swept),
 }
 
 pub(crate) struct Sweeping {
     store: ContextStore,
-    every: Duration,
+    sweeps: Sweeps,
 }
 
 impl Actor for Sweeper {
@@ -29,26 +30,25 @@ impl Actor for Sweeper {
         (store, every): Self::Arguments,
     ) -> Result<Sweeping, ActorProcessingErr> {
         store.env.slow_fault_point("context.start").await?;
-        me.send_after(every, || Msg::Sweep);
-        Ok(Sweeping { store, every })
+        let env = store.env.clone();
+        let sweeps = Sweeps { env, what: "expired context entries", fault_point: "context.sweep", every };
+        sweeps.schedule(&me, Ok(()), || Msg::Sweep)?;
+        Ok(Sweeping { store, sweeps })
     }
 
-    async fn handle(&self, me: ActorRef<Msg>, message: Msg, sweeping: &mut Sweeping) -> Result<(), ActorProcessingErr> {
-        sweeping.store.env.slow_fault_point("context.handle").await?;
+    async fn handle(
+        &self,
+        me: ActorRef<Msg>,
+        message: Msg,
+        Sweeping { store, sweeps }: &mut Sweeping,
+    ) -> Result<(), ActorProcessingErr> {
+        store.env.slow_fault_point("context.handle").await?;
         match message {
             Msg::Sweep => {
-                let store = sweeping.store.clone();
-                tokio::spawn(async move {
-                    match store.sweep().await {
-                        Ok(0) => {}
-                        Ok(swept) => tracing::debug!(swept, "expired context entries are gone"),
-                        Err(error) => tracing::warn!(%error, "the context could not be swept"),
-                    }
-                    // The next sweep is due a whole interval after this one, however long it took.
-                    let _ = me.cast(Msg::Swept);
-                });
+                let store = store.clone();
+                sweeps.begin(&me, async move { store.sweep().await }, Msg::Swept);
             }
-            Msg::Swept => drop(me.send_after(sweeping.every, || Msg::Sweep)),
+            Msg::Swept(swept) => sweeps.schedule(&me, swept, || Msg::Sweep)?,
         }
         Ok(())
     }

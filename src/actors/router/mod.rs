@@ -277,11 +277,11 @@ impl Dispatch for Router {
     }
 
     fn request_approval(&self, envelope: &Envelope) {
-        self.decider.desk.request(envelope);
+        self.decider.request(envelope);
     }
 
     fn withdraw_approval(&self, approval: ApprovalId) {
-        self.decider.desk.withdraw(approval);
+        self.decider.withdraw(approval);
     }
 
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {

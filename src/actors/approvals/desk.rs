@@ -1,0 +1,185 @@
+//! What survives a restart of the gateway's actor: what is open, and where decisions are stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ractor::ActorRef;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::actors::shards::Shards;
+use crate::env::Env;
+use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
+use crate::storage::codec::{self, Stored};
+use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::supervision::runs::inbox::Input;
+
+use super::DecideError;
+use super::actor::Msg;
+
+/// How long a decision is kept: well past every approval's expiry, so that a late click finds it.
+const KEEP_SECS: u64 = 60 * 24 * 3600;
+
+pub(super) struct Desk {
+    pub(super) env: Env,
+    storage: Arc<dyn Storage>,
+    durability: Durability,
+    shards: Arc<Shards>,
+    open: Mutex<BTreeMap<ApprovalId, Question>>,
+    actor: Mutex<Option<ActorRef<Msg>>>,
+    /// Told when a question is asked.
+    pub(super) opened: Notify,
+}
+
+/// A question that is open.
+struct Question {
+    envelope: Envelope,
+    /// Whether people are to see it once more, because an answer was lost.
+    asks_again: bool,
+}
+
+/// The stored decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredDecision {
+    decision: Decision,
+}
+
+impl Stored for StoredDecision {
+    const SCHEMA: u16 = 3;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "approval-decision";
+}
+
+impl Desk {
+    pub(super) fn new(env: Env, storage: Arc<dyn Storage>, durability: Durability, shards: Arc<Shards>) -> Self {
+        Self {
+            env,
+            storage,
+            durability,
+            shards,
+            open: Mutex::default(),
+            actor: Mutex::default(),
+            opened: Notify::new(),
+        }
+    }
+
+    /// Where the gateway is from now on. What is told before finds nobody: the gateway looks at what is open after this.
+    pub(super) fn attach(&self, actor: ActorRef<Msg>) {
+        *self.actor.lock() = Some(actor);
+    }
+
+    pub(super) fn open(&self) -> Vec<Envelope> {
+        self.open.lock().values().map(|question| question.envelope.clone()).collect()
+    }
+
+    pub(super) fn is_open(&self, id: ApprovalId) -> bool {
+        self.open.lock().contains_key(&id)
+    }
+
+    pub(super) fn expiry(&self, id: ApprovalId) -> Option<Timestamp> {
+        self.open.lock().get(&id).map(|question| question.envelope.expires_at)
+    }
+
+    /// An open question, and whether it is to be shown once more; that is told once.
+    pub(super) fn question(&self, id: ApprovalId) -> Option<(Envelope, bool)> {
+        let mut open = self.open.lock();
+        let Question { envelope, asks_again } = open.get_mut(&id)?;
+        Some((envelope.clone(), std::mem::take(asks_again)))
+    }
+
+    pub(super) fn request(&self, envelope: &Envelope) {
+        let id = envelope.id();
+        let question = || Question { envelope: envelope.clone(), asks_again: false };
+        self.open.lock().entry(id).or_insert_with(question);
+        self.opened.notify_waiters();
+        self.tell(Msg::Requested(id));
+    }
+
+    /// Has everybody see the question again, unless the lost answer turns out to be stored.
+    pub(super) fn ask_again(&self, id: ApprovalId) {
+        if let Some(question) = self.open.lock().get_mut(&id) {
+            question.asks_again = true;
+        }
+        self.tell(Msg::Requested(id));
+    }
+
+    pub(super) fn withdraw(&self, id: ApprovalId) {
+        if self.open.lock().remove(&id).is_some() {
+            self.tell(Msg::Settled(id, None));
+        }
+    }
+
+    /// Stores the decision if it is the first, and brings it to its run.
+    pub(super) async fn decide(&self, id: ApprovalId, decision: Decision) -> Result<Decision, DecideError> {
+        if !self.is_open(id) {
+            let decided = self.stored(id).await?;
+            return Err(
+                decided.map_or(DecideError::Unknown { id }, |decision| DecideError::AlreadyDecided { decision })
+            );
+        }
+        let put = Put {
+            key: key(id),
+            value: codec::encode_shared(&StoredDecision { decision: decision.clone() }),
+            expected: Expected::Absent,
+            ttl_secs: Some(KEEP_SECS),
+            durability: self.durability,
+        };
+        match self.storage.put_if_revision(put).await {
+            Ok(_) => {
+                self.deliver(id, decision.clone());
+                Ok(decision)
+            }
+            Err(error @ StorageError::WrongRevision { .. }) => match self.stored(id).await? {
+                Some(decision) => {
+                    // Whoever stored it may never have heard so.
+                    self.deliver(id, decision.clone());
+                    Err(DecideError::AlreadyDecided { decision })
+                }
+                None => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Brings a stored decision to its run, once.
+    pub(super) fn deliver(&self, id: ApprovalId, decision: Decision) {
+        let Some(Question { envelope, .. }) = self.open.lock().remove(&id) else { return };
+        let request = envelope.request;
+        self.shards.of(request.turn.run).push(Input::Decide { request, approval: id, decision: decision.clone() });
+        self.tell(Msg::Settled(id, Some(decision)));
+    }
+
+    pub(super) async fn stored(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
+        let Some(entry) = self.storage.get(&key(id)).await? else { return Ok(None) };
+        let stored: StoredDecision = codec::decode(&entry.value)
+            .map_err(|error| StorageError::Corrupt { key: key(id), detail: error.to_string() })?;
+        Ok(Some(stored.decision))
+    }
+
+    /// A gateway that is down finds everything open when it is back, and has channels close what is not.
+    fn tell(&self, message: Msg) {
+        if let Some(actor) = &*self.actor.lock() {
+            let _ = actor.cast(message);
+        }
+    }
+}
+
+fn key(id: ApprovalId) -> Key {
+    Key::new(["approval", &*id.to_string()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_decision_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let decision = Decision { approved: false, by: "ann".into(), reason: "too long".into(), at };
+        crate::testing::golden::check(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
+            &StoredDecision { decision },
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! A channel as the gateway sees it: what its people are shown, and the actor that shows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::messages::{ApprovalId, Decision, Envelope};
+
+use super::{Channel, Decider};
+
+/// A channel and what its people may still see. Outlives the channel's actor, so that whatever was shown is closed.
+pub(crate) struct Screen {
+    channel: Arc<dyn Channel>,
+    shown: Mutex<BTreeMap<ApprovalId, Envelope>>,
+    actor: Mutex<Option<ActorRef<ChannelMsg>>>,
+}
+
+impl Screen {
+    pub(crate) fn new(channel: Arc<dyn Channel>) -> Self {
+        Self { channel, shown: Mutex::default(), actor: Mutex::default() }
+    }
+
+    /// The channel's name.
+    pub(crate) fn name(&self) -> &str {
+        self.channel.name()
+    }
+
+    /// A channel that is down reviews what is open when it is back.
+    pub(super) fn tell(&self, message: ChannelMsg) {
+        if let Some(actor) = &*self.actor.lock() {
+            let _ = actor.cast(message);
+        }
+    }
+
+    fn settle(&self, id: ApprovalId, decision: Option<&Decision>) {
+        // Forgotten first: a channel that panics over it is not told again.
+        let shown = self.shown.lock().remove(&id);
+        if let Some(envelope) = shown {
+            self.channel.settled(&envelope, decision);
+        }
+    }
+}
+
+/// Shows questions on one channel; its panics are its own.
+pub(crate) struct ChannelActor;
+
+#[derive(Debug)]
+pub(crate) enum ChannelMsg {
+    /// Show a question, also if it is shown already when it is to be seen `again`.
+    Ask { id: ApprovalId, envelope: Box<Envelope>, again: bool },
+    /// A question is no longer open.
+    Settled(ApprovalId, Option<Decision>),
+    /// Messages may have been lost: compare what is shown with what is open.
+    Review,
+}
+
+pub(crate) struct Showing {
+    screen: Arc<Screen>,
+    decider: Decider,
+    /// Kept so that a question is shown once in a life of this actor.
+    asked: BTreeSet<ApprovalId>,
+}
+
+impl Actor for ChannelActor {
+    type Msg = ChannelMsg;
+    type State = Showing;
+    type Arguments = (Arc<Screen>, Decider);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ChannelMsg>,
+        (screen, decider): Self::Arguments,
+    ) -> Result<Showing, ActorProcessingErr> {
+        decider.desk.env.slow_fault_point("channel.start").await?;
+        *screen.actor.lock() = Some(me.clone());
+        me.cast(ChannelMsg::Review)?;
+        Ok(Showing { screen, decider, asked: BTreeSet::new() })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<ChannelMsg>,
+        message: ChannelMsg,
+        showing: &mut Showing,
+    ) -> Result<(), ActorProcessingErr> {
+        showing.decider.desk.env.slow_fault_point("channel.handle").await?;
+        match message {
+            ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again),
+            ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),
+            ChannelMsg::Review => showing.review().await,
+        }
+        Ok(())
+    }
+}
+
+impl Showing {
+    fn ask(&mut self, id: ApprovalId, envelope: &Envelope, again: bool) {
+        if self.asked.insert(id) || again {
+            self.screen.shown.lock().insert(id, envelope.clone());
+            self.screen.channel.ask(envelope, &self.decider);
+        }
+    }
+
+    fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>) {
+        self.asked.remove(&id);
+        self.screen.settle(id, decision);
+    }
+
+    async fn review(&mut self) {
+        let shown: Vec<ApprovalId> = self.screen.shown.lock().keys().copied().collect();
+        for id in shown {
+            if self.decider.desk.is_open(id) {
+                continue;
+            }
+            let decision = self.decider.desk.stored(id).await.unwrap_or_else(|error| {
+                tracing::error!(%id, %error, "a stored approval cannot be read");
+                None
+            });
+            self.settle(id, decision.as_ref());
+        }
+        for envelope in self.decider.open() {
+            self.ask(envelope.id(), &envelope, false);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use serde::de::DeserializeOwned;
+
+use crate::messages::{AgentName, ContextEntry, Origin};
+
+use super::rules::{EXTENSION, Mode};
+use super::{ContextChange, ContextError, ContextStore};
+
+/// The shared context as one agent sees it: the namespaces that it was granted, and its own memory. What it writes bears
+/// its name and the turn's origin.
+#[derive(Clone, Debug)]
+pub struct ContextAccess {
+    store: ContextStore,
+    agent: AgentName,
+    namespaces: Option<Arc<[Arc<str>]>>,
+    origin: Option<Origin>,
+}
+
+impl ContextAccess {
+    pub(crate) fn new(
+        store: ContextStore,
+        agent: AgentName,
+        namespaces: Option<Arc<[Arc<str>]>>,
+        origin: Option<Origin>,
+    ) -> Self {
+        Self { store, agent, namespaces, origin }
+    }
+
+    /// The namespace of this agent's own memory.
+    #[must_use]
+    pub fn memory(&self) -> String {
+        format!("memory:{}", self.agent)
+    }
+
+    /// As [`ContextStore::set`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn set(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: &str,
+        ttl: Option<Duration>,
+    ) -> Result<ContextEntry, ContextError> {
+        self.write(namespace, key, value, Mode::Set(ttl)).await
+    }
+
+    /// As [`ContextStore::set_with_extension`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn set_with_extension(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<ContextEntry, ContextError> {
+        self.write(namespace, key, value, Mode::Extend(EXTENSION)).await
+    }
+
+    /// As [`ContextStore::compare_and_set`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn compare_and_set(
+        &self,
+        namespace: &str,
+        key: &str,
+        expected: Option<u64>,
+        value: &str,
+        ttl: Option<Duration>,
+    ) -> Result<ContextEntry, ContextError> {
+        self.write(namespace, key, value, Mode::Compare(expected, ttl)).await
+    }
+
+    /// As [`ContextStore::get`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
+        self.granted(namespace)?.get(namespace, key).await
+    }
+
+    /// As [`ContextStore::get_structured`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn get_structured<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        key: &str,
+    ) -> Result<Option<T>, ContextError> {
+        self.granted(namespace)?.get_structured(namespace, key).await
+    }
+
+    /// As [`ContextStore::query`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn query(&self, namespace: &str, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+        self.granted(namespace)?.query(namespace, limit).await
+    }
+
+    /// As [`ContextStore::query_by_prefix`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn query_by_prefix(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<ContextEntry>, ContextError> {
+        self.granted(namespace)?.query_by_prefix(namespace, prefix, limit).await
+    }
+
+    /// As [`ContextStore::search`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn search(&self, namespaces: &[&str], limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+        for namespace in namespaces {
+            self.granted(namespace)?;
+        }
+        self.store.search(namespaces, limit).await
+    }
+
+    /// As [`ContextStore::recall`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
+        self.granted(namespace)?.recall(namespace, key).await
+    }
+
+    /// As [`ContextStore::touch`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn touch(&self, namespace: &str, key: &str, ttl: Duration) -> Result<bool, ContextError> {
+        self.granted(namespace)?.touch(namespace, key, ttl).await
+    }
+
+    /// As [`ContextStore::delete`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub async fn delete(&self, namespace: &str, key: &str) -> Result<bool, ContextError> {
+        self.granted(namespace)?.delete(namespace, key).await
+    }
+
+    /// As [`ContextStore::watch`].
+    ///
+    /// # Errors
+    /// [`ContextError::NotGranted`], and as there.
+    pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
+        self.granted(namespace)?.watch(namespace)
+    }
+
+    async fn write(&self, namespace: &str, key: &str, value: &str, mode: Mode) -> Result<ContextEntry, ContextError> {
+        self.granted(namespace)?.write(namespace, key, value, &self.agent, self.origin.clone(), mode).await
+    }
+
+    /// Memory belongs to its agent, whatever else was granted.
+    fn granted(&self, namespace: &str) -> Result<&ContextStore, ContextError> {
+        let is_granted = match namespace.strip_prefix("memory:") {
+            Some(owner) => owner == self.agent.as_str(),
+            None => self.namespaces.as_ref().is_none_or(|granted| granted.iter().any(|name| **name == *namespace)),
+        };
+        if is_granted {
+            return Ok(&self.store);
+        }
+        Err(ContextError::NotGranted { agent: self.agent.clone(), namespace: namespace.to_owned() })
+    }
+}

@@ -1,0 +1,334 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use serde::de::DeserializeOwned;
+
+use crate::env::Env;
+use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
+use crate::storage::{Expected, Key, KeyPrefix, Put, Storage, StorageError, codec};
+
+use super::entries::{self, StoredEntry, key_of};
+use super::rules::{self, Changed, EXTENSION, MAX_VALUE, Mode, Standing, Writing};
+use super::{ContextChange, ContextError, watch};
+
+const PAGE: usize = 256;
+
+/// The shared context as its owner sees it: all namespaces, writing in the name of any agent. A cheap clone.
+#[derive(Clone, Debug)]
+pub struct ContextStore {
+    storage: Arc<dyn Storage>,
+    pub(super) env: Env,
+    default_ttls: Arc<BTreeMap<String, Duration>>,
+    durability: Durability,
+}
+
+impl ContextStore {
+    /// The namespaces whose entries expire when nobody says otherwise, with their times to live.
+    #[must_use]
+    pub fn usual_ttls() -> BTreeMap<String, Duration> {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        [("performance", DAY), ("security", DAY * 7), ("pm_learnings", DAY * 30)]
+            .map(|(namespace, ttl)| (namespace.to_owned(), ttl))
+            .into()
+    }
+
+    /// A context in this store.
+    #[must_use]
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        env: Env,
+        durability: Durability,
+        default_ttls: BTreeMap<String, Duration>,
+    ) -> Self {
+        Self { storage, env, default_ttls: Arc::new(default_ttls), durability }
+    }
+
+    /// The same context, with writes acknowledged at this durability.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Writes an entry, replacing value, agent and expiry together. Without a time to live the entry stays, unless its
+    /// namespace has a default.
+    ///
+    /// # Errors
+    /// Input over its limits, or a failing store.
+    pub async fn set(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: &str,
+        agent: &AgentName,
+        ttl: Option<Duration>,
+    ) -> Result<ContextEntry, ContextError> {
+        self.write(namespace, key, value, agent, None, Mode::Set(ttl)).await
+    }
+
+    /// Writes an entry and moves its expiry later: never earlier, and an entry that does not expire stays so.
+    ///
+    /// # Errors
+    /// As [`ContextStore::set`].
+    pub async fn set_with_extension(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: &str,
+        agent: &AgentName,
+        ttl: Duration,
+    ) -> Result<ContextEntry, ContextError> {
+        self.write(namespace, key, value, agent, None, Mode::Extend(ttl)).await
+    }
+
+    /// Writes an entry only if its revision is still the given one (`None`: only if there is none).
+    ///
+    /// # Errors
+    /// [`ContextError::Changed`] with the current revision, and as [`ContextStore::set`].
+    pub async fn compare_and_set(
+        &self,
+        namespace: &str,
+        key: &str,
+        expected: Option<u64>,
+        value: &str,
+        agent: &AgentName,
+        ttl: Option<Duration>,
+    ) -> Result<ContextEntry, ContextError> {
+        self.write(namespace, key, value, agent, None, Mode::Compare(expected, ttl)).await
+    }
+
+    /// The entry, unless it has expired. Sees every acknowledged write.
+    ///
+    /// # Errors
+    /// A bad name, or a failing store.
+    pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
+        let name = entries::entry(namespace, key)?;
+        let now = self.now();
+        Ok(self
+            .read(&name)
+            .await?
+            .filter(|(_, entry)| entry.is_live(now))
+            .map(|(revision, entry)| entry.shown(namespace, key, revision)))
+    }
+
+    /// The entry's value as JSON.
+    ///
+    /// # Errors
+    /// [`ContextError::BadJson`], and as [`ContextStore::get`].
+    pub async fn get_structured<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        key: &str,
+    ) -> Result<Option<T>, ContextError> {
+        let Some(entry) = self.get(namespace, key).await? else { return Ok(None) };
+        serde_json::from_str(&entry.value).map(Some).map_err(|error| ContextError::BadJson {
+            namespace: namespace.to_owned(),
+            key: key.to_owned(),
+            detail: error.to_string(),
+        })
+    }
+
+    /// The newest entries of a namespace; ties go by revision.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`].
+    pub async fn query(&self, namespace: &str, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+        self.search(&[namespace], limit).await
+    }
+
+    /// The newest entries of several namespaces, merged.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`].
+    pub async fn search(&self, namespaces: &[&str], limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+        let mut found = Vec::new();
+        for namespace in namespaces {
+            found.extend(self.scan(namespace, &entries::in_namespace(namespace, "")?, usize::MAX).await?);
+        }
+        found.sort_by_key(|entry| std::cmp::Reverse((entry.updated_at, entry.revision)));
+        found.dedup_by(|a, b| (&a.namespace, &a.key) == (&b.namespace, &b.key));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// The entries of a namespace whose keys begin with `prefix`, every character taken literally, in key order.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`].
+    pub async fn query_by_prefix(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<ContextEntry>, ContextError> {
+        self.scan(namespace, &entries::in_namespace(namespace, prefix)?, limit).await
+    }
+
+    /// Moves an entry's expiry later without rewriting it. `false` when there is no such entry.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`].
+    pub async fn touch(&self, namespace: &str, key: &str, ttl: Duration) -> Result<bool, ContextError> {
+        let name = entries::entry(namespace, key)?;
+        loop {
+            let now = self.now();
+            let there = self.read(&name).await?.filter(|(_, entry)| entry.is_live(now));
+            let Some((revision, entry)) = there else { return Ok(false) };
+            let Some(touched) = rules::touch(&entry, ttl, now) else { return Ok(true) };
+            if self.put(&name, &touched, Expected::Revision(revision)).await?.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The entry, kept for (90 days) from now: what is used survives.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`].
+    pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
+        self.touch(namespace, key, EXTENSION).await?;
+        self.get(namespace, key).await
+    }
+
+    /// Deletes an entry. `false` when there is no such entry.
+    ///
+    /// # Errors
+    /// As [`ContextStore::get`].
+    pub async fn delete(&self, namespace: &str, key: &str) -> Result<bool, ContextError> {
+        let name = entries::entry(namespace, key)?;
+        loop {
+            let Some((revision, entry)) = self.read(&name).await? else { return Ok(false) };
+            match self.storage.delete_if_revision(&name, revision, self.durability).await {
+                Ok(()) => return Ok(entry.is_live(self.now())),
+                Err(StorageError::WrongRevision { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Changes to a namespace from now on.
+    ///
+    /// # Errors
+    /// A bad name.
+    pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
+        Ok(watch::watch(&*self.storage, namespace)?)
+    }
+
+    /// Deletes what has expired; an entry that was written again meanwhile stays, and so does one that cannot be read.
+    /// Returns how many are gone.
+    ///
+    /// # Errors
+    /// A failing store.
+    pub async fn sweep(&self) -> Result<usize, ContextError> {
+        let (mut swept, mut after, mut limit) = (0, None, PAGE);
+        loop {
+            let page = match self.storage.scan(&entries::everywhere(), after.as_ref(), limit).await {
+                Ok(page) => page,
+                // What stands before and behind it is swept all the same: one by one up to it, then past it.
+                Err(StorageError::Corrupt { .. }) if limit > 1 => {
+                    limit = 1;
+                    continue;
+                }
+                Err(StorageError::Corrupt { key, detail }) if after.as_ref().is_none_or(|after| *after < key) => {
+                    tracing::warn!(%key, detail, "a context entry cannot be swept");
+                    (after, limit) = (Some(key), PAGE);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let now = self.now();
+            for (name, entry) in &page {
+                if StoredEntry::decode(name, entry).is_ok_and(|entry| !entry.is_live(now)) {
+                    match self.storage.delete_if_revision(name, entry.revision, self.durability).await {
+                        Ok(()) => swept += 1,
+                        Err(StorageError::WrongRevision { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            match page.last() {
+                Some((name, _)) if page.len() == limit => after = Some(name.clone()),
+                _ => return Ok(swept),
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.env.now().wall
+    }
+
+    pub(super) async fn write(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: &str,
+        agent: &AgentName,
+        origin: Option<Origin>,
+        mode: Mode,
+    ) -> Result<ContextEntry, ContextError> {
+        let name = entries::entry(namespace, key)?;
+        if value.len() > MAX_VALUE {
+            let (namespace, key) = (namespace.to_owned(), key.to_owned());
+            return Err(ContextError::TooLarge { namespace, key, size: value.len() });
+        }
+        let default_ttl = self.default_ttls.get(namespace).copied();
+        let mode = match mode {
+            Mode::Set(ttl) => Mode::Set(ttl.or(default_ttl)),
+            Mode::Compare(expected, ttl) => Mode::Compare(expected, ttl.or(default_ttl)),
+            Mode::Extend(ttl) => Mode::Extend(ttl),
+        };
+        loop {
+            let there = self.read(&name).await?.map(|(revision, entry)| Standing::of(revision, &entry));
+            let (value, agent, origin) = (value.to_owned(), agent.clone(), origin.clone());
+            let writing = Writing { value, agent, origin, now: self.now() };
+            let entry = rules::write(there, mode, writing).map_err(|Changed(actual)| ContextError::Changed {
+                namespace: namespace.to_owned(),
+                key: key.to_owned(),
+                actual,
+            })?;
+            let expected = there.map_or(Expected::Absent, |there| Expected::Revision(there.revision));
+            if let Some(revision) = self.put(&name, &entry, expected).await? {
+                return Ok(entry.shown(namespace, key, revision));
+            }
+        }
+    }
+
+    async fn read(&self, name: &Key) -> Result<Option<(u64, StoredEntry)>, ContextError> {
+        let Some(entry) = self.storage.get(name).await? else { return Ok(None) };
+        Ok(Some((entry.revision, StoredEntry::decode(name, &entry)?)))
+    }
+
+    /// The new revision, or `None` if somebody else was first.
+    async fn put(&self, name: &Key, entry: &StoredEntry, expected: Expected) -> Result<Option<u64>, ContextError> {
+        let value = codec::encode_shared(entry);
+        let put = Put { key: name.clone(), value, expected, ttl_secs: None, durability: self.durability };
+        match self.storage.put_if_revision(put).await {
+            Ok(revision) => Ok(Some(revision)),
+            Err(StorageError::WrongRevision { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn scan(&self, namespace: &str, prefix: &KeyPrefix, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
+        let (mut found, mut after) = (Vec::new(), None);
+        while found.len() < limit {
+            let wanted = PAGE.min(limit - found.len());
+            let page = self.storage.scan(prefix, after.as_ref(), wanted).await?;
+            let now = self.now();
+            found.reserve(page.len());
+            for (name, entry) in &page {
+                let stored = StoredEntry::decode(name, entry)?;
+                if stored.is_live(now) {
+                    found.push(stored.shown(namespace, key_of(name), entry.revision));
+                }
+            }
+            match page.last() {
+                Some((name, _)) if page.len() == wanted => after = Some(name.clone()),
+                _ => break,
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,42 @@
+use futures::StreamExt;
+use futures::future::ready;
+use futures::stream::BoxStream;
+
+use crate::messages::{ContextEntry, NameError};
+use crate::storage::{Change, Storage};
+
+use super::entries::{self, StoredEntry, key_of};
+
+/// A change that [`ContextStore::watch`](super::ContextStore::watch) reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContextChange {
+    /// An entry was written.
+    Set(Box<ContextEntry>),
+    /// An entry was deleted.
+    Deleted {
+        /// Its key.
+        key: String,
+    },
+    /// The watcher fell behind and lost this many changes.
+    Missed(u64),
+}
+
+impl ContextChange {
+    /// What a change of the store is to a watcher of the namespace; an entry that does not decode is no news.
+    fn of(namespace: &str, change: Change) -> Option<Self> {
+        match change {
+            Change::Put(name, entry) => {
+                let stored = StoredEntry::decode(&name, &entry).ok()?;
+                Some(Self::Set(Box::new(stored.shown(namespace, key_of(&name), entry.revision))))
+            }
+            Change::Deleted(name) => Some(Self::Deleted { key: key_of(&name) }),
+            Change::Missed(count) => Some(Self::Missed(count)),
+        }
+    }
+}
+
+pub(super) fn watch(storage: &dyn Storage, namespace: &str) -> Result<BoxStream<'static, ContextChange>, NameError> {
+    let changes = storage.watch(&entries::in_namespace(namespace, "")?);
+    let namespace = namespace.to_owned();
+    Ok(changes.filter_map(move |change| ready(ContextChange::of(&namespace, change))).boxed())
+}
