@@ -9,7 +9,6 @@ use std::fmt::Display;
 use callboard::actors::approvals::{Channel, Decider};
 use callboard::messages::{Decision, Envelope};
 use callboard::prelude::*;
-use callboard::runtime::Builder;
 use serde_json::json;
 
 use common::{builder, finish};
@@ -96,22 +95,25 @@ async fn names_that_could_deceive_are_refused_at_every_door() {
         Ok(Command::default())
     }
     const NAME: &str = "revi\u{200b}ewer";
-    let refused = |kind: &str| format!("{kind} name \"revi\\u{{200b}}ewer\" has `\\u{{200b}}` (U+200B) as character 5");
+    let refused = |kind: &str| format!("{kind} name \"revi\\u{{200b}}ewer\" has `\\u{{200b}}` as character 5");
     let spec = || AgentSpec::new("fine", idle);
-    let doors: [(&str, fn(Builder) -> Builder, AgentSpec); 4] = [
-        ("agent", |builder| builder.agent(NAME, idle), AgentSpec::new(NAME, idle)),
-        ("role", |builder| builder.with(AgentSpec::new("a", idle).role(NAME)), spec().role(NAME)),
-        ("capability", |builder| builder.with(AgentSpec::new("a", idle).capability(NAME)), spec().capability(NAME)),
-        ("namespace", |builder| builder.with(AgentSpec::new("a", idle).namespaces([NAME])), spec().namespaces([NAME])),
+    let doors = [
+        ("agent", AgentSpec::new(NAME, idle)),
+        ("role", spec().role(NAME)),
+        ("capability", spec().capability(NAME)),
+        ("project", spec().project(NAME)),
+        ("namespace", spec().namespaces([NAME])),
     ];
-    let board = builder().with(AgentSpec::new("fine", idle)).start().await.unwrap();
-    for (kind, build, spec) in doors {
-        let error = build(builder()).start().await.unwrap_err().to_string();
-        assert!(error.starts_with(&refused(kind)), "{error}");
-        let error = board.replace(spec.clone()).await.unwrap_err().to_string();
-        assert!(error.starts_with(&refused(kind)), "{error}");
-        let error = board.spawn(spec).await.unwrap_err().to_string();
-        assert!(error.starts_with(&refused(kind)), "{error}");
+    let board = builder().with(spec()).start().await.unwrap();
+    for (kind, spec) in doors {
+        let errors = [
+            builder().with(spec.clone()).start().await.unwrap_err().to_string(),
+            board.replace(spec.clone()).await.unwrap_err().to_string(),
+            board.spawn(spec).await.unwrap_err().to_string(),
+        ];
+        for error in errors {
+            assert!(error.starts_with(&refused(kind)), "{error}");
+        }
     }
     let error = builder().channel(Named(NAME)).start().await.unwrap_err().to_string();
     assert!(error.starts_with(&refused("channel")), "{error}");

@@ -725,3 +725,30 @@ async fn who_is_told_a_result_finds_the_place_of_the_run_free() {
     }
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_misspelt_channel_is_told_of_by_a_notice_of_its_turn() {
+    let board = builder()
+        .agent("scout", |_: Turn| async {
+            Ok(Command::update("artifcats", json!({ "notes": 1 })).with("part1", 1).goto("writer"))
+        })
+        .agent("writer", |_: Turn| async { Ok(Command::update("artifcats", 2).with("part2", 2).with("sources", 3)) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("scout")).await.unwrap();
+    assert!(run.result().await.unwrap().outcome.is_finished(), "an open schema takes it all the same");
+    let told: Vec<_> = run
+        .history()
+        .await
+        .unwrap()
+        .into_iter()
+        .filter_map(|event| match event {
+            RunEvent::Noticed { turn, text, .. } => Some((turn, text.to_string())),
+            _ => None,
+        })
+        .collect();
+    let expected = "the channel \"artifcats\" is new; did you mean \"artifacts\"?";
+    assert_eq!(told, [(1, expected.to_owned())], "once, by the turn that was first");
+    board.shutdown().await;
+}

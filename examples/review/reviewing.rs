@@ -1,4 +1,5 @@
-//! A closer look at one file: where its findings gather, and what it would gain from dealing with the worst of them.
+//! A closer look at one file: where its findings gather, and what it would gain from dealing with the worst of them. Items
+//! without a description are left out: where they stand tells nothing about the code.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ pub(crate) struct Spot {
 /// Looks at a measured file's text as it is now; `None` when nothing was found in it.
 pub(crate) fn closer_look(measurement: &Measurement, text: &str) -> Option<CloserLook> {
     let mut groups: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
-    for finding in &measurement.findings {
+    for finding in telling(measurement) {
         // Marks belong to the file, whatever their word.
         let spot = if finding.kind == Kind::Mark { "" } else { &*finding.subject };
         groups.entry(spot).or_default().push(finding);
@@ -48,8 +49,9 @@ pub(crate) fn closer_look(measurement: &Measurement, text: &str) -> Option<Close
     let total = |group: &[&Finding]| group.iter().map(|finding| weight(finding)).sum::<f64>();
     let mut groups: Vec<(&str, Vec<&Finding>)> = groups.into_iter().collect();
     groups.sort_by(|a, b| total(&b.1).total_cmp(&total(&a.1)).then(a.1[0].line.cmp(&b.1[0].line)));
+    let undescribed = measurement.findings.iter().filter(|finding| finding.kind == Kind::Undocumented);
     let left = groups.iter().skip(SPOTS).flat_map(|(_, findings)| findings.iter().copied());
-    let after = Score::new(left, measurement.code_lines);
+    let after = Score::new(left.chain(undescribed), measurement.code_lines);
     let spot = |(subject, findings): &(&str, Vec<&Finding>)| {
         let heaviest = findings.iter().min_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.line.cmp(&b.line)));
         let line = heaviest.map_or(1, |finding| finding.line);
@@ -70,12 +72,16 @@ pub(crate) fn closer_look(measurement: &Measurement, text: &str) -> Option<Close
 /// finding, at most `most`.
 pub(crate) fn worth_a_closer_look<'a>(measurements: &[&'a Measurement], most: usize) -> Vec<&'a Measurement> {
     const LEAST: f64 = 3.0;
-    let heaviness = |measurement: &Measurement| measurement.findings.iter().map(weight).sum::<f64>();
+    let heaviness = |measurement: &Measurement| telling(measurement).map(weight).sum::<f64>();
     let mut files: Vec<&Measurement> =
         measurements.iter().copied().filter(|measurement| heaviness(measurement) >= LEAST).collect();
     files.sort_by(|a, b| heaviness(b).total_cmp(&heaviness(a)).then(a.file.cmp(&b.file)));
     files.truncate(most);
     files
+}
+
+fn telling(measurement: &Measurement) -> impl Iterator<Item = &Finding> {
+    measurement.findings.iter().filter(|finding| finding.kind != Kind::Undocumented)
 }
 
 #[cfg(test)]
@@ -101,10 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_file_needs_no_closer_look() {
-        let text = "fn a() {}\n";
-        assert_eq!(closer_look(&measured("a.rs", text), text), None);
-        assert!(worth_a_closer_look(&[&measured("a.rs", text)], 3).is_empty());
+    fn a_file_that_is_clean_or_only_undescribed_needs_no_closer_look() {
+        for text in ["fn a() {}\n".to_owned(), (0..20).map(|n| format!("pub fn a{n}() {{}}\n")).collect()] {
+            assert_eq!(closer_look(&measured("a.rs", &text), &text), None);
+            assert!(worth_a_closer_look(&[&measured("a.rs", &text)], 3).is_empty());
+        }
     }
 
     #[test]

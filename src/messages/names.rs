@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::visible::{is_unseen, quoted, visible};
+use super::visible::{is_unseen, quoted};
 
 /// The longest agent name in characters, so that `memory:<agent>` fits a context namespace (SEMANTICS 12).
 pub const MAX_AGENT_NAME: usize = 57;
@@ -26,8 +26,8 @@ const MAX_MISSPELT: usize = 512;
 /// assert!(AgentName::new(&"x".repeat(58)).is_err());
 /// assert_eq!(
 ///     AgentName::new("revi\u{435}wer").unwrap_err().to_string(),
-///     "agent name \"revi\u{435}wer\" has `\u{435}` (U+0435) as character 5: the word began in another script, with which \
-///      it could be confused",
+///     "agent name \"revi\u{435}wer\" has `\\u{435}` as character 5: the word began in another script, with which it could \
+///      be confused",
 /// );
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
@@ -117,7 +117,7 @@ pub enum NameProblem {
         max: usize,
     },
     /// A character that may not be there.
-    #[error("has `{}` (U+{:04X}) as character {position}: {}", visible(character.encode_utf8(&mut [0; 4])), *character as u32, why.text())]
+    #[error("has `{}` as character {position}: {}", character.escape_unicode(), why.text())]
     Unfit {
         /// The character.
         character: char,
@@ -271,6 +271,19 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate.to_owned())
 }
 
+/// The candidate that `name` is one slip of the pen away from. Names that differ in digits alone are a series, and short ones
+/// are all alike.
+pub(crate) fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const SHORT: usize = 4;
+    let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    candidates.find(|candidate| {
+        name.len().abs_diff(candidate.len()) <= SHORT
+            && letters(name).chars().count() >= SHORT
+            && letters(name) != letters(candidate)
+            && strsim::osa_distance(name, candidate) == 1
+    })
+}
+
 /// `; did you mean "x"?`, or nothing.
 pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean {}?", quoted(name))).unwrap_or_default()
@@ -281,6 +294,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::messages::visible;
 
     fn refused(name: &str) -> String {
         check_name("agent", name, MAX_AGENT_NAME).unwrap_err().to_string()
@@ -290,19 +304,19 @@ mod tests {
     fn a_name_that_could_deceive_is_refused_with_the_place() {
         let cases = [
             ("", "\"\" is empty"),
-            (" a", "\" a\" has ` ` (U+0020) as character 1: the only white space"),
-            ("a ", "has ` ` (U+0020) as character 2"),
-            ("a\u{a0}b", "(U+00A0) as character 2: the only white space"),
-            ("a\tb", "\"a\\u{9}b\" has `\\u{9}` (U+0009) as character 2: a control character"),
-            ("a\u{1b}[31mb", "has `\\u{1b}` (U+001B) as character 2: a control character"),
-            ("bob\u{202e}ecila", "has `\\u{202e}` (U+202E) as character 4: it is not shown"),
-            ("re\u{200b}viewer", "\"re\\u{200b}viewer\" has `\\u{200b}` (U+200B) as character 3: it is not shown"),
-            ("a\u{fe0f}", "(U+FE0F) as character 2: it is not shown"),
-            ("re\u{301}", "(U+0301) as character 3: a mark"),
-            ("\u{ff41}bc", "(U+FF41) as character 1: it looks like a plain character"),
-            ("\u{1d5ba}bc", "(U+1D5BA) as character 1: it looks like"),
-            ("the s\u{441}out", "(U+0441) as character 6: the word began in another script"),
-            ("\u{3bc}service", "(U+0073) as character 2: the word began in another script"),
+            (" a", "\" a\" has `\\u{20}` as character 1: the only white space"),
+            ("a ", "has `\\u{20}` as character 2"),
+            ("a\u{a0}b", "`\\u{a0}` as character 2: the only white space"),
+            ("a\tb", "\"a\\u{9}b\" has `\\u{9}` as character 2: a control character"),
+            ("a\u{1b}[31mb", "has `\\u{1b}` as character 2: a control character"),
+            ("bob\u{202e}ecila", "has `\\u{202e}` as character 4: it is not shown"),
+            ("re\u{200b}viewer", "\"re\\u{200b}viewer\" has `\\u{200b}` as character 3: it is not shown"),
+            ("a\u{fe0f}", "`\\u{fe0f}` as character 2: it is not shown"),
+            ("re\u{301}", "`\\u{301}` as character 3: a mark"),
+            ("\u{ff41}bc", "`\\u{ff41}` as character 1: it looks like a plain character"),
+            ("\u{1d5ba}bc", "`\\u{1d5ba}` as character 1: it looks like"),
+            ("the s\u{441}out", "`\\u{441}` as character 6: the word began in another script"),
+            ("\u{3bc}service", "`\\u{73}` as character 2: the word began in another script"),
             ("../x", "has the path step `..` at character 1"),
             ("a\\..\\b", "has the path step `..` at character 3"),
             ("a/.", "has the path step `.` at character 3"),
@@ -336,6 +350,17 @@ mod tests {
         let long = "x".repeat(100_000);
         assert!(refused(&long).len() < 200);
         assert_eq!(nearest(&long, ["x", &long]), None);
+    }
+
+    #[test]
+    fn a_slip_is_told_from_a_series_and_from_another_name() {
+        let slip = |name| slip_of(name, ["artifacts", "messages", "part1", "abc"].into_iter());
+        assert_eq!(slip("artifcats"), Some("artifacts"));
+        assert_eq!(slip("artefacts"), Some("artifacts"));
+        assert_eq!(slip("message"), Some("messages"));
+        for other in ["part2", "part11", "abd", "letters", "artfcts", "artifacts"] {
+            assert_eq!(slip(other), None, "{other}");
+        }
     }
 
     proptest! {

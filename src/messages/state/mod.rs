@@ -17,7 +17,7 @@ pub use join::{Delta, join, overwrite};
 pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;
-use super::names::did_you_mean;
+use super::names::{did_you_mean, slip_of};
 use super::visible::{cut, quoted, visible};
 use super::{Json, TurnId, Update};
 
@@ -98,6 +98,17 @@ impl State {
     pub fn only(&self, channels: &[Arc<str>]) -> Self {
         let kept = channels.iter().filter_map(|name| Some((Arc::clone(name), self.channels.get(name)?.clone())));
         Self { channels: kept.collect() }
+    }
+
+    /// The channels that an update would be the first to write and that are one slip of the pen away from one that the schema
+    /// declares or that is held, each with that one. An open schema takes them, so nothing else tells of a typo.
+    pub fn slips<'a>(&'a self, update: &'a Update, schema: &'a Schema) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let is_known = |channel: &str| schema.declares(channel) || self.channels.contains_key(channel);
+        let new = update.writes().iter().map(|write| &*write.channel).filter(move |channel| !is_known(channel));
+        new.filter_map(|channel| {
+            let known = schema.declared().chain(self.channels.keys().map(AsRef::as_ref));
+            Some((channel, slip_of(channel, known)?))
+        })
     }
 
     /// Applies the writes of an update in order: all of them, or none and an error.

@@ -89,6 +89,17 @@ impl Schema {
         self
     }
 
+    /// Whether a channel is declared.
+    #[must_use]
+    pub fn declares(&self, channel: &str) -> bool {
+        self.channels.contains_key(channel)
+    }
+
+    /// The channels that are declared.
+    pub fn declared(&self) -> impl Iterator<Item = &str> {
+        self.channels.keys().map(AsRef::as_ref)
+    }
+
     /// The reducer of a channel.
     ///
     /// # Errors
@@ -99,10 +110,9 @@ impl Schema {
         }
         match self.channels.get(channel) {
             Some(reducer) => Ok(reducer),
-            None if self.strict => Err(StateError::UnknownChannel {
-                channel: channel.into(),
-                nearest: nearest(channel, self.channels.keys().map(AsRef::as_ref)),
-            }),
+            None if self.strict => {
+                Err(StateError::UnknownChannel { channel: channel.into(), nearest: nearest(channel, self.declared()) })
+            }
             None => Ok(&Reducer::LastValue),
         }
     }

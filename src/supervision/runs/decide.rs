@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::env::Now;
 use crate::messages::state::StateError;
+use crate::messages::visible::quoted;
 use crate::messages::{
     Action, AgentName, Backoff, Command, Consent, Decision, Envelope, Failure, FailureKind, Goto, Order, Outcome,
     Refusal, RequestId, RunEvent, Verdict, handoff_action,
@@ -55,6 +56,15 @@ pub fn on_outcome(
         TurnOutcome::Failed(failure) => failure,
     };
     Some((on_failure(run, number, turn, failure, around), WorkedOut::default()))
+}
+
+/// What observers are told of a turn that has ended: its command writes a new channel that looks like a slip of the pen.
+#[must_use]
+pub fn slips(run: &Run, ended: &RunEvent) -> Vec<String> {
+    let RunEvent::TurnEnded { turn, command, .. } = ended else { return Vec::new() };
+    let Some(turn) = run.turn(*turn).filter(|_| !command.update.is_empty()) else { return Vec::new() };
+    let notice = |(new, known)| format!("the channel {} is new; did you mean {}?", quoted(new), quoted(known));
+    run.branch_of(turn).view.slips(&command.update, &run.rules.schema).map(notice).collect()
 }
 
 fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {

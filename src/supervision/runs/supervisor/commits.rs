@@ -67,6 +67,10 @@ impl Desk {
             Ok(last) => live.last = last,
             Err(error) => return self.not_committed(live, &error),
         }
+        if live.run.result().is_some() {
+            // Whoever is told that it has ended finds its place free.
+            live.place = None;
+        }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();
         live.note_turns(&events);
@@ -116,8 +120,6 @@ impl Desk {
 
     fn ended(&mut self, mut live: Box<LiveRun>) {
         let run = live.run.id();
-        // Who is told the result finds the place free.
-        drop(live.place.take());
         if let Some(result) = live.run.result() {
             for waiter in live.results.drain(..) {
                 let _ = waiter.send(Arc::clone(result));

@@ -93,6 +93,10 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
             {
                 tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
             }
+            for text in decide::slips(&live.run, &event) {
+                tracing::warn!(run = %live.run.id(), turn, text);
+                live.absorb(RunEvent::Noticed { turn, text: text.into(), at: around.now.wall });
+            }
             live.absorb_with(event, worked_out);
         }
         Ok(None) => {}
