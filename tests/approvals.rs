@@ -438,9 +438,9 @@ async fn cancelling_a_run_withdraws_its_approvals() {
     let runs = [submit(&board, "writer").await, submit(&board, "a").await];
     let asked = open(&board, 2).await;
     for run in &runs {
-        assert!(run.cancel("enough").await);
+        assert!(run.cancel("enough").await.unwrap());
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Cancelled { reason: "enough".into() });
-        assert!(!run.cancel("again").await);
+        assert!(!run.cancel("again").await.unwrap());
     }
     for envelope in asked {
         let id = envelope.id();

@@ -83,7 +83,7 @@ async fn changed_arguments_do_not_use_an_approval_again() {
     let open = board.next_approval().await.unwrap();
     board.approvals().approve(open.id(), "ann").await.unwrap();
     until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
-    run.cancel("changed").await;
+    run.cancel("changed").await.unwrap();
     board.shutdown().await;
 }
 

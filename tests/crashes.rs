@@ -211,7 +211,7 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
     assert!(matches!(answered, Err(AnswerError::Storage(StorageError::Stopped { .. }))), "{answered:?}");
     board.ended().await;
     assert!(board.submit(Task::new("x")).await.is_err());
-    assert!(!run.cancel("too late").await);
+    assert_eq!(run.cancel("too late").await, Err(RunError::Stopped(run.id())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +263,7 @@ async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waitin
     assert_eq!(short_result.unwrap().outcome, Outcome::Finished);
     assert!(long_result.unwrap_err().to_string().contains("goes on at the next start"));
     assert!(board.submit(Task::new("x").input(1)).await.is_err());
-    assert!(!long.cancel("too late").await);
+    assert_eq!(long.cancel("too late").await, Err(RunError::Stopped(long.id())));
     assert_eq!(long.questions().await, []);
     let request = callboard::messages::RequestId { turn: TurnId { run: long.id(), number: 1 }, ordinal: 0 };
     let nobody = callboard::messages::QuestionId { request, nonce: 0 };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Backoff, Consent, Durability, Question, RunEvent, RunId, Send, TurnId};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunHandle};
+use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Append, Fence, Journal, Memory, Storage};
 use callboard::supervision::runs::supervisor::TAKEN;
 use parking_lot::Mutex;
@@ -283,7 +283,7 @@ async fn questions_keep_their_ids_and_answers_over_a_restart() {
     assert_eq!(result.output, json!(["ann", "here"]));
     second.shutdown().await;
     assert!(second.answer(place.id, "there", "tester").await.is_err(), "a board that has ended says so");
-    assert!(!second.run(run).cancel("enough").await);
+    assert!(!second.run(run).cancel("enough").await.unwrap());
     assert_eq!((second.run(run).restart_turns().await, second.run(run).questions().await), (0, Vec::new()));
 }
 
@@ -303,7 +303,7 @@ async fn an_answer_given_right_after_the_start_is_taken() {
 
     let second = start().await.unwrap();
     second.answer(name.id, "ann", "tester").await.unwrap();
-    assert!(second.run(cancelled).cancel("enough").await, "an unfinished run can be stopped at once");
+    assert!(second.run(cancelled).cancel("enough").await.unwrap(), "an unfinished run can be stopped at once");
     assert_eq!(second.run(answered).result().await.unwrap().output, json!("ann"));
     assert!(matches!(second.run(cancelled).result().await.unwrap().outcome, Outcome::Cancelled { .. }));
     second.shutdown().await;
@@ -628,7 +628,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
                     board.answer(name.id, "ann", "tester"),
                 );
                 approved?;
-                Ok(Command::output(json!([was_stopped, taken.is_ok()])))
+                Ok(Command::output(json!([was_stopped?, taken.is_ok()])))
             }
         })
         .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) })
@@ -675,9 +675,10 @@ async fn a_board_leaves_the_runs_of_a_board_that_lives_alone() {
     let name = question(&run).await;
     let second = asker(world.board()).start().await.unwrap();
     tokio::time::sleep(HOUR).await;
-    assert!(second.run(run.id()).questions().await.is_empty());
-    first.answer(name.id, "ann", "tester").await.unwrap();
     let there = second.run(run.id());
+    assert!(there.questions().await.is_empty());
+    assert_eq!(there.cancel("not yours").await, Err(RunError::NotHere(run.id())));
+    first.answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(there.result().await.unwrap().output, json!("ann"), "the journal tells both");
     for board in [first, second] {
         board.shutdown().await;

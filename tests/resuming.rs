@@ -153,7 +153,7 @@ async fn only_a_run_that_ended_in_a_conflict_can_be_written_over() {
     let run = conflicted(&board, "lead").await;
     let read_only = run.resume_with([("verdict", "x"), ("reason", "x"), ("metrics", "x")], "ann").await;
     assert!(matches!(read_only, Err(OverwriteError::State(StateError::ReadOnly { .. }))), "{read_only:?}");
-    run.cancel("done").await;
-    open.cancel("done").await;
+    run.cancel("done").await.unwrap();
+    open.cancel("done").await.unwrap();
     board.shutdown().await;
 }

@@ -96,7 +96,7 @@ async fn a_handoff_waits_too_and_each_turn_has_its_own_time() {
     let late = board.submit(Task::new("x").to("first")).await.unwrap();
     let cancelled = board.submit(Task::new("x").to("first")).await.unwrap();
     assert_eq!(ended(early).await, (true, 20));
-    assert!(cancelled.cancel("enough").await);
+    assert!(cancelled.cancel("enough").await.unwrap());
     assert_eq!(ended(late).await, (true, 35));
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;

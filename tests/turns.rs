@@ -276,7 +276,7 @@ async fn a_cancelled_turn_that_ignores_it_gives_its_place_away_too() {
     let board = builder().with(spec).pool(1).start().await.unwrap();
     let run = board.submit(Task::new("block")).await.unwrap();
     ropes.begun.recv().unwrap();
-    assert!(run.cancel("enough").await);
+    assert!(run.cancel("enough").await.unwrap());
     assert_eq!(run.result().await.unwrap().outcome, Outcome::Cancelled { reason: "enough".into() });
     pass(secs(6)).await;
     assert_nothing_left(&board, 1).await;
@@ -420,7 +420,7 @@ async fn a_retry_that_asks_for_something_else_needs_attention_and_can_be_cancell
             .unwrap();
         let run = board.submit(Task::new("x").to("worker")).await.unwrap();
         until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
-        assert!(run.cancel("cannot go on").await);
+        assert!(run.cancel("cannot go on").await.unwrap());
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Cancelled { reason: "cannot go on".into() });
         assert_nothing_left(&board, 5).await;
         board.shutdown().await;
@@ -554,8 +554,8 @@ async fn cancelling_a_run_leaves_nothing() {
     let load = board.load();
     assert_eq!((load.turns_at_work, load.waiting_turns, load.open_approvals), (3, 3, 1), "{load:?}");
     assert!(load.waits > 0);
-    assert!(run.cancel("enough").await);
-    assert!(!run.cancel("again").await, "there is nothing left to cancel");
+    assert!(run.cancel("enough").await.unwrap());
+    assert!(!run.cancel("again").await.unwrap(), "there is nothing left to cancel");
     let result = run.result().await.unwrap();
     assert_eq!(result.outcome, Outcome::Cancelled { reason: "enough".into() });
     assert_eq!(result.metrics.tokens_spent, 100, "nobody knows whether that call was sent");

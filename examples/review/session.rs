@@ -135,7 +135,7 @@ async fn follow(run: &RunHandle, began: Timestamp) -> Result<(), Box<dyn Error>>
             eprintln!("{:>8}  {:<9} {text}", seconds(at.since(began)), cast.agent(turn));
         }
         if let RunEvent::NeedsAttention { why, .. } = &*event {
-            run.cancel(&format!("it cannot go on by itself: {why}")).await;
+            run.cancel(&format!("it cannot go on by itself: {why}")).await?;
         }
     }
     Ok(())

@@ -44,6 +44,9 @@ pub enum RunError {
     /// It lives in memory only, and has forgotten how it began.
     #[error("run {0} does not keep its first turns any more")]
     Trimmed(RunId),
+    /// It has not ended, and this board does not work on it: another one does, or it was left as it was found.
+    #[error("this board does not work on run {0}")]
+    NotHere(RunId),
     /// Its journal cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -115,13 +118,18 @@ impl RunHandle {
     }
 
     /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.
-    pub async fn cancel(&self, reason: &str) -> bool {
+    ///
+    /// # Errors
+    /// The run is unknown, its journal cannot be read, this board does not work on it, or has stopped before it ended.
+    pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
         loop {
             let reason = reason.to_owned();
             let told = self.board.tell(self.id, |ack| Input::Cancel { run: self.id, reason, ack }).await;
             match told {
-                Some(was_stopped) => return was_stopped,
-                None if self.board.board.is_closed() => return false,
+                Some(true) => return Ok(true),
+                Some(false) if self.read().await?.result().is_some() => return Ok(false),
+                Some(false) => return Err(RunError::NotHere(self.id)),
+                None if self.board.board.is_closed() => return self.result_at_the_end().await.map(|_| false),
                 // Its supervisor was just restarted.
                 None => tokio::task::yield_now().await,
             }

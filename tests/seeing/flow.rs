@@ -96,7 +96,7 @@ async fn a_handoff_that_waited_for_a_person_goes_where_it_was_let() {
         match decision {
             "approve" => drop(board.approvals().approve(id, "ann").await.unwrap()),
             "deny" => drop(board.approvals().deny(id, "ann", "no").await.unwrap()),
-            _ => assert!(run.cancel("enough").await),
+            _ => assert!(run.cancel("enough").await.unwrap()),
         }
         run.result().await.unwrap();
         told = format!("{told}{decision}\n{}", run.flow().await.unwrap());

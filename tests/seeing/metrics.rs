@@ -52,7 +52,7 @@ async fn runs_are_counted_by_how_they_end() {
     quiet().await;
     let ended = |outcome| (format!("outcome={outcome}"), if outcome == "finished" { 2.0 } else { 1.0 });
     assert_eq!(recorder.all("callboard_runs_total"), ["denied", "failed", "finished", "refused"].map(ended));
-    waits.cancel("enough").await;
+    waits.cancel("enough").await.unwrap();
     assert_eq!(recorder.value("callboard_runs_total{outcome=cancelled}"), Some(1.0));
     board.shutdown().await;
 }
