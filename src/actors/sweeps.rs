@@ -58,7 +58,9 @@ impl Sweeps {
             let swept = AssertUnwindSafe(sweep).catch_unwind().await.map(|swept| match swept {
                 Ok(0) => {}
                 Ok(gone) => tracing::info!(gone, what, "swept"),
-                Err(error) => tracing::warn!(%error, what, "could not be swept; it is tried again at the next interval"),
+                Err(error) => {
+                    tracing::warn!(%error, what, "could not be swept; it is tried again at the next interval")
+                }
             });
             // An actor that went down meanwhile sweeps by itself when it is back.
             let _ = actor.cast(ended(swept.map_err(|panic| panic_text(&*panic))));

@@ -93,9 +93,9 @@ impl TerminalChannel {
             }
             match decided {
                 Ok(_)
-                | Err(
-                    DecideError::AlreadyDecided { .. } | DecideError::Unknown { .. } | DecideError::Expired { .. },
-                ) => queue.lock().open.retain(|(open, _)| open.id() != id),
+                | Err(DecideError::AlreadyDecided { .. } | DecideError::Unknown { .. } | DecideError::Expired { .. }) => {
+                    queue.lock().open.retain(|(open, _)| open.id() != id)
+                }
                 Err(DecideError::Storage(StorageError::Stopped { .. })) => {
                     queue.lock().is_reading = false;
                     return;
