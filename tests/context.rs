@@ -216,6 +216,27 @@ async fn a_hundred_concurrent_increments_all_count() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_process_wrote_meanwhile_is_neither_missed_nor_overwritten() {
+    let World { env, storage, context } = world();
+    let other = ContextStore::new(storage, env.clone(), Durability::Memory, ContextStore::usual_ttls());
+    let ann = agent("ann");
+    let first = context.set("notes", "a", "1", &ann, None).await.unwrap();
+    let second = other.set("notes", "a", "2", &ann, None).await.unwrap();
+    let late = context.compare_and_set("notes", "a", Some(first.revision), "3", &ann, None).await.unwrap_err();
+    assert!(matches!(late, ContextError::Changed { actual, .. } if actual == Some(second.revision)), "{late:?}");
+    context.compare_and_set("notes", "a", Some(second.revision), "3", &ann, None).await.unwrap();
+    other.set_with_extension("notes", "a", "4", &ann, MINUTE).await.unwrap();
+    let fourth = other.compare_and_set("notes", "a", None, "5", &ann, None).await.unwrap_err();
+    let ContextError::Changed { actual: Some(fourth), .. } = fourth else { panic!("{fourth:?}") };
+    context.compare_and_set("notes", "a", Some(fourth), "5", &ann, None).await.unwrap();
+    assert!(other.delete("notes", "a").await.unwrap());
+    tokio::time::advance(MINUTE).await;
+    let reborn = context.set("notes", "a", "6", &ann, None).await.unwrap();
+    assert_eq!(reborn.created_at, env.now().wall, "a new life has a new birthday");
+    assert_eq!(other.get("notes", "a").await.unwrap(), Some(reborn));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_value_that_is_not_the_expected_json_is_a_typed_error() {
     let World { context, .. } = world();
     context.set("notes", "a", "not json", &agent("ann"), None).await.unwrap();

@@ -9,6 +9,7 @@ mod journal;
 mod limits;
 mod memory;
 mod queue_order;
+pub(crate) mod recent;
 #[cfg(feature = "sled")]
 mod sled;
 mod stream_head;
@@ -347,6 +348,9 @@ const END: [u8; 2] = [0, 1];
 const ZERO_INSIDE: u8 = 0xff;
 
 fn push_segment(bytes: &mut Vec<u8>, segment: &str) {
+    if !segment.as_bytes().contains(&0) {
+        return bytes.extend_from_slice(segment.as_bytes());
+    }
     for &byte in segment.as_bytes() {
         bytes.push(byte);
         if byte == 0 {

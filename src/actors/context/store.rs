@@ -3,10 +3,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use crate::env::Env;
 use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
+use crate::storage::recent::Recent;
 use crate::storage::{Expected, Key, KeyPrefix, Put, Storage, StorageError, codec};
 
 use super::entries::{self, StoredEntry, key_of};
@@ -15,6 +17,9 @@ use super::{ContextChange, ContextError, watch};
 
 const PAGE: usize = 256;
 
+/// Entries of which a store remembers what a write has to know.
+const REMEMBERED: usize = 16_384;
+
 /// The shared context as its owner sees it: all namespaces, writing in the name of any agent. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct ContextStore {
@@ -22,6 +27,9 @@ pub struct ContextStore {
     pub(super) env: Env,
     default_ttls: Arc<BTreeMap<String, Duration>>,
     durability: Durability,
+    /// What was written through this store, so that a write need not read first. The storage compares revisions, so what
+    /// is out of date here costs a second attempt and nothing else.
+    written: Arc<Mutex<Recent<Key, Standing>>>,
 }
 
 impl ContextStore {
@@ -42,7 +50,8 @@ impl ContextStore {
         durability: Durability,
         default_ttls: BTreeMap<String, Duration>,
     ) -> Self {
-        Self { storage, env, default_ttls: Arc::new(default_ttls), durability }
+        let written = Arc::new(Mutex::new(Recent::new(REMEMBERED)));
+        Self { storage, env, default_ttls: Arc::new(default_ttls), durability, written }
     }
 
     /// The same context, with writes acknowledged at this durability.
@@ -105,11 +114,10 @@ impl ContextStore {
     /// A bad name, or a failing store.
     pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
         let name = entries::entry(namespace, key)?;
-        let now = self.now();
         Ok(self
             .read(&name)
             .await?
-            .filter(|(_, entry)| entry.is_live(now))
+            .filter(|(_, entry)| entry.expires_at.is_none() || entry.is_live(self.now()))
             .map(|(revision, entry)| entry.shown(namespace, key, revision)))
     }
 
@@ -279,19 +287,27 @@ impl ContextStore {
             Mode::Compare(expected, ttl) => Mode::Compare(expected, ttl.or(default_ttl)),
             Mode::Extend(ttl) => Mode::Extend(ttl),
         };
+        let mut remembered = self.written.lock().get(&name).copied();
         loop {
-            let there = self.read(&name).await?.map(|(revision, entry)| Standing::of(revision, &entry));
+            let there = match remembered {
+                Some(standing) => Some(standing),
+                None => self.read(&name).await?.map(|(revision, entry)| Standing::of(revision, &entry)),
+            };
             let (value, agent, origin) = (value.to_owned(), agent.clone(), origin.clone());
             let writing = Writing { value, agent, origin, now: self.now() };
-            let entry = rules::write(there, mode, writing).map_err(|Changed(actual)| ContextError::Changed {
-                namespace: namespace.to_owned(),
-                key: key.to_owned(),
-                actual,
-            })?;
+            let entry = match rules::write(there, mode, writing) {
+                Ok(entry) => entry,
+                Err(Changed(_)) if remembered.take().is_some() => continue,
+                Err(Changed(actual)) => {
+                    let (namespace, key) = (namespace.to_owned(), key.to_owned());
+                    return Err(ContextError::Changed { namespace, key, actual });
+                }
+            };
             let expected = there.map_or(Expected::Absent, |there| Expected::Revision(there.revision));
             if let Some(revision) = self.put(&name, &entry, expected).await? {
                 return Ok(entry.shown(namespace, key, revision));
             }
+            remembered = None;
         }
     }
 
@@ -305,8 +321,16 @@ impl ContextStore {
         let value = codec::encode_shared(entry);
         let put = Put { key: name.clone(), value, expected, ttl_secs: None, durability: self.durability };
         match self.storage.put_if_revision(put).await {
-            Ok(revision) => Ok(Some(revision)),
-            Err(StorageError::WrongRevision { .. }) => Ok(None),
+            Ok(revision) => {
+                let mut written = self.written.lock();
+                written.insert(name.clone(), Standing::of(revision, entry));
+                written.turn();
+                Ok(Some(revision))
+            }
+            Err(StorageError::WrongRevision { .. }) => {
+                self.written.lock().remove(name);
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }

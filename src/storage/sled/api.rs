@@ -87,8 +87,7 @@ impl Storage for Sled {
     }
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
-        let now = self.clock.now().wall;
-        self.reading(|reading| reading.get(key, now))
+        self.reading(|reading| reading.get(key, &*self.clock))
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
@@ -100,8 +99,7 @@ impl Storage for Sled {
     }
 
     fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
-        let now = self.clock.now().wall;
-        self.reading(|reading| reading.scan(prefix, after, limit, now))
+        self.reading(|reading| reading.scan(prefix, after, limit, &*self.clock))
     }
 
     fn watch(&self, prefix: &KeyPrefix) -> Watch {

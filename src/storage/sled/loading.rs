@@ -3,10 +3,24 @@
 use sled::{IVec, Tree};
 
 use super::rows::{self, HeadRow, ItemRow};
+use super::staging::corrupt;
 use crate::messages::Timestamp;
 use crate::storage::queue_order::{Item, QueueOrder};
+use crate::storage::recent::Recent;
 use crate::storage::stream_head::StreamHead;
-use crate::storage::{Key, codec};
+use crate::storage::{Key, StorageError, codec};
+
+/// What is remembered, or was just loaded.
+pub(super) fn remembered<'a, V>(
+    recent: &'a mut Recent<Key, V>,
+    key: &Key,
+    load: impl FnOnce() -> Result<V, String>,
+) -> Result<&'a mut V, StorageError> {
+    if recent.get(key).is_none() {
+        recent.insert(key.clone(), load().map_err(|detail| corrupt(key, detail))?);
+    }
+    Ok(recent.get(key).expect("it is there or was put there"))
+}
 
 pub(super) fn load_head(tree: &Tree, stream: &Key, session: u64) -> Result<StreamHead, String> {
     let stored = tree.get(rows::head(stream)).map_err(|error| error.to_string())?;

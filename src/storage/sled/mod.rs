@@ -15,7 +15,6 @@ mod loading;
 mod log_check;
 mod payloads;
 mod reads;
-mod recent;
 mod row_batch;
 mod rows;
 mod staging;

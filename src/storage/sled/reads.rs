@@ -8,7 +8,7 @@ use sled::{IVec, Tree};
 use super::payloads::Payloads;
 use super::rows::{self, Content, Holding};
 use super::staging::corrupt;
-use crate::messages::Timestamp;
+use crate::env::Clock;
 use crate::storage::{Entry, Key, KeyPrefix, Record, Sequence, StorageError};
 
 /// How often a read starts over because what it reads is being removed.
@@ -70,14 +70,14 @@ impl Reading<'_> {
         Ok(names)
     }
 
-    pub(super) fn get(&self, key: &Key, now: Timestamp) -> Result<Option<Entry>, StorageError> {
+    pub(super) fn get(&self, key: &Key, clock: &dyn Clock) -> Result<Option<Entry>, StorageError> {
         let row = rows::value(key);
         let mut attempt = 1;
         loop {
             let sealed = self.tree.get(&row).map_err(|error| corrupt(key, error.to_string()))?;
             let Some(sealed) = sealed else { return Ok(None) };
             match self.entry(&row, &sealed) {
-                Ok(entry) => return Ok(Some(entry).filter(|entry| !entry.has_expired(now))),
+                Ok(entry) => return Ok(Some(entry).filter(|entry| !has_expired(entry, clock))),
                 // Its payload file may have been replaced since.
                 Err(_) if attempt < ATTEMPTS => attempt += 1,
                 Err(detail) => return Err(corrupt(key, detail)),
@@ -90,7 +90,7 @@ impl Reading<'_> {
         prefix: &KeyPrefix,
         after: Option<&Key>,
         limit: usize,
-        now: Timestamp,
+        clock: &dyn Clock,
     ) -> Result<Vec<(Key, Entry)>, StorageError> {
         let prefix = rows::values_under(prefix.as_bytes());
         let start = match after.map(rows::value) {
@@ -108,9 +108,9 @@ impl Reading<'_> {
             }
             let key = rows::key_of(&row).ok_or_else(|| corrupt(&Key::new([]), "a row has no key"))?;
             let entry = match self.entry(&row, &sealed) {
-                Ok(entry) => Some(entry).filter(|entry| !entry.has_expired(now)),
+                Ok(entry) => Some(entry).filter(|entry| !has_expired(entry, clock)),
                 // Its payload file may have been replaced since.
-                Err(_) => self.get(&key, now)?,
+                Err(_) => self.get(&key, clock)?,
             };
             found.extend(entry.map(|entry| (key, entry)));
         }
@@ -130,4 +130,9 @@ impl Reading<'_> {
         };
         Ok((payload, holding))
     }
+}
+
+/// Asks the clock only about what expires.
+fn has_expired(entry: &Entry, clock: &dyn Clock) -> bool {
+    entry.expires_at.is_some() && entry.has_expired(clock.now().wall)
 }

@@ -44,6 +44,11 @@ impl RowBatch {
         &self.tree
     }
 
+    /// Whether the batch changes one row so far, or none.
+    pub(super) fn is_single(&self) -> bool {
+        self.rows.len() <= 1
+    }
+
     /// Bytes that the batch holds in memory so far.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -60,7 +65,7 @@ impl RowBatch {
     /// wasted on what does not wait for a sync.
     pub(super) fn apply(&mut self) -> sled::Result<bool> {
         self.bytes = 0;
-        if self.rows.len() <= 1 {
+        if self.is_single() {
             let only = self.rows.drain().next();
             return match only {
                 Some((row, Some(sealed))) => self.tree.insert(row, sealed).map(|_| true),

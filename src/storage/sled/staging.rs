@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use sled::IVec;
 
-use super::loading::{load_head, load_queue};
-use super::recent::Recent;
+use super::loading::{load_head, load_queue, remembered};
 use super::row_batch::RowBatch;
 use super::rows::{self, HeadRow, Holding, ItemRow, Progress};
 use super::writes::Change;
 use crate::messages::Timestamp;
 use crate::storage::codec;
 use crate::storage::queue_order::{Item, QueueOrder};
+use crate::storage::recent::Recent;
 use crate::storage::stream_head::StreamHead;
 use crate::storage::{
     self as storage, Append, Delivery, DeliveryId, Entry, Expected, Fence, Key, Put, Sequence, StorageError,
@@ -189,9 +189,7 @@ impl Staging {
 
     fn head(&mut self, stream: &Key) -> Result<&mut StreamHead, StorageError> {
         let Self { rows, heads, progress, .. } = self;
-        heads.get_or_load(stream, || {
-            load_head(rows.tree(), stream, progress.session).map_err(|detail| corrupt(stream, detail))
-        })
+        remembered(heads, stream, || load_head(rows.tree(), stream, progress.session))
     }
 
     fn decide(
@@ -220,9 +218,7 @@ impl Staging {
 
     fn queue(&mut self, queue: &Key) -> Result<&mut QueueOrder, StorageError> {
         let Self { rows, queues, progress, .. } = self;
-        queues.get_or_load(queue, || {
-            load_queue(rows.tree(), queue, progress.session).map_err(|detail| corrupt(queue, detail))
-        })
+        remembered(queues, queue, || load_queue(rows.tree(), queue, progress.session))
     }
 
     fn write_item_state(&mut self, queue: &Key, position: Sequence, item: Item) {

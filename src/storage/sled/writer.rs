@@ -137,6 +137,10 @@ impl Writer {
             if taken == 1 {
                 desk.staging.rows.sweep(now)?;
             }
+            // As its caller would have: a batch of sled's keeps readers out, and only several rows at once need one.
+            if desk.staging.rows.is_single() {
+                desk.commit(&self.shared)?;
+            }
             if taken == BATCH_REQUESTS || desk.staging.rows.bytes() >= BATCH_BYTES {
                 break;
             }
