@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -59,7 +60,7 @@ impl Flow {
     pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>, late: BTreeMap<u32, AgentName>) -> Self {
         let mut flow = Self { late, ..Self::default() };
         // Where the turns that ended with a question about their handoff want to go.
-        let mut parked: Vec<(u32, Command)> = Vec::new();
+        let mut parked: Vec<(u32, Arc<Command>)> = Vec::new();
         for event in events {
             match event {
                 RunEvent::Submitted(submission) => flow.add_node(&submission.agent),
@@ -75,7 +76,7 @@ impl Flow {
                 }
                 RunEvent::TurnEnded { turn, command, verdict, .. } => {
                     if let Verdict::Parked(_) = verdict {
-                        parked.push((*turn, (**command).clone()));
+                        parked.push((*turn, Arc::clone(command)));
                     }
                     flow.go(*turn, command, verdict);
                 }
