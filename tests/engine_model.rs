@@ -465,7 +465,7 @@ impl Engine {
             let schema = Schema::swarm().channel("reason", Reducer::Append);
             let rules = StateRules { schema: Arc::new(schema), reducers: Arc::new(Reducers::default()) };
             engine.facts.lock().admit(TurnId { run: RunId(id), number: 1 }, &agent(first), None);
-            let (run, effects) = Run::begin(submission, rules);
+            let (run, effects) = Run::begin(Arc::new(submission), rules);
             engine.runs.push(run);
             engine.perform(engine.runs.len() - 1, effects, None);
         }

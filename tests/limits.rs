@@ -80,7 +80,7 @@ async fn a_thousand_reservations_at_once_never_exceed_the_budget() {
     assert_eq!(result.metrics.tokens_spent, admitted.get() as u64 * 90);
     let mut events = run.history().await.unwrap().into_iter();
     let Some(RunEvent::Submitted(submission)) = events.next() else { panic!("no submission") };
-    let (mut fold, _) = Run::begin(*submission, StateRules::default());
+    let (mut fold, _) = Run::begin(submission, StateRules::default());
     let (mut asked, mut refused, mut highest) = (0, 0, 0);
     for event in events {
         if let RunEvent::Reserved { verdict, .. } = &event {

@@ -1,10 +1,10 @@
 //! The board's metrics, all of them, through the `metrics` facade. Install a recorder before the board starts; without
 //! one they cost next to nothing.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use metrics::{Counter, Gauge, Histogram};
 use parking_lot::{Mutex, RwLock};
 use ractor::{Actor, ActorProcessingErr, ActorRef};

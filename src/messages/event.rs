@@ -15,7 +15,7 @@ use super::{
 #[non_exhaustive]
 pub enum RunEvent {
     /// The task was accepted and its first turn admitted.
-    Submitted(Box<Submission>),
+    Submitted(Arc<Submission>),
     /// A turn is about to cause an effect outside: everything before it is on disk.
     StepStarted {
         /// The turn.
@@ -161,7 +161,7 @@ pub enum RunEvent {
         /// The attempt that ended it.
         attempt: u32,
         /// What it returned.
-        command: Box<Command>,
+        command: Arc<Command>,
         /// What the guard said to where it goes.
         verdict: Verdict,
         /// When.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -59,7 +60,7 @@ impl Flow {
     pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>, late: BTreeMap<u32, AgentName>) -> Self {
         let mut flow = Self { late, ..Self::default() };
         // Where the turns want to go about which is decided later.
-        let mut undecided: Vec<(u32, Command)> = Vec::new();
+        let mut undecided: Vec<(u32, Arc<Command>)> = Vec::new();
         for event in events {
             match event {
                 RunEvent::Submitted(submission) => flow.add_node(&submission.agent),
@@ -77,7 +78,7 @@ impl Flow {
                     if matches!(verdict, Verdict::Parked(_) | Verdict::Nothing)
                         && command.goto.targets().next().is_some()
                     {
-                        undecided.push((*turn, (**command).clone()));
+                        undecided.push((*turn, Arc::clone(command)));
                     }
                     flow.go(*turn, command, verdict);
                 }

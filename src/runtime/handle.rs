@@ -235,7 +235,7 @@ impl Callboard {
         }
         let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
-        let submission = Box::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
+        let submission = Arc::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
         let (told, result) = oneshot::channel();
         let accepted = self.tell(run, |ack| Input::Submit { submission, place: Some(place), ack, result: told }).await;
         let run = accepted.unwrap_or(Err(SubmitError::Interrupted))?;

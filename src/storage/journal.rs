@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::messages::{Durability, RunEvent, RunId, Timestamp};
 
@@ -202,7 +203,7 @@ impl Journal {
     }
 
     fn key_of(kind: &str, run: RunId) -> Key {
-        Key::new([kind, &*run.0.as_simple().to_string()])
+        Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
     }
 
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
@@ -275,7 +276,6 @@ mod tests {
     };
     use crate::storage::Memory;
     use serde_json::json;
-    use uuid::Uuid;
 
     fn events() -> Vec<RunEvent> {
         let at = Timestamp::from_millis(1_767_225_600_000);
@@ -290,12 +290,12 @@ mod tests {
         let command = Command::update("artifacts", json!({ "notes": "n.md" })).with_output("done").goto("writer");
         let verdict = Verdict::Admitted(vec![AgentName::new("writer").unwrap()]);
         vec![
-            RunEvent::Submitted(Box::new(submission)),
+            RunEvent::Submitted(Arc::new(submission)),
             RunEvent::TurnEnded {
                 turn: 1,
                 agent: AgentName::new("researcher").unwrap(),
                 attempt: 1,
-                command: Box::new(command),
+                command: Arc::new(command),
                 verdict,
                 at,
             },

@@ -17,9 +17,9 @@ pub(super) struct Absence {
 
 impl Place {
     /// How much longer the turn that has waited longest waits for the agent; `None` if no turn waits for it.
-    fn patience(&self, now: Duration, offline_after: Duration) -> Option<Duration> {
+    fn patience(&self, now: impl FnOnce() -> Duration, offline_after: Duration) -> Option<Duration> {
         let first = self.ready.front().filter(|_| self.status == AgentStatus::Stopped)?;
-        Some(first.ready_at.max(self.absence.since).saturating_add(offline_after).saturating_sub(now))
+        Some(first.ready_at.max(self.absence.since).saturating_add(offline_after).saturating_sub(now()))
     }
 }
 
@@ -27,7 +27,7 @@ impl Floor {
     /// Sees to it that turns of an agent that is away do not wait for ever.
     pub(super) fn watch_absence(self: &Arc<Self>, state: &mut State, index: usize) {
         let place = &mut state.places[index];
-        if let Some(wait) = place.patience(self.env.now().monotonic, self.offline_after)
+        if let Some(wait) = place.patience(|| self.env.now().monotonic, self.offline_after)
             && !std::mem::replace(&mut place.absence.is_watched, true)
         {
             self.runtime.spawn(Self::wait_for_agent(Arc::downgrade(self), index, wait));
@@ -45,7 +45,7 @@ impl Floor {
             {
                 let mut state = floor.state.lock();
                 let place = &mut state.places[index];
-                while let Some(left) = place.patience(now, floor.offline_after) {
+                while let Some(left) = place.patience(|| now, floor.offline_after) {
                     if !left.is_zero() {
                         next = Some(left);
                         break;

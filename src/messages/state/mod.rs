@@ -158,7 +158,7 @@ impl State {
     /// All channels as one JSON object.
     #[must_use]
     pub fn to_json(&self) -> Json {
-        let fields = self.channels.iter().map(|(name, channel)| (name.to_string(), channel_value(channel)));
+        let fields = self.channels.iter().map(|(name, channel)| (String::from(&**name), channel_value(channel)));
         Json::from(Value::Object(fields.collect()))
     }
 }
@@ -262,7 +262,7 @@ fn tree_value(tree: &Tree) -> Value {
         Tree::Leaf(value) => value.value().clone(),
         Tree::List(items) => list_value(items),
         Tree::Object(object) => {
-            Value::Object(object.iter().map(|(key, field)| (key.to_string(), tree_value(field))).collect())
+            Value::Object(object.iter().map(|(key, field)| (String::from(&**key), tree_value(field))).collect())
         }
     }
 }

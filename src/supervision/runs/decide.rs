@@ -1,6 +1,7 @@
 //! What becomes of a turn's outcome or request: the event to journal. Everything from outside comes in as values, so
 //! these decisions run in tests without an actor.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::Now;
@@ -115,7 +116,7 @@ fn on_command(
     };
     let at = around.now.wall;
     let (agent, attempt) = (turn.agent.clone(), turn.attempt);
-    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Box::new(command), verdict, at };
+    let event = RunEvent::TurnEnded { turn: number, agent, attempt, command: Arc::new(command), verdict, at };
     Ok((event, WorkedOut { settled, mark }))
 }
 

@@ -106,9 +106,10 @@ impl AdmissionFacts {
     ) {
         let ticket = self.tickets.remove(&turn).map(|(_, ticket)| ticket).unwrap_or_default();
         // A turn that an earlier process admitted counts here too.
-        if signal == Signal::Failure || self.breakers.contains_key(agent) {
-            let breaker = self.breakers.entry(agent.clone()).or_default();
+        if let Some(breaker) = self.breakers.get_mut(agent) {
             breaker.record(&self.policy, ticket, signal, now);
+        } else if signal == Signal::Failure {
+            self.breakers.entry(agent.clone()).or_default().record(&self.policy, ticket, signal, now);
         }
         if self.waits.is_empty() {
             return;

@@ -9,6 +9,7 @@
 //! asked for while it ran: an approval binds to its run. A turn that has ended is not asked about again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::messages::state::StateRules;
 use crate::messages::{Goto, RunEvent, Submission, Verdict};
@@ -26,15 +27,16 @@ pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &Sta
     let history = &*in_order_of_effect(history.to_vec());
     let RunEvent::Submitted(original) = history.first()? else { return None };
     let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead))?;
-    let told = ToldBy::at(end, history, (**original).clone(), rules);
-    let (new, _) = Run::begin(submission.clone(), rules.clone());
-    let (old, _) = Run::begin((**original).clone(), rules.clone());
+    let told = ToldBy::at(end, history, Arc::clone(original), rules);
+    let submission = Arc::new(submission);
+    let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
+    let (old, _) = Run::begin(Arc::clone(original), rules.clone());
     let mut copy = Copy {
         old,
         new,
         names: BTreeMap::from([(1, 1)]),
         parked: BTreeMap::new(),
-        events: vec![RunEvent::Submitted(Box::new(submission))],
+        events: vec![RunEvent::Submitted(submission)],
     };
     for (position, event) in history.iter().enumerate().skip(1) {
         let is_after = position >= end;
@@ -83,7 +85,7 @@ struct ToldBy {
 }
 
 impl ToldBy {
-    fn at(end: usize, history: &[RunEvent], original: Submission, rules: &StateRules) -> Self {
+    fn at(end: usize, history: &[RunEvent], original: Arc<Submission>, rules: &StateRules) -> Self {
         let (mut run, _) = Run::begin(original, rules.clone());
         let mut failed = Vec::new();
         for event in &history[1..end] {

@@ -141,11 +141,14 @@ fn check_limits(request: &Request<'_>) -> Result<(), Refusal> {
     if request.handoffs.saturating_add(asked) > limits.handoffs {
         return Err(Refusal::HandoffLimit { max: limits.handoffs, asked });
     }
-    let mut newcomers: BTreeSet<&AgentName> = BTreeSet::new();
-    for target in targets.iter().filter(|target| !agents.contains(*target)) {
-        newcomers.insert(target);
-        if agents.len() + newcomers.len() > limits.agents as usize {
-            return Err(Refusal::AgentLimit { max: limits.agents, agent: target.clone() });
+    // Mostly there is room even if all of them are new and differ.
+    if agents.len() + targets.len() > limits.agents as usize {
+        let mut newcomers: BTreeSet<&AgentName> = BTreeSet::new();
+        for target in targets.iter().filter(|target| !agents.contains(*target)) {
+            newcomers.insert(target);
+            if agents.len() + newcomers.len() > limits.agents as usize {
+                return Err(Refusal::AgentLimit { max: limits.agents, agent: target.clone() });
+            }
         }
     }
     request.budget.check(request.purse, 1)

@@ -111,7 +111,7 @@ pub enum Input {
     /// A new run.
     Submit {
         /// The task, accepted and with its first agent resolved.
-        submission: Box<Submission>,
+        submission: Arc<Submission>,
         /// The run's place among the runs in flight.
         place: Option<OwnedSemaphorePermit>,
         /// Told when the submission is acknowledged.

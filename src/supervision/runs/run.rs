@@ -123,7 +123,7 @@ pub(super) struct EndedTurn {
     pub(super) number: u32,
     pub(super) agent: AgentName,
     pub(super) input: Json,
-    pub(super) command: Command,
+    pub(super) command: Arc<Command>,
     pub(super) children: Vec<ChildDeltas>,
 }
 

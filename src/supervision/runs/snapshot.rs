@@ -1,6 +1,7 @@
 //! Snapshots of runs: they shorten what has to be read at a start, not what is kept.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +107,7 @@ pub(super) async fn read(journal: &Journal, id: RunId, rules: &StateRules) -> Re
     match events.next() {
         None => Ok(Parts { base: None, tail: Vec::new(), last }),
         Some(RunEvent::Submitted(submission)) => {
-            let (run, _) = Run::begin(*submission, rules.clone());
+            let (run, _) = Run::begin(submission, rules.clone());
             Ok(Parts { base: Some(run), tail: events.collect(), last })
         }
         Some(_) => Err(StorageError::Corrupt {
@@ -121,7 +122,7 @@ pub(super) async fn read(journal: &Journal, id: RunId, rules: &StateRules) -> Re
 pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
     let mut events = events.into_iter();
     let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
-    let (run, _) = Run::begin(*submission, rules.clone());
+    let (run, _) = Run::begin(submission, rules.clone());
     Some(replay(run, events.collect()))
 }
 
@@ -131,7 +132,7 @@ pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
 pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
     let events = in_order_of_effect(events.to_vec());
     let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
-    let (mut run, _) = Run::begin((**submission).clone(), rules.clone());
+    let (mut run, _) = Run::begin(Arc::clone(submission), rules.clone());
     let mut late = BTreeMap::new();
     for event in events {
         for effect in run.step(event) {
@@ -164,13 +165,13 @@ mod tests {
             .goto("coder");
         let order = Order { tokens: Some(50), deadline: Some(Duration::from_secs(9)), ..Order::new("lead", "review") };
         let events = vec![
-            RunEvent::Submitted(Box::new(submission)),
+            RunEvent::Submitted(Arc::new(submission)),
             RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()) },
             RunEvent::TurnEnded {
                 turn: 1,
                 agent: lead.clone(),
                 attempt: 1,
-                command: Box::new(command),
+                command: Arc::new(command),
                 verdict: Verdict::Admitted(vec![coder]),
                 at,
             },
@@ -186,7 +187,7 @@ mod tests {
         let bytes = codec::encode(&Snapshot { last: 4, run: run.clone() });
         let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
         let at = Timestamp::from_millis(1_767_225_600_001);
-        let command = Box::new(Command::output("fine").with("messages", "reviewed"));
+        let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
         let agent = AgentName::new("lead").unwrap();
         let event = RunEvent::TurnEnded { turn: 3, agent, attempt: 1, command, verdict: Verdict::Nothing, at };
         let (mut first, mut second) = (run, read);

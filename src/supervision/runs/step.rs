@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
     AgentName, Answer, Command, ContextStrategy, Goto, Json, LateAnswer, Order, Outcome, Refusal, RequestId, RunEvent,
-    RunResult, State, Submission, Timestamp, Verdict,
+    RunResult, State, Submission, Timestamp, Update, Verdict,
 };
 
 use super::budget::Budget;
@@ -105,7 +105,7 @@ pub fn mark(input: &Json, command: &Command) -> Mark {
 impl Run {
     /// The run that a submission begins, with its first turn admitted.
     #[must_use]
-    pub fn begin(submission: Submission, rules: StateRules) -> (Self, Vec<Effect>) {
+    pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Vec<Effect>) {
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
         let run = Self {
             rules: rules.clone(),
@@ -124,7 +124,7 @@ impl Run {
             result: None,
             overwrite: None,
             conflict: None,
-            submission: Arc::new(submission),
+            submission,
         };
         let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
@@ -341,7 +341,7 @@ impl Run {
     fn turn_ended(
         &mut self,
         number: u32,
-        command: &Command,
+        command: &Arc<Command>,
         verdict: &Verdict,
         worked_out: WorkedOut,
         effects: &mut Vec<Effect>,
@@ -350,7 +350,7 @@ impl Run {
         self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
         self.turns_ended += 1;
-        let ended = EndedTurn { number, agent: open.agent, input: open.input, command: command.clone(), children };
+        let ended = EndedTurn { number, agent: open.agent, input: open.input, command: Arc::clone(command), children };
         if let Verdict::Parked(envelope) = verdict {
             effects.push(Effect::RequestApproval { turn: number, ordinal: HANDOFF_ORDINAL });
             if let Some(branch) = self.branches.get_mut(&open.branch) {
@@ -420,16 +420,17 @@ impl Run {
         mut worked_out: WorkedOut,
         effects: &mut Vec<Effect>,
     ) {
-        let EndedTurn { number, agent, input, mut command, mut children } = ended;
+        let EndedTurn { number, agent, input, command, mut children } = ended;
+        let (nothing, mut update) = (Update::default(), &command.update);
         if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
-            command.update = crate::messages::Update::default();
+            update = &nothing;
             children.clear();
             worked_out.settled = None;
         }
         let output = command.output.clone();
         let settled = match worked_out.settled {
             Some(settled) => Ok(settled),
-            None => self.settle(number, id, &children, &command.update),
+            None => self.settle(number, id, &children, update),
         };
         match settled {
             Err(error) => {

@@ -267,7 +267,7 @@ impl Desk {
 
     fn submit(
         &mut self,
-        submission: Box<Submission>,
+        submission: Arc<Submission>,
         place: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
         result: oneshot::Sender<Arc<RunResult>>,
@@ -293,12 +293,12 @@ impl Desk {
             })
         };
         if let Err(retry_after) = admitted {
-            let _ = ack.send(Err(Refusal::BreakerOpen { agent: submission.agent, retry_after }.into()));
+            let _ = ack.send(Err(Refusal::BreakerOpen { agent: submission.agent.clone(), retry_after }.into()));
             return None;
         }
         let durability = submission.task.durability.unwrap_or(self.office.durability);
         let deadline = submission.task.deadline;
-        let (fold, effects) = Run::begin((*submission).clone(), self.office.rules.clone());
+        let (fold, effects) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.borrow(&mut self.room);
         // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
