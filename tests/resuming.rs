@@ -10,10 +10,10 @@ use callboard::env::Env;
 use callboard::messages::state::StateError;
 use callboard::messages::{Durability, RunEvent, RunId, Send};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunHandle};
+use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Memory, Storage};
 use callboard::supervision::runs::reopen::OverwriteError;
-use common::{assert_nothing_left, builder, finish, quiet};
+use common::{assert_nothing_left, builder, finish, quiet, secs};
 use serde_json::json;
 
 /// A lead that has two judges write what they were given, side by side.
@@ -71,22 +71,22 @@ async fn a_conflict_that_is_left_is_named_and_changes_nothing() {
     board.shutdown().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_turn_whose_children_conflicted_hands_on_as_it_wanted() {
+/// An asker that has both judges work for it side by side, and hands on to a writer.
+fn asker(builder: Builder) -> Builder {
     let asker = |turn: Turn| async move {
         let (one, other) = (turn.delegate("strict", "a"), turn.delegate("kind", "b"));
         let (one, other) = futures::future::join(one.into_future(), other.into_future()).await;
         Ok(Command::output(json!([one?.value(), other?.value()])).with("messages", "asker").goto("writer"))
     };
-    let board = judges(builder())
-        .agent("asker", asker)
-        .agent("writer", |turn: Turn| async move {
-            let seen = turn.state().get("verdict").unwrap_or_default();
-            Ok(Command::output(seen).with("messages", "writer"))
-        })
-        .start()
-        .await
-        .unwrap();
+    judges(builder).agent("asker", asker).agent("writer", |turn: Turn| async move {
+        let seen = turn.state().get("verdict").unwrap_or_default();
+        Ok(Command::output(seen).with("messages", "writer"))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_children_conflicted_hands_on_as_it_wanted() {
+    let board = asker(builder()).start().await.unwrap();
     let run = conflicted(&board, "asker").await;
     run.resume_with([("verdict", "accept"), ("reason", "ann says so")], "ann").await.unwrap();
     let result = run.result().await.unwrap();
@@ -121,6 +121,21 @@ async fn a_resumed_run_is_the_same_in_the_next_process() {
     let third = start().await.unwrap();
     assert_eq!(third.run(run).result().await.unwrap(), result);
     third.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_run_is_kept_as_long_as_any_from_its_new_end_on() {
+    let builder = asker(builder()).durability(Durability::Sync);
+    let board = builder.retention(secs(3600)).sweep_every(secs(60)).start().await.unwrap();
+    let run = conflicted(&board, "asker").await;
+    tokio::time::sleep(secs(3000)).await;
+    run.resume_with([("verdict", "accept"), ("reason", "x")], "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    tokio::time::sleep(secs(3000)).await;
+    assert!(run.result().await.is_ok());
+    tokio::time::sleep(secs(900)).await;
+    assert_eq!(run.result().await, Err(RunError::Unknown(run.id())));
+    board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

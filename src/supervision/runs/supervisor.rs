@@ -1,6 +1,6 @@
 //! The run supervisor: one owner for each run's state. It decides with the pure rules, journals, and performs what the
 //! journal has acknowledged. Its work awaits nothing, so whoever hands something in may do it: what takes time comes back
-//! as an input.
+//! as an input. What it logs is logged outside the spans of whoever does it.
 
 mod commits;
 mod life;
@@ -221,7 +221,7 @@ impl Desk {
                 None
             }
             Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
-                tracing::warn!(%run, owner, %until, "another process holds the run; it is read when the claim ends");
+                tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
                 if !self.held_elsewhere.insert(run) {
                     // Its owner has renewed the claim, so it lives: whoever asks here is told to ask there.
                     self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse);

@@ -113,7 +113,7 @@ impl Desk {
         };
         spawn_unless_ready(work.boxed(), move |done: Result<(), StorageError>| {
             if let Err(error) = done {
-                tracing::warn!(%run, %error, "no snapshot was kept; the journal has everything");
+                tracing::warn!(parent: None, %run, %error, "no snapshot was kept; the journal has everything");
             }
         });
     }
@@ -170,7 +170,7 @@ impl Desk {
         } else if matches!(error, StorageError::Fenced { .. }) {
             self.let_go(live);
         } else {
-            tracing::error!(%run, %error, "a commit failed; the run is read back");
+            tracing::error!(parent: None, %run, %error, "a commit failed; the run is read back");
             self.load(run, false, None);
             let later = self.loading.entry(run).or_default();
             if matches!(error, StorageError::TooLarge { .. }) {

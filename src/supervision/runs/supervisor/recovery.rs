@@ -103,7 +103,7 @@ impl Desk {
     }
 
     fn quarantine(&self, run: RunId, why: &str) {
-        tracing::error!(%run, why, "run is quarantined; other runs go on");
+        tracing::error!(parent: None, %run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
         self.office.roster.lock().remove(&run);
     }
@@ -111,7 +111,7 @@ impl Desk {
     /// Another process has taken the run over: nothing is done for it here any more.
     pub(super) fn let_go(&self, live: Box<LiveRun>) {
         let run = live.run.id();
-        tracing::warn!(%run, "another process has taken the run over");
+        tracing::warn!(parent: None, %run, "another process has taken the run over");
         for number in live.run.open_turns() {
             if let Some(turn) = live.run.turn(number) {
                 self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);

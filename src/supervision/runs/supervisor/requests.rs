@@ -91,7 +91,7 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
             if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
                 && failure.kind == FailureKind::InvalidCommand
             {
-                tracing::warn!(run = %live.run.id(), turn, %failure, "command refused");
+                tracing::warn!(parent: None, run = %live.run.id(), turn, %failure, "command refused");
             }
             for text in decide::slips(&live.run, &event) {
                 tracing::warn!(run = %live.run.id(), turn, text);
