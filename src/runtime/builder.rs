@@ -372,11 +372,10 @@ impl Builder {
             move || (Sweeper, (context.clone(), every))
         });
         let approvals = approvals_spec(channels, &decider);
-        let (router_spec, router_actor) = ChildSpec::actor("delegation-router", {
+        let (router_spec, _) = ChildSpec::actor("delegation-router", {
             let router = Arc::clone(&router);
             move || (RouterActor, Arc::clone(&router))
         });
-        router.set_actor(router_actor);
         let (gauges_spec, _) = ChildSpec::actor("gauges", {
             let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
             let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };

@@ -17,8 +17,9 @@ impl Actor for RouterActor {
     type State = Arc<Router>;
     type Arguments = Arc<Router>;
 
-    async fn pre_start(&self, _: ActorRef<Posted>, router: Arc<Router>) -> Result<Arc<Router>, ActorProcessingErr> {
+    async fn pre_start(&self, me: ActorRef<Posted>, router: Arc<Router>) -> Result<Arc<Router>, ActorProcessingErr> {
         router.env.slow_fault_point("router.start").await?;
+        router.posts.attach(me);
         router.enter_posts();
         Ok(router)
     }

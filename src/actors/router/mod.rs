@@ -23,7 +23,7 @@ use crate::supervision::runs::run::Run;
 use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
 
-pub(crate) use actor::{Posted, RouterActor};
+pub(crate) use actor::RouterActor;
 pub use books::{InboxMessage, Standing};
 pub(crate) use posts::{Description, Herald};
 
@@ -103,11 +103,6 @@ impl Router {
             posts: Arc::default(),
             books: Mutex::default(),
         }
-    }
-
-    /// Where the actor is, once.
-    pub(crate) fn set_actor(&self, actor: ChildRef<Posted>) {
-        self.posts.set_actor(actor);
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {

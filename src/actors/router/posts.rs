@@ -1,13 +1,13 @@
 //! What is posted to the router. Posts are collected outside its actor, so a restart loses none, and one message wakes it
 //! for all of them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ractor::ActorRef;
 
 use crate::env::Env;
 use crate::messages::{AgentName, Announcement, Presence};
-use crate::supervision::tree::ChildRef;
 
 use super::InboxMessage;
 use super::actor::Posted;
@@ -24,13 +24,13 @@ pub(super) enum Post {
 #[derive(Default)]
 pub(super) struct Posts {
     waiting: Mutex<Vec<Post>>,
-    actor: OnceLock<ChildRef<Posted>>,
+    actor: Mutex<Option<ActorRef<Posted>>>,
 }
 
 impl Posts {
-    /// Where the actor is, once.
-    pub(super) fn set_actor(&self, actor: ChildRef<Posted>) {
-        let _ = self.actor.set(actor);
+    /// Where the actor is from now on. Posts from before find nobody: the actor looks for them after this.
+    pub(super) fn attach(&self, actor: ActorRef<Posted>) {
+        *self.actor.lock() = Some(actor);
     }
 
     pub(super) fn add(&self, post: Post) {
@@ -39,7 +39,7 @@ impl Posts {
             waiting.push(post);
             waiting.len() == 1
         };
-        if is_first && let Some(actor) = self.actor.get() {
+        if is_first && let Some(actor) = &*self.actor.lock() {
             // An actor that is down looks for posts when it is back.
             let _ = actor.cast(Posted);
         }
