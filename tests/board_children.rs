@@ -317,7 +317,7 @@ async fn a_run_supervisor_that_crashes_again_in_its_restart_costs_no_run_anythin
         let task = Task::new("x").to("lead").id(RunId(uuid::Uuid::from_u128(7)));
         let meanwhile = loop {
             match board.submit(task.clone()).await {
-                // It was not journaled, and says so.
+                // It was lost twice.
                 Err(SubmitError::Interrupted) => {}
                 accepted => break accepted.unwrap(),
             }

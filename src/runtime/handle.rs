@@ -236,10 +236,18 @@ impl Callboard {
         let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let submission = Arc::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
-        let (told, result) = oneshot::channel();
-        let accepted = self.tell(run, |ack| Input::Submit { submission, place: Some(place), ack, result: told }).await;
-        let run = accepted.unwrap_or(Err(SubmitError::Interrupted))?;
-        Ok(RunHandle::submitted(run, self.clone(), result))
+        let mut place = Some(place);
+        // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
+        for _ in 0..2 {
+            let (told, result) = oneshot::channel();
+            let place = place.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
+            let submission = Arc::clone(&submission);
+            let accepted = self.tell(run, |ack| Input::Submit { submission, place, ack, result: told }).await;
+            if let Some(accepted) = accepted {
+                return Ok(RunHandle::submitted(accepted?, self.clone(), result));
+            }
+        }
+        Err(SubmitError::Interrupted)
     }
 
     /// The handle of a run that was submitted before, also by an earlier process.

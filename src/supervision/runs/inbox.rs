@@ -349,7 +349,8 @@ pub enum SubmitError {
         /// The limit.
         max: usize,
     },
-    /// The supervisor that took it was restarted before it was journaled; submitting it again is safe.
+    /// The supervisor that took it was restarted, and again when it was handed in once more; or the board has ended.
+    /// Submitting it again is safe for a task with an id of its own.
     #[error("the task was not journaled; submit it again")]
     Interrupted,
 }
