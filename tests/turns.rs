@@ -13,7 +13,7 @@ use callboard::messages::Send;
 use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status};
 use callboard::prelude::*;
 use callboard::runtime::RunError;
-use callboard::supervision::runs::inbox::AnswerError;
+use callboard::supervision::runs::inbox::{AnswerError, SubmitError};
 use callboard::supervision::tree::{NodeState, TreeNode};
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, quiet, secs, until};
 use parking_lot::Mutex;
@@ -601,7 +601,7 @@ async fn a_delegation_is_acknowledged_while_its_target_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_over_an_agents_bound_is_refused_with_a_time_to_come_back() {
+async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_come_back() {
     let board = builder()
         .agent("worker", |_: Turn| async {
             tokio::time::sleep(secs(1)).await;
@@ -615,9 +615,22 @@ async fn work_over_an_agents_bound_is_refused_with_a_time_to_come_back() {
     for _ in 0..7 {
         runs.push(board.submit(Task::new("x")).await.unwrap());
     }
-    let refused = board.submit(Task::new("x")).await.unwrap_err();
+    let refused = board.try_submit(Task::new("x")).await.unwrap_err();
     let expected = Refusal::Overloaded { what: "agent worker".into(), retry_after: secs(1) };
-    assert_eq!(refused, callboard::supervision::runs::inbox::SubmitError::Refused(expected));
+    assert_eq!(refused, SubmitError::Refused(expected));
+    let in_line = futures::future::join_all((0..100).map(|_| finish(&board, Task::new("x"))));
+    let busiest = async {
+        let mut busiest = 0;
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            busiest = busiest.max(board.load().ready_turns);
+        }
+        busiest
+    };
+    let begun = Instant::now();
+    let (busiest, in_line) = tokio::join!(busiest, in_line);
+    assert!(in_line.iter().all(|result| result.outcome == Outcome::Finished));
+    assert_eq!((busiest, begun.elapsed().as_secs()), (2, 22), "107 turns, five a second");
     for run in runs {
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
     }
@@ -625,8 +638,70 @@ async fn work_over_an_agents_bound_is_refused_with_a_time_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_no_more() {
+    for stops_agent in [true, false] {
+        let board = builder()
+            .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
+            .ready_per_agent(1)
+            .shutdown_grace(Duration::ZERO)
+            .start()
+            .await
+            .unwrap();
+        for _ in 0..6 {
+            board.submit(Task::new("x")).await.unwrap();
+        }
+        let in_line = tokio::spawn({
+            let board = board.clone();
+            async move { board.submit(Task::new("x").to("worker")).await.unwrap_err() }
+        });
+        quiet().await;
+        assert!(!in_line.is_finished());
+        if stops_agent {
+            board.stop("worker").await.unwrap();
+        } else {
+            board.shutdown().await;
+        }
+        let refused = in_line.await.unwrap();
+        let is_told = match &refused {
+            SubmitError::Refused(Refusal::Unavailable { .. }) => stops_agent,
+            SubmitError::Refused(Refusal::ShuttingDown) => !stops_agent,
+            _ => false,
+        };
+        assert!(is_told, "{refused}");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_used_after_its_end_begins_no_step() {
+    let (late, done) = (Counter::default(), Arc::new(Notify::new()));
+    let (counted, told) = (late.clone(), Arc::clone(&done));
+    let board = builder()
+        .agent("worker", move |turn: Turn| {
+            let (late, done) = (counted.clone(), Arc::clone(&told));
+            async move {
+                tokio::spawn(async move {
+                    tokio::time::sleep(secs(1)).await;
+                    let paid = turn.step("pay", async { Ok::<_, TurnError>(late.count()) }).await;
+                    assert!(paid.unwrap_err().to_string().contains("no longer wanted"));
+                    done.notify_one();
+                });
+                Ok(Command::new())
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    finish(&board, Task::new("x")).await;
+    done.notified().await;
+    assert_eq!(late.get(), 0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
-    let deep = || (0..1_000).fold(json!(0), |inner, _| json!([inner]));
+    let nested = |levels: u32| (0..levels).fold(json!(0), |inner, _| serde_json::Value::Array(vec![inner]));
+    let deep = move || nested(1_000);
     let board = builder()
         .agent("deep", move |turn: Turn| async move {
             match &*turn.task().body {
@@ -634,6 +709,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
                 "approve" => drop(turn.approve(Action::new("write", "x", deep())).await?),
                 "delegate" => drop(turn.delegate("deep", "x").input(deep()).await?),
                 "step" => drop(turn.step("s", async { Ok::<_, TurnError>(deep()) }).await?),
+                "far" => drop(turn.step("s", async { Ok::<_, TurnError>(nested(3_000)) }).await?),
                 "update" => return Ok(Command::update("artifacts", deep())),
                 "send" => return Ok(Command::new().goto_many([Send::new("deep", deep())])),
                 _ => return Ok(Command::output(deep())),
@@ -644,7 +720,7 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
         .start()
         .await
         .unwrap();
-    for door in ["ask", "approve", "delegate", "step", "update", "send", "output"] {
+    for door in ["ask", "approve", "delegate", "step", "far", "update", "send", "output"] {
         let Outcome::Failed { error } = finish(&board, Task::new(door).to("deep")).await.outcome else {
             panic!("{door} took it")
         };

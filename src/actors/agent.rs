@@ -371,7 +371,9 @@ impl AgentSpec {
         self
     }
 
-    /// How long a turn may run; time in which it waits does not count.
+    /// How long a turn may run; time in which it waits does not count. A turn is stopped at its next await. One that blocks
+    /// its thread, also in [`AgentSpec::blocking`], is found out 5 s after its time: its place is given away then, and what
+    /// it still returns is dropped; if it returns before, it has finished.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -18,7 +18,7 @@ use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use crate::env::Env;
 use crate::messages::{AgentName, Failure, FailureKind, Origin, Refusal, TurnId};
@@ -54,7 +54,7 @@ pub(crate) struct Floor {
     ready_bound: usize,
     offline_after: Duration,
     pub(super) context: ContextStore,
-    /// Told when a turn lets go of its permit.
+    /// Told when a turn lets go of its permit, or an agent takes no more work.
     ended: Notify,
 }
 
@@ -102,6 +102,8 @@ struct Place {
     returning: VecDeque<Returning>,
     ready: VecDeque<ReadyTurn>,
     asks: VecDeque<oneshot::Sender<Current>>,
+    /// Callers from outside who wait for room among the ready turns.
+    line: Arc<tokio::sync::Mutex<()>>,
     turns: HashMap<TurnId, Live>,
     stuck: u64,
     restarts: u64,
@@ -291,6 +293,7 @@ impl Floor {
                     returning: VecDeque::new(),
                     ready: VecDeque::new(),
                     asks: VecDeque::new(),
+                    line: Arc::default(),
                     turns: HashMap::default(),
                     stuck: 0,
                     restarts: 0,
@@ -328,7 +331,9 @@ impl Floor {
                 place.absence.since = self.env.now().monotonic;
             }
             place.asks.clear();
-            return self.watch_absence(&mut state, index);
+            self.watch_absence(&mut state, index);
+            self.ended.notify_waiters();
+            return;
         }
         let turned_away: Vec<ReadyTurn> = place.ready.drain(..).collect();
         for ready in &turned_away {
@@ -338,6 +343,7 @@ impl Floor {
         place.asks.clear();
         let status = place.status.clone();
         drop(state);
+        self.ended.notify_waiters();
         for ready in turned_away {
             turn_away(ready, &status);
         }
@@ -394,6 +400,22 @@ impl Floor {
                 Err(Refusal::Overloaded { what: format!("agent {name}"), retry_after: Duration::from_secs(1) })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Waits until an agent has room, or takes no work. Whoever waits for one agent waits in line: the next one looks when
+    /// what is returned is dropped.
+    pub(crate) async fn room(&self, name: &AgentName) -> Option<OwnedMutexGuard<()>> {
+        let line = self.state.lock().place_of(name).map(|place| Arc::clone(&place.line))?;
+        let first_in_line = line.lock_owned().await;
+        loop {
+            let mut changed = std::pin::pin!(self.ended.notified());
+            changed.as_mut().enable();
+            let takes_work = self.load(name).is_ok_and(|load| !load.is_offline);
+            if !takes_work || self.check_room(name).is_ok() {
+                return Some(first_in_line);
+            }
+            changed.await;
         }
     }
 

@@ -222,6 +222,10 @@ impl Turn {
                 Some(record) => return Err(changed(format!("step {name:?} stands where {record:?} was"))),
                 None => {}
             }
+            if self.shared.has_reported.load(Ordering::Acquire) {
+                // A clone that outlives its turn: what it did would be kept nowhere.
+                return Err(no_longer_wanted());
+            }
             let is_durable = self.shared.ready.durability == Durability::Sync;
             if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
                 self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name))).await?;
@@ -313,7 +317,7 @@ impl Turn {
             self.send(ordinal, request.clone(), Some(reply));
             match answer.await {
                 Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
-                Ok(TurnReply::Gone) => return Err(TurnError::transient("the attempt is no longer wanted")),
+                Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
                 Ok(reply) => return Ok(reply),
                 Err(_) => tokio::task::yield_now().await,
             }
@@ -333,6 +337,10 @@ impl fmt::Debug for Turn {
 
 fn changed(text: String) -> TurnError {
     TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
+}
+
+fn no_longer_wanted() -> TurnError {
+    TurnError::transient("the attempt is no longer wanted")
 }
 
 /// What is journaled must be readable again.

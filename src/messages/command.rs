@@ -94,7 +94,8 @@ impl Command {
         self
     }
 
-    /// Hands control to several agents at once.
+    /// Hands control to several agents at once. Each goes its own way until it ends; then what they wrote is joined, and the
+    /// run's output is the array of theirs. To go on with what they answer, delegate to them instead.
     #[must_use]
     pub fn goto_many(mut self, sends: impl IntoIterator<Item = Send>) -> Self {
         self.goto = Goto::Many(sends.into_iter().collect());

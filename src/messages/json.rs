@@ -1,3 +1,5 @@
+mod depth;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
@@ -43,8 +45,12 @@ impl Json {
     /// Any serialisable value.
     ///
     /// # Errors
-    /// When the value has no JSON form, such as a map whose keys are not strings.
+    /// When the value has no JSON form, such as a map whose keys are not strings, or nests deeper than
+    /// [`MAX_JSON_DEPTH`].
     pub fn of(value: impl Serialize) -> Result<Self, serde_json::Error> {
+        if depth::exceeds(&value, MAX_JSON_DEPTH) {
+            return Err(serde::ser::Error::custom(format!("it is nested deeper than {MAX_JSON_DEPTH} levels")));
+        }
         Ok(Self(Arc::new(serde_json::to_value(value)?)))
     }
 

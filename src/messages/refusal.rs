@@ -7,7 +7,8 @@ use super::visible::{cut, quoted, visible_lines};
 use super::{AgentName, Chain};
 
 /// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a
-/// failure: nothing has happened, and the text says what to change.
+/// failure: what was asked for has not happened, and the text says what to change. A handoff is refused after its turn has
+/// ended, so the output and the update that came with it stand, unless it was denied or named somebody who is not there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -177,13 +177,13 @@ impl Callboard {
     }
 
     /// Submits a task and returns when it is journaled as durably as it asked. Waits for room when too many runs are in
-    /// flight.
+    /// flight, or too many turns are ready for its agent.
     ///
     /// # Errors
     /// See [`SubmitError`]. Submitting again is safe for a task with an id of its own.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
         let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown);
-        counted(async { self.accept(task, place?).await }).await
+        counted(async { self.accept(task, place?, true).await }).await
     }
 
     /// As [`Callboard::submit`], but says [`Refusal::Overloaded`] at once when there is no room.
@@ -198,7 +198,7 @@ impl Callboard {
                 Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }
             }
         });
-        counted(async { self.accept(task, place?).await }).await
+        counted(async { self.accept(task, place?, false).await }).await
     }
 
     /// The limits of a task that names none.
@@ -214,7 +214,12 @@ impl Callboard {
         class.into()
     }
 
-    async fn accept(&self, mut task: Task, place: OwnedSemaphorePermit) -> Result<RunHandle, SubmitError> {
+    async fn accept(
+        &self,
+        mut task: Task,
+        place: OwnedSemaphorePermit,
+        waits_for_room: bool,
+    ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
             return Err(Refusal::ShuttingDown.into());
@@ -226,10 +231,24 @@ impl Callboard {
             Some(target) => board.router.resolve(target)?,
             None => board.only_agent()?,
         };
+        // The next in line looks when this task is among the ready turns, or was refused.
+        let mut _first_in_line = None;
+        if waits_for_room && board.router.check_room(&agent).is_err() {
+            _first_in_line = tokio::select! {
+                biased;
+                line = board.floor.room(&agent) => line,
+                _ = self.ended() => None,
+            };
+            if board.is_closed() {
+                return Err(Refusal::ShuttingDown.into());
+            }
+        }
         if board.floor.load(&agent)?.is_offline {
             return Err(Refusal::Unavailable { agent, why: "it was stopped".to_owned() }.into());
         }
-        board.router.check_room(&agent)?;
+        if !waits_for_room {
+            board.router.check_room(&agent)?;
+        }
         if task.limits.is_none() {
             task.limits = Some(self.classify(&task).await);
         }

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::messages::{Flow, Json, Question, RunEvent, RunId, RunResult, Update};
+use crate::messages::{Flow, Json, Question, RunEvent, RunId, RunResult, TurnId, Update};
 use crate::storage::StorageError;
+use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
@@ -70,7 +71,19 @@ impl RunHandle {
         self.id
     }
 
-    /// Waits for the run's end. That of a run that another board on the same store works on is noticed within a second.
+    /// The turns that wait for a person, because an earlier attempt asked for other things than this one, their agent is
+    /// not registered any more, or they were found under way at too many starts; each with the reason. Until somebody
+    /// says [`RunHandle::restart_turns`] or [`RunHandle::cancel`], the run has no result.
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read.
+    pub async fn needs_attention(&self) -> Result<Vec<(TurnId, String)>, RunError> {
+        let run = self.read().await?;
+        Ok(run.turns_that_need_attention().map(|(turn, why)| (turn, why.to_owned())).collect())
+    }
+
+    /// Waits for the run's end: also for people, when a question, an approval or a turn that [needs
+    /// attention](RunHandle::needs_attention) is open. That of a run that another board on the same store works on is noticed within a second.
     ///
     /// # Errors
     /// The run is unknown, its journal cannot be read, or the board stops first.
@@ -150,7 +163,7 @@ impl RunHandle {
     /// use callboard::messages::Send;
     /// use callboard::prelude::*;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let judge = |turn: Turn| async move { Ok(Command::update("verdict", turn.input_json())) };
+    /// let judge = |turn: Turn| async move { Ok(Command::update("verdict", turn.input_json().clone())) };
     /// let board = Callboard::builder()
     ///     .agent("lead", |_: Turn| async {
     ///         Ok(Command::new().goto_many([Send::new("strict", "reject"), Send::new("kind", "accept")]))
@@ -180,6 +193,11 @@ impl RunHandle {
         }
         if update.writes().iter().any(|write| write.value.is_too_deep()) {
             return Err(OverwriteError::TooDeep);
+        }
+        let size =
+            update.writes().iter().map(|write| write.channel.len() + write.value.size()).sum::<usize>() + by.len();
+        if size > MAX_COMMAND {
+            return Err(OverwriteError::TooLarge { size });
         }
         let told = self.board.tell(self.id, |ack| Input::Overwrite { run: self.id, update, by: by.into(), ack }).await;
         told.unwrap_or(Err(OverwriteError::Interrupted))

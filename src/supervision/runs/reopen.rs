@@ -29,6 +29,12 @@ pub enum OverwriteError {
     /// It could not go on from there: an agent that it names is gone, or a custom reducer panicked.
     #[error("{0}")]
     CannotGoOn(String),
+    /// The values are larger than a command may be.
+    #[error("the overwrite has {size} bytes; at most {} are allowed", decide::MAX_COMMAND)]
+    TooLarge {
+        /// The size in bytes.
+        size: usize,
+    },
     /// A value is nested too deeply to be stored.
     #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
     TooDeep,
