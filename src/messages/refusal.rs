@@ -13,7 +13,7 @@ use super::{AgentName, Chain};
 #[non_exhaustive]
 pub enum Refusal {
     /// The target already takes part in the chain (SEMANTICS 1).
-    #[error("{agent} is already in the delegation chain {chain}; give the task to an agent outside it")]
+    #[error("{agent} is already in the delegation chain{}; give the task to an agent outside it", shown(chain))]
     AlreadyInChain {
         /// The target.
         agent: AgentName,
@@ -129,6 +129,11 @@ pub enum Refusal {
     /// The runtime is shutting down and admits nothing new.
     #[error("the board is shutting down and takes no new work")]
     ShuttingDown,
+}
+
+/// A chain after a word; nothing if whoever asks is its only member.
+fn shown(chain: &Chain) -> String {
+    if chain.is_empty() { String::new() } else { format!(" {chain}") }
 }
 
 impl Refusal {

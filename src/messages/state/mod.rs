@@ -72,7 +72,7 @@ pub enum StateError {
     },
     /// Two turns, neither of which came before the other, wrote the same channel or leaf.
     #[error(
-        "concurrent writes to {}: turn {} and turn {} ran side by side; let one of them write it, or resume with an overwrite",
+        "concurrent writes to {}: turn {} and turn {} ran side by side; let one of them write it, or, if the run ended with this, resume it with an overwrite",
         cut(place), turns.0.number, turns.1.number
     )]
     ConcurrentWrite {
