@@ -82,6 +82,16 @@ async fn concurrent_writes_fail_the_join_and_name_the_channel_and_both_turns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_channel_whose_name_nobody_could_read_is_refused() {
+    for name in ["", "a\u{1b}[2J", "\u{202e}note", &*"x".repeat(129)] {
+        let result = write_beside(Command::update(name, 1), Command::new()).await;
+        let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
+        assert!(error.contains("channel name") && error.len() < 400, "{error}");
+        assert_eq!(result.state, json!({}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_does_not_hide_a_join_that_fails() {
     let result = write_beside(Command::update("note", 1), Command::update("note", 2).end()).await;
     assert!(matches!(&result.outcome, Outcome::Failed { error } if error.contains("note")), "{result:?}");

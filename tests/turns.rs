@@ -699,6 +699,45 @@ async fn a_turn_that_is_used_after_its_end_begins_no_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_work_of_a_step_asks_its_turn_for_nothing_but_reservations() {
+    let board = builder()
+        .agent("worker", |turn: Turn| async move {
+            let inner = turn.clone();
+            let work = async move {
+                match &*inner.task().body {
+                    "step" => inner.step("inner", async { Ok::<_, TurnError>(1) }).await,
+                    "ask" => Ok(inner.ask("?").await.map(|_| 1)?),
+                    "delegate" => Ok(inner.delegate("worker", "x").await.map(|_| 1)?),
+                    _ => {
+                        inner.reserve(10).await?.release();
+                        Ok(2)
+                    }
+                }
+            };
+            let beside = turn.step("beside", async {
+                tokio::task::yield_now().await;
+                Ok::<_, TurnError>(())
+            });
+            let (done, beside) = tokio::join!(turn.step("outer", work), beside);
+            beside?;
+            Ok(Command::output(done?))
+        })
+        .start()
+        .await
+        .unwrap();
+    for door in ["step", "ask", "delegate"] {
+        let result = finish(&board, Task::new(door)).await;
+        assert!(
+            matches!(&result.outcome, Outcome::Failed { error } if error.contains("inside the work of a step")),
+            "{result}"
+        );
+        assert_eq!(result.metrics.retries, 0, "another attempt would do it again");
+    }
+    assert_eq!(finish(&board, Task::new("reserve")).await.output, json!(2));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
     let nested = |levels: u32| (0..levels).fold(json!(0), |inner, _| serde_json::Value::Array(vec![inner]));
     let deep = move || nested(1_000);

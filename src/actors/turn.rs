@@ -1,9 +1,11 @@
 //! A turn as an agent sees it: its input and view, and what it may ask its run for.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -212,6 +214,7 @@ impl Turn {
         let ordinal = self.take_ordinal();
         let name: Arc<str> = name.into();
         async move {
+            self.check_not_in_step("a step")?;
             match self.shared.ready.records.get(&ordinal).map(|record| &**record) {
                 Some(Record::Step { name: recorded, value }) if *recorded == name => {
                     return value
@@ -230,7 +233,7 @@ impl Turn {
             if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
                 self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name))).await?;
             }
-            let result = work.await.map_err(Into::into)?;
+            let result = as_step(self.id(), work).await.map_err(Into::into)?;
             let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
             let request = TurnRequest::FinishStep(name, value);
             check_depth(&request)?;
@@ -297,6 +300,14 @@ impl Turn {
         self.send(u32::MAX, TurnRequest::Notice(text.into()), None);
     }
 
+    /// Once a step is answered from the journal, what its work asked for would be missing from the order of requests.
+    fn check_not_in_step(&self, what: &str) -> Result<(), TurnError> {
+        if IN_STEP.get() != Some(self.id()) {
+            return Ok(());
+        }
+        Err(TurnError::terminal(format!("{what} inside the work of a step; make it before the step, or after it")))
+    }
+
     fn take_ordinal(&self) -> u32 {
         self.shared.next_ordinal.fetch_add(1, Ordering::Relaxed)
     }
@@ -310,6 +321,9 @@ impl Turn {
     /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request
     /// recorded, or not yet made.
     async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
+        if !matches!(request, TurnRequest::Reserve(_) | TurnRequest::StartStep(_)) {
+            self.check_not_in_step("a request")?;
+        }
         check_depth(&request)?;
         let _waiting = Waiting::begin(&self.shared);
         loop {
@@ -337,6 +351,27 @@ impl fmt::Debug for Turn {
 
 fn changed(text: String) -> TurnError {
     TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
+}
+
+thread_local! {
+    /// The turn whose step this thread works on just now.
+    static IN_STEP: Cell<Option<TurnId>> = const { Cell::new(None) };
+}
+
+/// Marks the work of a step while it is polled.
+async fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> T {
+    struct Left(Option<TurnId>);
+    impl Drop for Left {
+        fn drop(&mut self) {
+            IN_STEP.set(self.0);
+        }
+    }
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let _left = Left(IN_STEP.replace(Some(turn)));
+        work.as_mut().poll(context)
+    })
+    .await
 }
 
 fn no_longer_wanted() -> TurnError {

@@ -187,6 +187,12 @@ pub(crate) fn check_key(key: &str, max: usize) -> Result<(), NameError> {
     check("key", key, max, |key| find_unfit(key, unseen))
 }
 
+/// The rule for channels that no schema declares: as that for keys.
+pub(crate) fn check_channel(channel: &str) -> Result<(), NameError> {
+    const MAX_CHANNEL: usize = 128;
+    check("channel", channel, MAX_CHANNEL, |channel| find_unfit(channel, unseen))
+}
+
 fn check(
     kind: &'static str,
     name: &str,

@@ -54,6 +54,12 @@ pub enum StateError {
         /// The most similar declared channel.
         nearest: Option<String>,
     },
+    /// The schema is open, and the name is not fit for a channel.
+    #[error("{problem}")]
+    BadName {
+        /// The name, and what is wrong with it.
+        problem: String,
+    },
     /// Only the runtime writes this channel.
     #[error("channel {} is written by the runtime only", quoted(channel))]
     ReadOnly {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::Json;
-use crate::messages::names::nearest;
+use crate::messages::names::{check_channel, nearest};
 
 use super::StateError;
 
@@ -103,7 +103,8 @@ impl Schema {
     /// The reducer of a channel.
     ///
     /// # Errors
-    /// The channel is the runtime's own, or it is unknown and the schema is strict.
+    /// The channel is the runtime's own, or it is unknown and the schema is strict or its name breaks the rule for keys (1
+    /// to 128 characters that are all shown).
     pub fn reducer(&self, channel: &str) -> Result<&Reducer, StateError> {
         if channel == METRICS {
             return Err(StateError::ReadOnly { channel: channel.into() });
@@ -113,7 +114,10 @@ impl Schema {
             None if self.strict => {
                 Err(StateError::UnknownChannel { channel: channel.into(), nearest: nearest(channel, self.declared()) })
             }
-            None => Ok(&Reducer::LastValue),
+            None => {
+                check_channel(channel).map_err(|error| StateError::BadName { problem: error.to_string() })?;
+                Ok(&Reducer::LastValue)
+            }
         }
     }
 }
