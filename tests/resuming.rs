@@ -164,7 +164,7 @@ async fn only_a_run_that_ended_in_a_conflict_can_be_written_over() {
     let finished = finish(&board, Task::new("x").to("strict")).await.run;
     assert_eq!(board.run(finished).resume_with(write, "ann").await, Err(OverwriteError::NoConflict));
     let unknown = RunId(uuid::Uuid::from_u128(finished.0.as_u128() + 1));
-    assert_eq!(board.run(unknown).resume_with(write, "ann").await, Err(OverwriteError::NotEnded));
+    assert_eq!(board.run(unknown).resume_with(write, "ann").await, Err(OverwriteError::Unknown));
     let run = conflicted(&board, "lead").await;
     let read_only = run.resume_with([("verdict", "x"), ("reason", "x"), ("metrics", "x")], "ann").await;
     assert!(matches!(read_only, Err(OverwriteError::State(StateError::ReadOnly { .. }))), "{read_only:?}");

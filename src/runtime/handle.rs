@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, broadcast, oneshot, watch};
 
 use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
@@ -214,6 +214,15 @@ impl Callboard {
         class.into()
     }
 
+    async fn wait_for_room(&self, agent: &AgentName) -> Result<Option<OwnedMutexGuard<()>>, Refusal> {
+        let line = tokio::select! {
+            biased;
+            line = self.board.floor.room(agent) => line,
+            _ = self.ended() => None,
+        };
+        if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(line) }
+    }
+
     async fn accept(
         &self,
         mut task: Task,
@@ -232,22 +241,13 @@ impl Callboard {
             None => board.only_agent()?,
         };
         // The next in line looks when this task is among the ready turns, or was refused.
-        let mut _first_in_line = None;
-        if waits_for_room && board.router.check_room(&agent).is_err() {
-            _first_in_line = tokio::select! {
-                biased;
-                line = board.floor.room(&agent) => line,
-                _ = self.ended() => None,
-            };
-            if board.is_closed() {
-                return Err(Refusal::ShuttingDown.into());
-            }
-        }
+        let _first_in_line = match board.router.check_room(&agent) {
+            Ok(()) => None,
+            Err(_) if waits_for_room => self.wait_for_room(&agent).await?,
+            Err(overloaded) => return Err(overloaded.into()),
+        };
         if board.floor.load(&agent)?.is_offline {
             return Err(Refusal::Unavailable { agent, why: "it was stopped".to_owned() }.into());
-        }
-        if !waits_for_room {
-            board.router.check_room(&agent)?;
         }
         if task.limits.is_none() {
             task.limits = Some(self.classify(&task).await);

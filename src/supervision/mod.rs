@@ -1,7 +1,10 @@
 //! Supervision: the generic tree and the run supervisors.
 
+mod mailbox;
 pub mod runs;
 pub mod tree;
+
+pub(crate) use mailbox::Mailbox;
 
 /// The text of a caught panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -13,6 +13,7 @@ use crate::env::Env;
 use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::supervision::Mailbox;
 use crate::supervision::runs::inbox::Input;
 
 use super::DecideError;
@@ -27,7 +28,7 @@ pub(super) struct Desk {
     durability: Durability,
     shards: Arc<Shards>,
     open: Mutex<BTreeMap<ApprovalId, Question>>,
-    actor: Mutex<Option<ActorRef<Msg>>>,
+    actor: Mailbox<Msg>,
     /// Told when a question is asked.
     pub(super) opened: Notify,
 }
@@ -59,14 +60,14 @@ impl Desk {
             durability,
             shards,
             open: Mutex::default(),
-            actor: Mutex::default(),
+            actor: Mailbox::default(),
             opened: Notify::new(),
         }
     }
 
     /// Where the gateway is from now on. What is told before finds nobody: the gateway looks at what is open after this.
     pub(super) fn attach(&self, actor: ActorRef<Msg>) {
-        *self.actor.lock() = Some(actor);
+        self.actor.attach(actor);
     }
 
     pub(super) fn open(&self) -> Vec<Envelope> {
@@ -159,9 +160,7 @@ impl Desk {
 
     /// A gateway that is down finds everything open when it is back, and has channels close what is not.
     fn tell(&self, message: Msg) {
-        if let Some(actor) = &*self.actor.lock() {
-            let _ = actor.cast(message);
-        }
+        self.actor.tell(message);
     }
 }
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::{ApprovalId, Decision, Envelope};
+use crate::supervision::Mailbox;
 
 use super::{Channel, Decider};
 
@@ -14,12 +15,12 @@ use super::{Channel, Decider};
 pub(crate) struct Screen {
     channel: Arc<dyn Channel>,
     shown: Mutex<BTreeMap<ApprovalId, Envelope>>,
-    actor: Mutex<Option<ActorRef<ChannelMsg>>>,
+    actor: Mailbox<ChannelMsg>,
 }
 
 impl Screen {
     pub(crate) fn new(channel: Arc<dyn Channel>) -> Self {
-        Self { channel, shown: Mutex::default(), actor: Mutex::default() }
+        Self { channel, shown: Mutex::default(), actor: Mailbox::default() }
     }
 
     /// The channel's name.
@@ -29,9 +30,7 @@ impl Screen {
 
     /// A channel that is down reviews what is open when it is back.
     pub(super) fn tell(&self, message: ChannelMsg) {
-        if let Some(actor) = &*self.actor.lock() {
-            let _ = actor.cast(message);
-        }
+        self.actor.tell(message);
     }
 
     fn settle(&self, id: ApprovalId, decision: Option<&Decision>) {
@@ -74,7 +73,7 @@ impl Actor for ChannelActor {
         (screen, decider): Self::Arguments,
     ) -> Result<Showing, ActorProcessingErr> {
         decider.desk.env.slow_fault_point("channel.start").await?;
-        *screen.actor.lock() = Some(me.clone());
+        screen.actor.attach(me.clone());
         me.cast(ChannelMsg::Review)?;
         Ok(Showing { screen, decider, asked: BTreeSet::new() })
     }

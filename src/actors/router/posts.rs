@@ -8,6 +8,7 @@ use ractor::ActorRef;
 
 use crate::env::Env;
 use crate::messages::{AgentName, Announcement, Presence};
+use crate::supervision::Mailbox;
 
 use super::InboxMessage;
 use super::actor::Posted;
@@ -24,13 +25,13 @@ pub(super) enum Post {
 #[derive(Default)]
 pub(super) struct Posts {
     waiting: Mutex<Vec<Post>>,
-    actor: Mutex<Option<ActorRef<Posted>>>,
+    actor: Mailbox<Posted>,
 }
 
 impl Posts {
-    /// Where the actor is from now on. Posts from before find nobody: the actor looks for them after this.
+    /// Where the actor is from now on; it looks for posts after this.
     pub(super) fn attach(&self, actor: ActorRef<Posted>) {
-        *self.actor.lock() = Some(actor);
+        self.actor.attach(actor);
     }
 
     pub(super) fn add(&self, post: Post) {
@@ -39,9 +40,8 @@ impl Posts {
             waiting.push(post);
             waiting.len() == 1
         };
-        if is_first && let Some(actor) = &*self.actor.lock() {
-            // An actor that is down looks for posts when it is back.
-            let _ = actor.cast(Posted);
+        if is_first {
+            self.actor.tell(Posted);
         }
     }
 

@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
@@ -16,6 +15,7 @@ use crate::messages::{
     Submission, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
+use crate::supervision::Mailbox;
 
 use super::dispatch::TurnOutcome;
 use super::reopen::{Conflicted, OverwriteError};
@@ -35,7 +35,7 @@ pub struct Inbox {
     /// What has gone wrong at the desk; the actor has yet to fail with it.
     failure: Mutex<Option<Failure>>,
     /// The actor in its present life, or in its last one.
-    actor: Mutex<Option<ActorRef<Wake>>>,
+    actor: Mailbox<Wake>,
 }
 
 impl Inbox {

@@ -17,8 +17,11 @@ use super::run::Run;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverwriteError {
-    /// There is no such run, or it is being worked on.
-    #[error("the run has not ended, or is not known")]
+    /// The store does not know the run.
+    #[error("there is no such run")]
+    Unknown,
+    /// It is being worked on.
+    #[error("the run has not ended")]
     NotEnded,
     /// It ended for another reason.
     #[error("the run did not end because of concurrent writes")]

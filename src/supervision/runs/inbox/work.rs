@@ -102,16 +102,13 @@ impl Inbox {
 
     /// Wakes the actor. One that is down looks at what waits when its next life begins.
     fn wake(&self) {
-        let actor = self.actor.lock().clone();
-        if let Some(actor) = actor {
-            let _ = actor.cast(Wake);
-        }
+        self.actor.tell(Wake);
     }
 
     /// Takes the desk for a new life of the actor. Nobody works while it is held.
     pub(in crate::supervision::runs) fn begin(&self, actor: ActorRef<Wake>) -> MutexGuard<'_, Option<Open>> {
         let open = self.open.lock();
-        *self.actor.lock() = Some(actor);
+        self.actor.attach(actor);
         // What an earlier life did not live to fail with.
         *self.failure.lock() = None;
         open

@@ -33,7 +33,7 @@ impl Desk {
         tokio::spawn(async move {
             let read = async {
                 let parts = snapshot::read(&office.journal, run, &office.rules).await?;
-                let base = parts.base.ok_or(OverwriteError::NotEnded)?;
+                let base = parts.base.ok_or(OverwriteError::Unknown)?;
                 let conflicted = Conflicted::find(&base, parts.tail)?;
                 let fence = match conflicted.durability().unwrap_or(office.durability) {
                     // Nobody else can have it.
