@@ -9,7 +9,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::env::Env;
 use crate::messages::Timestamp;
-use crate::storage::{Fence, Journal, StorageError};
+use crate::storage::{Fence, Forgotten, Journal, StorageError};
 use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
 
 use super::floor::Floor;
@@ -81,7 +81,13 @@ impl Actor for Keeper {
                 let (journal, now) = (journal.clone(), env.now().wall);
                 let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
                 let oldest = Timestamp::from_millis(now.as_millis().saturating_sub(retention));
-                let sweep = async move { journal.forget_ended_before(oldest).await };
+                let sweep = async move {
+                    let Forgotten { runs, failed } = journal.forget_ended_before(oldest).await?;
+                    for (run, error) in failed {
+                        tracing::warn!(%run, %error, "a run that ended long ago cannot be forgotten");
+                    }
+                    Ok::<_, StorageError>(runs)
+                };
                 sweeps.begin(&me, sweep, KeeperMsg::Swept);
             }
             KeeperMsg::Swept(swept) => sweeps.schedule(&me, swept, || KeeperMsg::Sweep)?,

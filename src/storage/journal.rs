@@ -50,6 +50,15 @@ pub struct History {
     pub last: Sequence,
 }
 
+/// What became of runs that ended long ago.
+#[derive(Debug, Default)]
+pub struct Forgotten {
+    /// How many are gone.
+    pub runs: usize,
+    /// Those that could not be forgotten, and why.
+    pub failed: Vec<(RunId, StorageError)>,
+}
+
 impl Journal {
     /// The journals in this store.
     #[must_use]
@@ -158,17 +167,17 @@ impl Journal {
         self.delete(ended_key(run, ended_at))
     }
 
-    /// Forgets the runs that ended before a time; returns how many.
+    /// Forgets the runs that ended before a time. One that cannot be forgotten holds up no other; its note stays, so that
+    /// it is tried again the next time.
     ///
     /// # Errors
-    /// What the store reports.
-    pub async fn forget_ended_before(&self, time: Timestamp) -> Result<usize, StorageError> {
+    /// What the store reports when the notes cannot be read, or when it has stopped.
+    pub async fn forget_ended_before(&self, time: Timestamp) -> Result<Forgotten, StorageError> {
         let prefix = Key::new([ENDED]).children();
-        let mut forgotten = 0;
+        let (mut forgotten, mut after) = (Forgotten::default(), None);
         loop {
-            let page = self.storage.scan(&prefix, None, PAGE).await?;
-            let is_last = page.len() < PAGE;
-            for (key, _) in page {
+            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
+            for (key, _) in &page {
                 let segments = key.segments();
                 let at = segments.get(1).and_then(|at| at.parse().ok()).map(Timestamp::from_millis);
                 let run = segments.get(2).and_then(|run| run.parse().ok());
@@ -176,12 +185,19 @@ impl Journal {
                 if at >= time {
                     return Ok(forgotten);
                 }
-                self.forget(run).await?;
-                self.delete(key).await?;
-                forgotten += 1;
+                let gone = async {
+                    self.forget(run).await?;
+                    self.delete(key.clone()).await
+                };
+                match gone.await {
+                    Ok(()) => forgotten.runs += 1,
+                    Err(error @ StorageError::Stopped { .. }) => return Err(error),
+                    Err(error) => forgotten.failed.push((run, error)),
+                }
             }
-            if is_last {
-                return Ok(forgotten);
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
+                _ => return Ok(forgotten),
             }
         }
     }
@@ -370,5 +386,27 @@ mod tests {
         journal.mark_ended(run).await.unwrap();
         assert_eq!(journal.open_runs().await.unwrap(), []);
         assert_eq!(journal.runs().await.unwrap(), [run]);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_cannot_be_forgotten_holds_up_no_other() {
+        let storage: Arc<dyn Storage> = Arc::new(Memory::default());
+        let journal = Journal::new(Arc::clone(&storage));
+        let (broken, at) = (RunId(Uuid::from_u128(3)), Timestamp::from_millis(1000));
+        for run in (1..=5).map(|number| RunId(Uuid::from_u128(number))) {
+            journal.append(&Journal::stream(run), Fence::FIRST, 0, &mut events(), Durability::Memory).await.unwrap();
+            journal.note_ended(run, at).await.unwrap();
+        }
+        let damaged = Journal::key_of("letter", broken).child("1");
+        journal.note(damaged.clone(), Arc::from(b"no note".as_slice())).await.unwrap();
+
+        let Forgotten { runs, failed } = journal.forget_ended_before(Timestamp::from_millis(1001)).await.unwrap();
+        assert_eq!((runs, journal.runs().await.unwrap()), (4, vec![broken]));
+        assert!(matches!(&failed[..], [(run, StorageError::Corrupt { .. })] if *run == broken), "{failed:?}");
+
+        journal.delete(damaged).await.unwrap();
+        let again = journal.forget_ended_before(Timestamp::from_millis(1001)).await.unwrap();
+        assert_eq!((again.runs, again.failed.len()), (1, 0), "its note is still there");
+        assert_eq!(journal.runs().await.unwrap(), []);
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-pub use self::journal::{History, Journal, LetterNote};
+pub use self::journal::{Forgotten, History, Journal, LetterNote};
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
 pub use self::memory::Memory;
 #[cfg(feature = "sled")]
