@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -14,7 +15,8 @@ use crate::messages::{Durability, RunEvent, RunId, Timestamp};
 pub use self::letters::LetterNote;
 
 use super::codec::{self, Stored};
-use super::{Append, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
+use super::recent::Recent;
+use super::{Append, Expected, Fence, Key, Put, Revision, Sequence, Storage, StorageError, StorageFuture};
 
 /// The events of one append.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -31,10 +33,15 @@ impl Stored for JournalRecord {
 /// How many records are read at once.
 const PAGE: usize = 512;
 
+/// Open runs whose notes are remembered.
+const OPEN_NOTES: usize = 16_384;
+
 /// Reads and writes the journals of runs. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
     storage: Arc<dyn Storage>,
+    /// The revisions of open runs' notes, so that a note need not be read to be removed. The storage compares them.
+    open_notes: Arc<Mutex<Recent<RunId, Revision>>>,
 }
 
 /// A run's journal as it was read.
@@ -63,7 +70,7 @@ impl Journal {
     /// The journals in this store.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage }
+        Self { storage, open_notes: Arc::new(Mutex::new(Recent::new(OPEN_NOTES))) }
     }
 
     /// The stream of a run.
@@ -202,9 +209,13 @@ impl Journal {
         }
     }
 
-    fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
+    fn write_note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<Revision> {
         let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
-        self.storage.put_if_revision(put).map(|written| written.map(|_| ())).boxed()
+        self.storage.put_if_revision(put)
+    }
+
+    fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
+        self.write_note(key, value).map(|written| written.map(|_| ())).boxed()
     }
 
     fn delete(&self, key: Key) -> StorageFuture<()> {
@@ -225,7 +236,14 @@ impl Journal {
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
     /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
     pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        self.note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()))
+        let open_notes = Arc::clone(&self.open_notes);
+        let remember = move |revision| {
+            let mut open_notes = open_notes.lock();
+            open_notes.insert(run, revision);
+            open_notes.turn();
+        };
+        let written = self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()));
+        written.map(|written| written.map(remember)).boxed()
     }
 
     /// The board in the note of [`Journal::mark_open`].
@@ -239,7 +257,17 @@ impl Journal {
 
     /// Removes the note of [`Journal::mark_open`].
     pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
-        self.delete(Self::key_of(OPEN, run))
+        let (key, journal) = (Self::key_of(OPEN, run), self.clone());
+        let Some(revision) = self.open_notes.lock().remove(&run) else { return self.delete(key) };
+        let removed = self.storage.delete_if_revision(&key, revision, Durability::Memory);
+        async move {
+            match removed.await {
+                // Somebody has written it again.
+                Err(StorageError::WrongRevision { .. }) => journal.delete(key).await,
+                removed => removed,
+            }
+        }
+        .boxed()
     }
 
     /// The runs that have a note.
@@ -386,6 +414,18 @@ mod tests {
         journal.mark_ended(run).await.unwrap();
         assert_eq!(journal.open_runs().await.unwrap(), []);
         assert_eq!(journal.runs().await.unwrap(), [run]);
+    }
+
+    #[tokio::test]
+    async fn a_note_that_somebody_else_has_written_again_is_removed_all_the_same() {
+        let storage: Arc<dyn Storage> = Arc::new(Memory::default());
+        let (journal, other) = (Journal::new(Arc::clone(&storage)), Journal::new(storage));
+        let run = RunId(Uuid::from_u128(7));
+        journal.mark_open(run, "board").await.unwrap();
+        other.mark_open(run, "heir").await.unwrap();
+        journal.mark_ended(run).await.unwrap();
+        assert_eq!(journal.open_runs().await.unwrap(), []);
+        other.mark_ended(run).await.unwrap();
     }
 
     #[tokio::test]

@@ -30,9 +30,10 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.young.insert(key, value);
     }
 
-    pub(crate) fn remove(&mut self, key: &K) {
-        self.young.remove(key);
-        self.old.remove(key);
+    /// Forgets a key, and returns the value that it had here.
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let (young, old) = (self.young.remove(key), self.old.remove(key));
+        young.or(old)
     }
 
     /// Forgets old entries if there are too many. What was changed since the last turn stays.

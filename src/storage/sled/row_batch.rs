@@ -96,15 +96,16 @@ impl RowBatch {
         self.rows.insert(row, sealed);
     }
 
-    /// Stores a caller's bytes under a row.
+    /// Stores a caller's bytes under a row; whether they are in it, and not in a payload file.
     pub(super) fn hold(
         &mut self,
         row: Vec<u8>,
         revision: u64,
         expires_at: Option<Timestamp>,
         bytes: &[u8],
-    ) -> Result<(), String> {
-        let content = if bytes.len() <= MAX_INLINE {
+    ) -> Result<bool, String> {
+        let is_inline = bytes.len() <= MAX_INLINE;
+        let content = if is_inline {
             Content::Inline(bytes)
         } else {
             let written = self.payloads.write(bytes);
@@ -115,7 +116,7 @@ impl RowBatch {
         };
         let sealed = Holding { revision, expires_at, content }.seal(&row);
         self.write(row, Some(sealed));
-        Ok(())
+        Ok(is_inline)
     }
 
     /// Removes a row with a caller's bytes, and all that was noted because of it.

@@ -159,29 +159,26 @@ const EXPIRES: u8 = 4;
 impl<'a> Holding<'a> {
     pub(super) fn seal(&self, row: &[u8]) -> IVec {
         let mut flags = 0;
-        let (revision, expires_at);
-        let mut body: Vec<&[u8]> = Vec::with_capacity(4);
-        body.push(&[]);
+        let (mut numbers, mut length) = ([0; 16], 0);
+        let mut push = |flag: u8, number: u64| {
+            flags |= flag;
+            numbers[length..length + 8].copy_from_slice(&number.to_le_bytes());
+            length += 8;
+        };
         if self.revision != 0 {
-            flags |= HAS_REVISION;
-            revision = self.revision.to_le_bytes();
-            body.push(&revision);
+            push(HAS_REVISION, self.revision);
         }
         if let Some(moment) = self.expires_at {
-            flags |= EXPIRES;
-            expires_at = moment.as_millis().to_le_bytes();
-            body.push(&expires_at);
+            push(EXPIRES, moment.as_millis());
         }
-        match &self.content {
-            Content::Inline(bytes) => body.push(bytes),
+        let content = match &self.content {
+            Content::Inline(bytes) => bytes,
             Content::File(name) => {
                 flags |= IN_FILE;
-                body.push(name.as_bytes());
+                name.as_bytes()
             }
-        }
-        let flags = [flags];
-        body[0] = &flags;
-        seal(row, &body)
+        };
+        seal(row, &[&[flags], &numbers[..length], content])
     }
 
     pub(super) fn unseal(row: &[u8], sealed: &'a [u8]) -> Result<Self, String> {

@@ -14,12 +14,13 @@ use crate::storage::queue_order::{Item, QueueOrder};
 use crate::storage::recent::Recent;
 use crate::storage::stream_head::StreamHead;
 use crate::storage::{
-    self as storage, Append, Delivery, DeliveryId, Entry, Expected, Fence, Key, Put, Sequence, StorageError,
+    self as storage, Append, Delivery, DeliveryId, Entry, Expected, Fence, Key, Put, Revision, Sequence, StorageError,
 };
 
-/// Streams and queues whose state the writer remembers.
+/// Streams, queues and values whose state the writer remembers.
 const HEADS: usize = 65_536;
 const QUEUES: usize = 4_096;
+const VALUES: usize = 16_384;
 
 /// Why a request does not go ahead.
 pub(super) enum Trouble {
@@ -41,13 +42,15 @@ pub(super) struct Staging {
     progress: Progress,
     heads: Recent<Key, StreamHead>,
     queues: Recent<Key, QueueOrder>,
+    /// Revisions of values that are a row and nothing else: no expiry, no payload file. Replacing one needs no look at it.
+    plain: Recent<Key, Revision>,
     changes: Vec<(Key, storage::Change)>,
 }
 
 impl Staging {
     pub(super) fn new(rows: RowBatch, progress: Progress) -> Self {
-        let (heads, queues) = (Recent::new(HEADS), Recent::new(QUEUES));
-        Self { rows, progress, heads, queues, changes: Vec::new() }
+        let (heads, queues, plain) = (Recent::new(HEADS), Recent::new(QUEUES), Recent::new(VALUES));
+        Self { rows, progress, heads, queues, plain, changes: Vec::new() }
     }
 
     pub(super) fn progress(&self) -> Progress {
@@ -114,7 +117,12 @@ impl Staging {
         if let Some(moment) = expires_at {
             self.rows.expire(moment, &row);
         }
-        self.rows.hold(row, revision, expires_at, &value).map_err(Trouble::Broken)?;
+        let is_inline = self.rows.hold(row, revision, expires_at, &value).map_err(Trouble::Broken)?;
+        if is_inline && expires_at.is_none() {
+            self.plain.insert(key.clone(), revision);
+        } else {
+            self.plain.remove(&key);
+        }
         let entry = Entry { value, revision, expires_at };
         self.changes.push((key.clone(), storage::Change::Put(key, entry)));
         Ok(revision)
@@ -124,12 +132,16 @@ impl Staging {
         let row = rows::value(&key);
         self.displace(&key, &row, Expected::Revision(revision), now)?;
         self.rows.write(row, None);
+        self.plain.remove(&key);
         self.changes.push((key.clone(), storage::Change::Deleted(key)));
         Ok(0)
     }
 
     /// Checks what a key holds, and forgets what was noted because of it. The caller replaces or removes the row.
     fn displace(&mut self, key: &Key, row: &[u8], expected: Expected, now: Timestamp) -> Result<(), StorageError> {
+        if let Some(revision) = self.plain.get(key) {
+            return expected.check(key, Some(*revision));
+        }
         let sealed = self.rows.row(row).map_err(|detail| corrupt(key, detail))?;
         let holding = sealed.as_deref().map(|sealed| Holding::unseal(row, sealed)).transpose();
         let holding = holding.map_err(|detail| corrupt(key, detail))?;
@@ -232,6 +244,7 @@ impl Staging {
     pub(super) fn apply(&mut self) -> sled::Result<(bool, Vec<(Key, storage::Change)>)> {
         self.heads.turn();
         self.queues.turn();
+        self.plain.turn();
         let changes = std::mem::take(&mut self.changes);
         Ok((self.rows.apply()?, changes))
     }

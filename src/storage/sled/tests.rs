@@ -212,8 +212,12 @@ async fn a_payload_file_lives_as_long_as_something_refers_to_it() {
     put("k", &vec![2; 70_000].into()).await.unwrap();
     assert_eq!(files(), 2);
     store.purge(&Key::new(["a"]), 1).await.unwrap();
-    put("k", &b"short".as_slice().into()).await.unwrap();
+    let short = b"short".as_slice().into();
+    put("k", &short).await.unwrap();
     assert_eq!(files(), 0);
+    put("k", &big).await.unwrap();
+    put("k", &short).await.unwrap();
+    assert_eq!(files(), 0, "a value that was short before is known to be long now");
     std::fs::write(folder.path().join("payloads").join("0".repeat(64)), b"nobody's").unwrap();
     std::fs::write(folder.path().join("payloads").join("1.unfinished"), b"half").unwrap();
     put("k", &big).await.unwrap();

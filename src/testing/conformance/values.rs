@@ -86,7 +86,7 @@ pub async fn expired_values_are_absent(subject: Subject) {
     assert_eq!(subject.value(&key("a")).await.as_deref(), Some("y"));
 }
 
-/// A put without a TTL keeps the value; one with another TTL moves the expiry.
+/// A put without a TTL keeps the value; one with a TTL, the first or another, moves the expiry.
 pub async fn a_new_value_replaces_the_expiry(subject: Subject) {
     subject.put_for(&key("kept"), "1", 10).await;
     expect(subject.put(&key("kept"), "2", Expected::Any).await);
@@ -94,7 +94,10 @@ pub async fn a_new_value_replaces_the_expiry(subject: Subject) {
     subject.put_for(&key("later"), "2", 20).await;
     subject.put_for(&key("sooner"), "1", 20).await;
     subject.put_for(&key("sooner"), "2", 10).await;
+    expect(subject.put(&key("mortal"), "1", Expected::Any).await);
+    subject.put_for(&key("mortal"), "2", 10).await;
     subject.advance_secs(15);
+    expect(subject.put(&key("mortal"), "3", Expected::Absent).await);
     expect(subject.put(&key("other"), "x", Expected::Any).await);
     assert_eq!(subject.value(&key("kept")).await.as_deref(), Some("2"));
     assert_eq!(subject.value(&key("later")).await.as_deref(), Some("2"));
