@@ -24,8 +24,9 @@ use super::writes::{Answer, Request, Write};
 use super::{ENDED, Shared};
 use crate::messages::{Durability, Timestamp};
 
-/// Bounds of one batch.
-const BATCH_REQUESTS: usize = 4_096;
+/// Bounds of one batch. While a long line is worked off, those who were in front are told between its batches and go on
+/// with their work; with one batch for all of them, they would wait for the last one.
+const BATCH_REQUESTS: usize = 256;
 const BATCH_BYTES: usize = 8 << 20;
 
 /// What the thread owns.
