@@ -291,6 +291,8 @@ fn a_database_that_callboard_did_not_make_is_left_alone() {
 
 /// Changes rows the way bad memory or a bug would: behind the store's back.
 fn with_raw_rows(folder: &Path, change: impl FnOnce(&sled::Db)) {
+    // sled's threads keep its file locked for a moment after the store is closed; this waits for the last of them.
+    fs::File::open(folder.join("db")).unwrap().lock().unwrap();
     let db = sled::Config::new().path(folder).segment_size(8 << 20).open().unwrap();
     change(&db);
     db.flush().unwrap();
