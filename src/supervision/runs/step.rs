@@ -558,7 +558,7 @@ impl Run {
             let Some(branch) = self.branches.remove(&id) else { return };
             let end = BranchEnd { outcome, output, deltas: branch.deltas };
             match branch.origin {
-                Origin::Root => return self.finish(end.outcome, end.output, &branch.view, effects),
+                Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
                     let answer = Answer { outcome: end.outcome, output: end.output };
                     return self.answered(turn, ordinal, answer, end.deltas, effects);
@@ -652,16 +652,16 @@ impl Run {
         (outcome, output)
     }
 
-    fn finish(&mut self, outcome: Outcome, output: Json, view: &State, effects: &mut Vec<Effect>) {
+    fn finish(&mut self, outcome: Outcome, output: Json, view: State, effects: &mut Vec<Effect>) {
         let metrics = self.metrics();
-        self.result = Some(Arc::new(RunResult { run: self.id(), outcome, output, state: view.to_json(), metrics }));
+        self.result = Some(Arc::new(RunResult { run: self.id(), outcome, output, state: view.into(), metrics }));
         effects.push(Effect::Ended);
     }
 
     fn stop(&mut self, outcome: Outcome, effects: &mut Vec<Effect>) {
         let view = self.branches.get(&0).map(|root| root.view.clone()).unwrap_or_default();
         self.cancel_branch(0, effects);
-        self.finish(outcome, Json::null(), &view, effects);
+        self.finish(outcome, Json::null(), view, effects);
     }
 
     /// Takes a turn out, with everything that only it waits for.
