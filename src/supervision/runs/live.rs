@@ -26,6 +26,8 @@ pub(super) struct LiveRun {
     /// Applied, and not yet handed to the journal; then handed over, and not yet acknowledged.
     pub(super) events: Vec<RunEvent>,
     pub(super) events_durability: Durability,
+    /// What the event that is being applied asks for; empty in between.
+    pub(super) effects: Vec<Effect>,
     /// Released by the commit of `events`.
     pub(super) held: Vec<Held>,
     pub(super) is_committing: bool,
@@ -70,15 +72,16 @@ pub(super) enum Held {
 #[derive(Default)]
 pub(super) struct Room {
     events: Vec<RunEvent>,
+    effects: Vec<Effect>,
     held: Vec<Held>,
 }
 
 impl Room {
     /// Takes emptied room back; much room goes back to the system.
-    pub(super) fn take_back(&mut self, events: Vec<RunEvent>, held: Vec<Held>) {
+    pub(super) fn take_back(&mut self, events: Vec<RunEvent>, effects: Vec<Effect>, held: Vec<Held>) {
         const KEPT: usize = 64;
-        if events.capacity() <= KEPT && held.capacity() <= KEPT {
-            (self.events, self.held) = (events, held);
+        if events.capacity().max(effects.capacity()).max(held.capacity()) <= KEPT {
+            *self = Self { events, effects, held };
         }
     }
 }
@@ -99,6 +102,7 @@ impl LiveRun {
             durability,
             events: Vec::new(),
             events_durability: Durability::Memory,
+            effects: Vec::new(),
             held: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
@@ -117,6 +121,9 @@ impl LiveRun {
         if self.events.capacity() == 0 {
             self.events = std::mem::take(&mut room.events);
         }
+        if self.effects.capacity() == 0 {
+            self.effects = std::mem::take(&mut room.effects);
+        }
         if self.held.capacity() == 0 {
             self.held = std::mem::take(&mut room.held);
         }
@@ -128,11 +135,13 @@ impl LiveRun {
     }
 
     pub(super) fn absorb_with(&mut self, event: RunEvent, worked_out: WorkedOut) {
-        let effects = self.run.step_with(&event, worked_out);
-        self.keep(event, effects);
+        let mut effects = std::mem::take(&mut self.effects);
+        self.run.step_with(&event, worked_out, &mut effects);
+        self.keep(event, effects.drain(..));
+        self.effects = effects;
     }
 
-    pub(super) fn keep(&mut self, event: RunEvent, effects: Vec<Effect>) {
+    pub(super) fn keep(&mut self, event: RunEvent, effects: impl IntoIterator<Item = Effect>) {
         let (ender, signal) = match &event {
             RunEvent::TurnEnded { turn, .. } => (Some(*turn), Signal::Success),
             RunEvent::TurnFailed { turn, failure, .. } => (Some(*turn), super::retry::signal(failure.kind)),

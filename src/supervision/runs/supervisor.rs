@@ -298,13 +298,13 @@ impl Desk {
         }
         let durability = submission.task.durability.unwrap_or(self.office.durability);
         let deadline = submission.task.deadline;
-        let (fold, effects) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
+        let (fold, start) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.borrow(&mut self.room);
         // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
         // caller is on its way out; a turn would drag its run's state along.
         live.held.push(Held::Accepted(ack));
-        live.keep(RunEvent::Submitted(submission), effects);
+        live.keep(RunEvent::Submitted(submission), [start]);
         live.results.push(result);
         self.office.roster.lock().insert(run, Some(Fence::FIRST));
         if let Some(deadline) = deadline {

@@ -82,7 +82,7 @@ impl Desk {
         for held in held.drain(..) {
             self.perform(&mut live, held, now);
         }
-        self.room.take_back(events, held);
+        self.room.take_back(events, std::mem::take(&mut live.effects), held);
         if live.run.result().is_some() {
             self.ended(live);
             return;
