@@ -41,12 +41,13 @@ pub(super) struct LiveRun {
     /// It was read back: turns that began before may still be under way beside those that were begun again.
     pub(super) is_recovered: bool,
     pub(super) cadence: Cadence,
-    /// The records in which the last turns ended, if old ones are to be forgotten.
-    turn_records: VecDeque<Sequence>,
+    /// The records after which it was snapshotted, with the turns that had ended by then; the first are dropped that are
+    /// of no use to [`LiveRun::trim_to`].
+    snapshots: VecDeque<(Sequence, u32)>,
 }
 
-/// How many of its last turns a run keeps that lives in memory only.
-const MEMORY_TURNS: usize = 1_000;
+/// How many of its last turns a run keeps at least that lives in memory only.
+const MEMORY_TURNS: u32 = 1_000;
 
 /// What a commit releases.
 pub(super) enum Held {
@@ -112,7 +113,7 @@ impl LiveRun {
             is_noted_open: false,
             is_recovered: false,
             cadence: Cadence::default(),
-            turn_records: VecDeque::new(),
+            snapshots: VecDeque::new(),
         }
     }
 
@@ -160,21 +161,17 @@ impl LiveRun {
         self.events.push(event);
     }
 
-    /// Remembers in which records the last turns ended, in runs that forget older ones.
-    pub(super) fn note_turns(&mut self, committed: &[RunEvent]) {
-        let ends_turn = |event: &RunEvent| matches!(event, RunEvent::TurnEnded { .. } | RunEvent::TurnFailed { .. });
-        if self.durability == Durability::Memory && committed.iter().any(ends_turn) {
-            self.turn_records.push_back(self.last);
-            if self.turn_records.len() > MEMORY_TURNS {
-                self.turn_records.pop_front();
-            }
+    /// Notes a snapshot of what is journaled, and says up to where a journal that lives in memory only may be forgotten: the
+    /// last turns stay, and what this snapshot or one before covers goes.
+    pub(super) fn trim_to(&mut self) -> Option<Sequence> {
+        if self.durability != Durability::Memory {
+            return None;
         }
-    }
-
-    /// Up to where the journal may be forgotten, now that a snapshot covers it.
-    pub(super) fn trim_to(&self) -> Option<Sequence> {
-        let oldest_kept = *self.turn_records.front().filter(|_| self.turn_records.len() == MEMORY_TURNS)?;
-        oldest_kept.checked_sub(1).filter(|up_to| *up_to > 0)
+        let turns = self.run.metrics().turns;
+        self.snapshots.push_back((self.last, turns));
+        let is_old = |(_, ended): &(Sequence, u32)| ended.saturating_add(MEMORY_TURNS) <= turns;
+        let old = self.snapshots.iter().take_while(|snapshot| is_old(snapshot)).count();
+        self.snapshots.drain(..old).next_back().map(|(record, _)| record)
     }
 
     /// The answer that a record holds, if it holds one yet.

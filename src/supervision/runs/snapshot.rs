@@ -38,7 +38,7 @@ pub(super) struct Cadence {
 
 impl Cadence {
     const MIN_EVENTS: usize = 512;
-    const BYTES_PER_EVENT: usize = 64;
+    const BYTES_PER_EVENT: usize = 16;
 
     /// Counts journaled events, and says whether a snapshot is due.
     pub(super) fn count(&mut self, events: usize) -> bool {
