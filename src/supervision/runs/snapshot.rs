@@ -22,6 +22,13 @@ pub(super) struct Snapshot {
     run: Run,
 }
 
+/// A [`Snapshot`] of a run that goes on.
+#[derive(Serialize)]
+struct SnapshotOf<'a> {
+    last: Sequence,
+    run: &'a Run,
+}
+
 impl Stored for Snapshot {
     const SCHEMA: u16 = 4;
     const VERSION: u16 = 1;
@@ -48,7 +55,7 @@ impl Cadence {
 
     /// The run as bytes to store.
     pub(super) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
-        let bytes = codec::encode_shared(&Snapshot { last, run: run.clone() });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run });
         (self.events, self.last_bytes) = (0, bytes.len());
         bytes
     }

@@ -34,7 +34,7 @@ impl Desk {
                 live.is_noted_open |= needs_note;
                 let noted = needs_note.then(|| self.office.journal.mark_open(run, self.office.claims.owner()));
                 let append =
-                    self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
+                    self.office.journal.append(&live.stream, live.fence, live.last, &live.events, durability);
                 let mut append = match noted {
                     None => append,
                     Some(noted) => async move {
