@@ -41,8 +41,7 @@ pub(super) struct LiveRun {
     /// It was read back: turns that began before may still be under way beside those that were begun again.
     pub(super) is_recovered: bool,
     pub(super) cadence: Cadence,
-    /// The records after which it was snapshotted, with the turns that had ended by then; the first are dropped that are
-    /// of no use to [`LiveRun::trim_to`].
+    /// After which records it was snapshotted, and how many turns had ended by then; for [`LiveRun::trim_to`].
     snapshots: VecDeque<(Sequence, u32)>,
 }
 

@@ -146,7 +146,8 @@ impl Desk {
         let office = Arc::clone(&self.office);
         let mut batch = office.inbox.take(std::mem::take(&mut self.batch));
         for input in &mut batch {
-            touched.extend(self.take(input, now));
+            let run = self.take(input, now);
+            touched.extend(run.filter(|run| touched.last() != Some(run)));
             office.env.fault_point(TAKEN)?;
         }
         self.batch = batch.into_buffer();
@@ -240,7 +241,10 @@ impl Desk {
             }
             Input::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
             Input::Committed { run, result, .. } => {
-                self.committed(run, result, now);
+                let live = self.runs.remove(&run)?;
+                if let Some(live) = self.committed(live, result, now) {
+                    self.runs.insert(run, live);
+                }
                 Some(run)
             }
             Input::Tick => {
