@@ -92,14 +92,15 @@ pub struct Answered {
 #[must_use]
 pub fn mark(input: &Json, command: &Command) -> Mark {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
-    let mut bytes = input.canonical();
+    let mut text = String::with_capacity(128);
+    input.write_canonical(&mut text);
     for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
-        bytes.push(b'\n');
-        bytes.extend_from_slice(write.channel.as_bytes());
-        bytes.push(b'=');
-        write.value.write_canonical(&mut bytes);
+        text.push('\n');
+        text.push_str(&write.channel);
+        text.push('=');
+        write.value.write_canonical(&mut text);
     }
-    xxhash_rust::xxh3::xxh3_64(&bytes)
+    xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }
 
 impl Run {
