@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
         let run = run();
-        let bytes = codec::encode(&Snapshot { last: 4, run: run.clone() });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run });
         let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
         let at = Timestamp::from_millis(1_767_225_600_001);
         let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
