@@ -122,6 +122,7 @@ impl Stage {
                 assert!(!stumbles.swap(false, Ordering::SeqCst), "stumbled");
                 async { Ok(Command::output("helped")) }
             })
+            .agent("bystander", |_: Turn| async { Ok(Command::new()) })
     }
 
     fn builder(&self) -> Builder {
@@ -143,6 +144,8 @@ impl Stage {
         until(&before, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
         self.stumbles.store(true, Ordering::SeqCst);
         let meanwhile = self.submit(board).await;
+        // The router is woken for those who leave, and not for a few delegations.
+        board.stop("bystander").await.unwrap();
         tokio::time::sleep(secs(100)).await;
         [before, meanwhile]
     }

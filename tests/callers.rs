@@ -84,3 +84,16 @@ fn what_fails_in_the_work_of_a_caller_fails_the_run_supervisor_and_never_the_cal
     assert_eq!(tree.find(&["runs", "runs-0"]).unwrap().restarts, 2);
     runtime.block_on(board.shutdown());
 }
+
+/// A thousand callers that wait hold a thousand of these.
+#[tokio::test]
+async fn what_a_caller_holds_while_it_waits_is_small() {
+    let board = chain().start().await.unwrap();
+    let submission = board.submit(Task::new("x").to("lead"));
+    assert!(size_of_val(&submission) <= 512, "{} bytes", size_of_val(&submission));
+    let run = submission.await.unwrap();
+    let result = run.result();
+    assert!(size_of_val(&result) <= 384, "{} bytes", size_of_val(&result));
+    assert_finished(result.await.unwrap());
+    board.shutdown().await;
+}

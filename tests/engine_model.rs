@@ -465,9 +465,9 @@ impl Engine {
             let schema = Schema::swarm().channel("reason", Reducer::Append);
             let rules = StateRules { schema: Arc::new(schema), reducers: Arc::new(Reducers::default()) };
             engine.facts.lock().admit(TurnId { run: RunId(id), number: 1 }, &agent(first), None);
-            let (run, effects) = Run::begin(Arc::new(submission), rules);
+            let (run, start) = Run::begin(Arc::new(submission), rules);
             engine.runs.push(run);
-            engine.perform(engine.runs.len() - 1, effects, None);
+            engine.perform(engine.runs.len() - 1, vec![start], None);
         }
         engine
     }
@@ -516,7 +516,8 @@ impl Engine {
     fn apply(&mut self, run: usize, event: &RunEvent, worked_out: WorkedOut) -> &'static str {
         // Replay has nothing worked out and must come to the same.
         let mut replayed = self.runs[run].clone();
-        let effects = self.runs[run].step_with(event, worked_out);
+        let mut effects = Vec::new();
+        self.runs[run].step_with(event, worked_out, &mut effects);
         assert_eq!(replayed.step(event), effects);
         assert_eq!(format!("{replayed:?}"), format!("{:?}", self.runs[run]));
         let ender = match event {

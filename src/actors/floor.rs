@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use crate::env::Env;
-use crate::messages::{AgentName, Failure, FailureKind, Origin, Refusal, TurnId};
+use crate::messages::{AgentName, Failure, FailureKind, Refusal, TurnId};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
@@ -31,7 +31,7 @@ use crate::supervision::tree::ChildRef;
 
 use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
-use super::context::{ContextAccess, ContextStore};
+use super::context::ContextStore;
 use super::meters;
 use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
@@ -53,7 +53,7 @@ pub(crate) struct Floor {
     pool: usize,
     ready_bound: usize,
     offline_after: Duration,
-    pub(super) context: ContextStore,
+    context: Arc<ContextStore>,
     /// Told when a turn lets go of its permit, or an agent takes no more work.
     ended: Notify,
 }
@@ -250,7 +250,7 @@ impl Floor {
             pool: permits,
             ready_bound,
             offline_after,
-            context,
+            context: Arc::new(context),
             ended: Notify::new(),
         })
     }
@@ -797,10 +797,7 @@ impl Floor {
                 facts.waits.add(slot, turn);
             }
             let seat = Seat { is_held: true.into(), keeps_slot: !place.is_reentrant, is_fenced: false.into() };
-            let origin = Origin { run: ready.id.run, chain: ready.chain.clone() };
-            let namespaces = place.namespaces.clone();
-            let context = ContextAccess::new(self.context.clone(), ready.agent.clone(), namespaces, Some(origin));
-            let turn = Arc::new(TurnShared::new(ready, context, seat));
+            let turn = Arc::new(TurnShared::new(ready, Arc::clone(&self.context), place.namespaces.clone(), seat));
             self.begin(place, index, &turn);
             let job = Job {
                 place: index,

@@ -6,8 +6,8 @@ use std::error::Error;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -20,14 +20,15 @@ use tokio::sync::oneshot;
 
 use crate::messages::{
     Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json,
-    MAX_JSON_DEPTH, Order, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId, Usage,
+    MAX_JSON_DEPTH, Order, Origin, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
+    Usage,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
-use super::context::ContextAccess;
+use super::context::{ContextAccess, ContextStore};
 use super::floor::Seat;
 
 /// One invocation of an agent inside a run. A cheap clone; clones are the same turn.
@@ -39,7 +40,11 @@ pub struct Turn {
 /// What the turn, its worker and its agent's actor share.
 pub(super) struct TurnShared {
     pub(super) ready: ReadyTurn,
-    pub(super) context: ContextAccess,
+    store: Arc<ContextStore>,
+    /// What its agent was granted.
+    namespaces: Option<Arc<[Arc<str>]>>,
+    /// Most turns never ask for it.
+    context: OnceLock<Box<ContextAccess>>,
     pub(super) seat: Seat,
     /// Requests that wait for the runtime. While there are any, the turn needs neither permit nor slot.
     pub(super) waits: AtomicUsize,
@@ -80,10 +85,17 @@ impl StopSignal {
 }
 
 impl TurnShared {
-    pub(super) fn new(ready: ReadyTurn, context: ContextAccess, seat: Seat) -> Self {
+    pub(super) fn new(
+        ready: ReadyTurn,
+        store: Arc<ContextStore>,
+        namespaces: Option<Arc<[Arc<str>]>>,
+        seat: Seat,
+    ) -> Self {
         Self {
             ready,
-            context,
+            store,
+            namespaces,
+            context: OnceLock::new(),
             seat,
             waits: AtomicUsize::new(0),
             next_ordinal: AtomicU32::new(0),
@@ -190,7 +202,11 @@ impl Turn {
     /// The shared context, with this agent's grants; what it writes is stamped with this turn.
     #[must_use]
     pub fn context(&self) -> &ContextAccess {
-        &self.shared.context
+        let TurnShared { ready, store, namespaces, context, .. } = &*self.shared;
+        context.get_or_init(|| {
+            let origin = Origin { run: ready.id.run, chain: ready.chain.clone() };
+            Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces.clone(), Some(origin)))
+        })
     }
 
     /// Does something once: its result is journaled, and a repeated attempt gets the recorded result instead of doing it

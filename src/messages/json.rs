@@ -1,4 +1,5 @@
 mod depth;
+mod text;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,6 +9,8 @@ use std::sync::{Arc, LazyLock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+
+use text::Fields;
 
 /// A JSON value that is cheap to clone. JSON formats hold it as it is; binary formats hold it as text, because a
 /// binary format that does not describe itself could not read it back.
@@ -107,72 +110,30 @@ impl Json {
     /// Canonical bytes: no white space, keys sorted at every level whatever order the map keeps them in.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(128);
-        self.write_canonical(&mut bytes);
-        bytes
+        let mut text = String::with_capacity(128);
+        self.write_canonical(&mut text);
+        text.into_bytes()
     }
 
     fn serialize_as_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         thread_local! {
-            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
         }
         // Taken out, not borrowed: a serializer that serializes another value in between finds an empty scratch.
         let mut text = SCRATCH.take();
         text.clear();
-        serde_json::to_writer(&mut text, &*self.0).map_err(serde::ser::Error::custom)?;
-        let serialized = serializer.serialize_str(str::from_utf8(&text).map_err(serde::ser::Error::custom)?);
+        text::write(&self.0, Fields::AsTheyAre, &mut text);
+        let serialized = serializer.serialize_str(&text);
         if text.capacity() <= KEPT_SCRATCH {
             SCRATCH.set(text);
         }
         serialized
     }
 
-    /// Appends the canonical bytes.
-    pub(crate) fn write_canonical(&self, bytes: &mut Vec<u8>) {
-        write_canonical(&self.0, bytes);
+    /// Appends the canonical text.
+    pub(crate) fn write_canonical(&self, text: &mut String) {
+        text::write(&self.0, Fields::Sorted, text);
     }
-}
-
-/// Appends the canonical form of `value`.
-fn write_canonical(value: &Value, bytes: &mut Vec<u8>) {
-    match value {
-        Value::Object(fields) => {
-            bytes.push(b'{');
-            let mut first = true;
-            let mut write_field = |key: &String, field: &Value| {
-                if !std::mem::take(&mut first) {
-                    bytes.push(b',');
-                }
-                write_scalar(key, bytes);
-                bytes.push(b':');
-                write_canonical(field, bytes);
-            };
-            if fields.keys().is_sorted() {
-                fields.iter().for_each(|(key, field)| write_field(key, field));
-            } else {
-                let mut sorted: Vec<_> = fields.iter().collect();
-                sorted.sort_unstable_by_key(|(key, _)| *key);
-                sorted.into_iter().for_each(|(key, field)| write_field(key, field));
-            }
-            bytes.push(b'}');
-        }
-        Value::Array(items) => {
-            bytes.push(b'[');
-            for (position, item) in items.iter().enumerate() {
-                if position > 0 {
-                    bytes.push(b',');
-                }
-                write_canonical(item, bytes);
-            }
-            bytes.push(b']');
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => write_scalar(value, bytes),
-    }
-}
-
-fn write_scalar(value: &impl Serialize, bytes: &mut Vec<u8>) {
-    // Strings, numbers, booleans and null always serialise, and a vector takes any bytes.
-    serde_json::to_writer(bytes, value).expect("a scalar has a JSON form");
 }
 
 impl Default for Json {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::state::FinalState;
 use super::visible::{visible, visible_lines};
 use super::{Json, Refusal, RunId, Usage};
 
@@ -78,7 +79,7 @@ pub struct RunResult {
     /// The last branch's output, or an array of them in the order of the sends; null if there is none.
     pub output: Json,
     /// The channels at the end.
-    pub state: Json,
+    pub state: FinalState,
     /// What it took.
     pub metrics: RunMetrics,
 }

@@ -122,12 +122,12 @@ impl Callboard {
         let mut submission = Submission { run, at: board.env.now().wall, ..(**original).clone() };
         submission.task.id = None;
         let events = fork(&history, letter.number, submission, &board.rules);
-        let mut events = events.ok_or(LetterError::Unknown(letter))?;
+        let events = events.ok_or(LetterError::Unknown(letter))?;
         if durability != Durability::Memory {
             board.journal.mark_open(run, board.claims.owner()).await?;
         }
         let stream = Journal::stream(run);
-        match board.journal.append(&stream, Fence::FIRST, 0, &mut events, durability).await {
+        match board.journal.append(&stream, Fence::FIRST, 0, &events, durability).await {
             Ok(_) => {
                 board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
                 let going = handle.clone();

@@ -181,24 +181,28 @@ impl Callboard {
     ///
     /// # Errors
     /// See [`SubmitError`]. Submitting again is safe for a task with an id of its own.
-    pub async fn submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown);
-        counted(async { self.accept(task, place?, true).await }).await
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would hold the task twice, and many may wait here")]
+    pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
+        async move {
+            let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
+                Ok(place) => self.accept(&mut task, place, true).await,
+                Err(_) => Err(Refusal::ShuttingDown.into()),
+            };
+            submitted.inspect_err(count_if_refused)
+        }
     }
 
     /// As [`Callboard::submit`], but says [`Refusal::Overloaded`] at once when there is no room.
     ///
     /// # Errors
     /// See [`SubmitError`].
-    pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
-        let place = Arc::clone(&self.board.places).try_acquire_owned().map_err(|_| {
-            if self.board.is_closed() {
-                Refusal::ShuttingDown
-            } else {
-                Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }
-            }
-        });
-        counted(async { self.accept(task, place?, false).await }).await
+    pub async fn try_submit(&self, mut task: Task) -> Result<RunHandle, SubmitError> {
+        let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
+            Ok(place) => self.accept(&mut task, place, false).await,
+            Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
+            Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
+        };
+        submitted.inspect_err(count_if_refused)
     }
 
     /// The limits of a task that names none.
@@ -206,7 +210,7 @@ impl Callboard {
         let class = match &self.board.settings.classifier {
             Classifier::None => Complexity::default(),
             Classifier::Function(classify) => classify(task),
-            Classifier::Agent(agent) => self.ask(agent, task.clone()).await.unwrap_or_else(|error| {
+            Classifier::Agent(agent) => Box::pin(self.ask(agent, task.clone())).await.unwrap_or_else(|error| {
                 tracing::warn!(agent = &**agent, %error, "the task was not classified; it is taken as complex");
                 Complexity::default()
             }),
@@ -225,7 +229,7 @@ impl Callboard {
 
     async fn accept(
         &self,
-        mut task: Task,
+        task: &mut Task,
         place: OwnedSemaphorePermit,
         waits_for_room: bool,
     ) -> Result<RunHandle, SubmitError> {
@@ -243,17 +247,18 @@ impl Callboard {
         // The next in line looks when this task is among the ready turns, or was refused.
         let _first_in_line = match board.router.check_room(&agent) {
             Ok(()) => None,
-            Err(_) if waits_for_room => self.wait_for_room(&agent).await?,
+            Err(_) if waits_for_room => Box::pin(self.wait_for_room(&agent)).await?,
             Err(overloaded) => return Err(overloaded.into()),
         };
         if board.floor.load(&agent)?.is_offline {
             return Err(Refusal::Unavailable { agent, why: "it was stopped".to_owned() }.into());
         }
         if task.limits.is_none() {
-            task.limits = Some(self.classify(&task).await);
+            task.limits = Some(self.classify(task).await);
         }
         let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
+        let task = task.clone();
         let submission = Arc::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
         let mut place = Some(place);
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
@@ -567,7 +572,7 @@ impl Callboard {
         tokio::select! {
             biased;
             told = told => told.ok(),
-            _ = self.ended() => None,
+            _ = async { Box::pin(self.ended()).await } => None,
         }
     }
 
@@ -662,13 +667,11 @@ impl Callboard {
     }
 }
 
-/// Submits, and counts a refusal among the metrics.
-async fn counted<T>(submission: impl Future<Output = Result<T, SubmitError>>) -> Result<T, SubmitError> {
-    let submitted = submission.await;
-    if let Err(SubmitError::Refused(refusal)) = &submitted {
+/// Counts a submission that was refused among the metrics.
+fn count_if_refused(error: &SubmitError) {
+    if let SubmitError::Refused(refusal) = error {
         count_refused(refusal);
     }
-    submitted
 }
 
 impl Board {

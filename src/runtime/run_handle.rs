@@ -93,24 +93,32 @@ impl RunHandle {
             let result = tokio::select! {
                 biased;
                 result = self.awaited() => result,
-                _ = self.board.ended() => return self.result_at_the_end().await,
+                _ = self.board.ended() => return Box::pin(self.result_at_the_end()).await,
             };
             if let Ok(result) = result {
                 return Ok(Arc::unwrap_or_clone(result));
             }
-            // Not in memory: ended, unknown, another process's, or its supervisor is just being restarted.
-            let run = self.read().await?;
-            if let Some(result) = run.result() {
-                return Ok((**result).clone());
-            }
-            if self.board.board.is_closed() {
-                return Err(RunError::Stopped(self.id));
-            }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_LOOK),
-                _ = self.board.ended() => return self.result_at_the_end().await,
+            if let Some(result) = Box::pin(self.look_for_result(&mut pause)).await? {
+                return Ok(result);
             }
         }
+    }
+
+    /// Not in memory: ended, unknown, another process's, or its supervisor is just being restarted. `None` when it is time
+    /// to look again.
+    async fn look_for_result(&self, pause: &mut Duration) -> Result<Option<RunResult>, RunError> {
+        let run = self.read().await?;
+        if let Some(result) = run.result() {
+            return Ok(Some((**result).clone()));
+        }
+        if self.board.board.is_closed() {
+            return Err(RunError::Stopped(self.id));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(*pause) => *pause = (*pause * 2).min(LAST_LOOK),
+            _ = self.board.ended() => return self.result_at_the_end().await.map(Some),
+        }
+        Ok(None)
     }
 
     /// The board has ended: the run's result, if the run ended before.

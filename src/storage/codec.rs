@@ -177,7 +177,7 @@ pub enum CodecError {
 #[must_use]
 pub fn encode<T: Stored>(value: &T) -> Vec<u8> {
     let mut record = Vec::with_capacity(HEADER + 114);
-    encode_into(value, &mut record);
+    encode_into::<T>(value, &mut record);
     record
 }
 
@@ -187,13 +187,19 @@ pub fn encode<T: Stored>(value: &T) -> Vec<u8> {
 /// As [`encode`].
 #[must_use]
 pub fn encode_shared<T: Stored>(value: &T) -> Arc<[u8]> {
+    encode_as::<T>(value)
+}
+
+/// As [`encode_shared`], from something that serializes as a `T` does: one that borrows what a `T` owns.
+#[must_use]
+pub(crate) fn encode_as<T: Stored>(value: &impl Serialize) -> Arc<[u8]> {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     // Taken out, not borrowed: a `Serialize` that encodes another record in between finds an empty scratch.
     let mut record = SCRATCH.take();
     record.clear();
-    encode_into(value, &mut record);
+    encode_into::<T>(value, &mut record);
     let shared = Arc::from(record.as_slice());
     if record.capacity() <= KEPT_SCRATCH {
         SCRATCH.set(record);
@@ -201,7 +207,7 @@ pub fn encode_shared<T: Stored>(value: &T) -> Arc<[u8]> {
     shared
 }
 
-fn encode_into<T: Stored>(value: &T, record: &mut Vec<u8>) {
+fn encode_into<T: Stored>(value: &impl Serialize, record: &mut Vec<u8>) {
     let mut header = [0; HEADER];
     header[0..2].copy_from_slice(&MAGIC);
     header[2..4].copy_from_slice(&T::SCHEMA.to_le_bytes());

@@ -24,6 +24,12 @@ struct JournalRecord {
     events: Vec<RunEvent>,
 }
 
+/// A [`JournalRecord`] of events that stay where they are.
+#[derive(Serialize)]
+struct JournalRecordOf<'a> {
+    events: &'a [RunEvent],
+}
+
 impl Stored for JournalRecord {
     const SCHEMA: u16 = 1;
     const VERSION: u16 = 1;
@@ -79,18 +85,16 @@ impl Journal {
         Self::key_of("run", run)
     }
 
-    /// Adds events as one record; the events stay with the caller.
+    /// Adds events as one record.
     pub fn append(
         &self,
         stream: &Key,
         fence: Fence,
         expected: Sequence,
-        events: &mut Vec<RunEvent>,
+        events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
-        let record = JournalRecord { events: std::mem::take(events) };
-        let payload = codec::encode_shared(&record);
-        *events = record.events;
+        let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf { events });
         self.storage.append(Append { stream: stream.clone(), fence, expected, payload, durability })
     }
 
@@ -407,7 +411,7 @@ mod tests {
         journal.mark_open(run, "board").await.unwrap();
         assert_eq!(journal.owner_of(run).await.unwrap().as_deref(), Some("board"));
         let stream = Journal::stream(run);
-        journal.append(&stream, Fence::FIRST, 0, &mut events(), Durability::Memory).await.unwrap();
+        journal.append(&stream, Fence::FIRST, 0, &events(), Durability::Memory).await.unwrap();
         let history = journal.read(run).await.unwrap();
         assert_eq!((history.events, history.last), (events(), 1));
         assert_eq!(journal.open_runs().await.unwrap(), [run]);

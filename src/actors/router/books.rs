@@ -1,7 +1,9 @@
 //! The router's books: where delegations stand, and what agents' inboxes hold. Pure; the router's actor keeps them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use foldhash::HashMap;
 
 use crate::messages::{AgentName, DelegationRequest, RequestId, Status, StatusUpdate, Timestamp};
 

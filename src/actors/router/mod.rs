@@ -76,7 +76,7 @@ pub(crate) struct Router {
     decider: Decider,
     policy: ApprovalPolicy,
     env: Env,
-    /// Not yet entered; the actor is woken for the first.
+    /// Not yet entered.
     posts: Arc<Posts>,
     books: Mutex<Books>,
 }
@@ -205,6 +205,12 @@ impl Router {
 }
 
 impl Router {
+    /// The agent of this name, or the name alone if there is none; `None` if it can be nobody's.
+    fn named(&self, name: &str) -> Option<AgentName> {
+        let known = self.directory.read().named(name).cloned();
+        known.or_else(|| AgentName::new(name).ok())
+    }
+
     /// A turn reports progress; whoever delegated to it is told.
     fn noticed(&self, run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) {
         let Some(turn) = run.turn(turn) else { return };
@@ -296,7 +302,7 @@ impl Dispatch for Router {
         let is_complete = answer.outcome.is_finished();
         self.post(InboxMessage::Status(StatusUpdate {
             request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
-            from_agent: AgentName::new(to).unwrap_or_else(|_| asker.clone()),
+            from_agent: self.named(to).unwrap_or_else(|| asker.clone()),
             to_agent: asker.clone(),
             status: if is_complete { Status::Complete } else { Status::Fail },
             detail: match &answer.outcome {

@@ -1,5 +1,4 @@
-//! What is posted to the router. Posts are collected outside its actor, so a restart loses none, and one message wakes it
-//! for all of them.
+//! What is posted to the router. Posts are collected outside its actor, so a restart loses none.
 
 use std::sync::Arc;
 
@@ -34,13 +33,17 @@ impl Posts {
         self.actor.attach(actor);
     }
 
+    /// Somebody may watch who comes and goes, so that is entered at once. Messages are entered by whoever looks at them
+    /// next, so the actor is woken only when many have come together.
     pub(super) fn add(&self, post: Post) {
-        let is_first = {
+        const MANY: usize = 64;
+        let is_presence = matches!(post, Post::Presence(_));
+        let is_due = {
             let mut waiting = self.waiting.lock();
             waiting.push(post);
-            waiting.len() == 1
+            is_presence || waiting.len().is_multiple_of(MANY)
         };
-        if is_first {
+        if is_due {
             self.actor.tell(Posted);
         }
     }

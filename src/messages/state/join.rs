@@ -53,7 +53,7 @@ pub fn join(
                     })?;
                 }
             }
-            joined.apply(&delta.update, rules)?;
+            joined.apply_in_place(&delta.update, rules)?;
         }
     }
     for (delta, writer) in overwritten {
@@ -62,7 +62,7 @@ pub fn join(
             concurrent(writer, later) && writes.into_iter().any(|w| w.channel == delta.update.writes()[0].channel)
         });
         if beside {
-            joined.apply(&delta.update, rules)?;
+            joined.apply_in_place(&delta.update, rules)?;
         }
     }
     Ok(joined)

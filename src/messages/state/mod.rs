@@ -3,6 +3,7 @@
 //! Channels are persistent structures: a clone is a pointer, so every branch and every turn holds its own view, and the
 //! cost of a write does not depend on how much was written before.
 
+mod finished;
 mod join;
 mod schema;
 mod stored;
@@ -13,6 +14,7 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
+pub use finished::FinalState;
 pub use join::{Delta, join, overwrite};
 pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
 
@@ -136,14 +138,25 @@ impl State {
     /// # Panics
     /// When a custom reducer does.
     pub fn apply(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
-        let mut changed = self.channels.clone();
+        let mut changed = self.clone();
+        changed.apply_in_place(update, rules)?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// As [`State::apply`], and what nobody else holds is changed where it is: a list that grows write by write is not
+    /// copied in parts each time. After an error the state is of no use.
+    fn apply_in_place(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
         for write in update.writes() {
             let reducer = rules.schema.reducer(&write.channel)?;
-            let before = if write.overwrite { None } else { changed.get(&write.channel) };
-            let after = reduce(reducer, before, write, rules)?;
-            changed.insert_mut(Arc::clone(&write.channel), after);
+            match self.channels.get_mut(&write.channel) {
+                Some(channel) => {
+                    let before = std::mem::replace(channel, Channel::Value(Json::null()));
+                    *channel = reduce(reducer, (!write.overwrite).then_some(before), write, rules)?;
+                }
+                None => self.channels.insert_mut(Arc::clone(&write.channel), reduce(reducer, None, write, rules)?),
+            }
         }
-        self.channels = changed;
         Ok(())
     }
 
@@ -171,7 +184,7 @@ impl State {
 
 fn reduce(
     reducer: &Reducer,
-    before: Option<&Channel>,
+    before: Option<Channel>,
     write: &Write,
     rules: &StateRules,
 ) -> Result<Channel, StateError> {
@@ -186,17 +199,17 @@ fn reduce(
     Ok(match reducer {
         Reducer::LastValue => Channel::Value(write.value.clone()),
         Reducer::Append => match before {
-            Some(Channel::List(items)) => Channel::List(appended(items.clone(), &write.value)),
+            Some(Channel::List(items)) => Channel::List(appended(items, &write.value)),
             _ => Channel::List(appended(VectorSync::new_sync(), &write.value)),
         },
         Reducer::Merge(merge) => match before {
-            Some(Channel::Tree(tree)) => Channel::Tree(merged(tree.clone(), &write.value, Some(merge))),
+            Some(Channel::Tree(tree)) => Channel::Tree(merged(tree, &write.value, Some(merge))),
             _ => Channel::Tree(merged(Tree::Leaf(Json::null()), &write.value, Some(merge))),
         },
         Reducer::Sum => {
             let Value::Number(more) = write.value.value() else { return Err(refuse("it adds numbers only")) };
             Channel::Sum(match before {
-                Some(Channel::Sum(sum)) => added(sum, more).ok_or_else(|| refuse("the sum would not be finite"))?,
+                Some(Channel::Sum(sum)) => added(&sum, more).ok_or_else(|| refuse("the sum would not be finite"))?,
                 _ => more.clone(),
             })
         }
@@ -204,7 +217,7 @@ fn reduce(
         Reducer::Custom(name) => {
             let reduce = rules.reducers.get(name).ok_or_else(|| refuse(&format!("no reducer is named {name:?}")))?;
             let held = match before {
-                Some(Channel::Value(value)) => value.clone(),
+                Some(Channel::Value(value)) => value,
                 _ => Json::null(),
             };
             Channel::Value(reduce(&held, &write.value).map_err(|problem| refuse(&problem))?)

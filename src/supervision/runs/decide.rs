@@ -171,11 +171,12 @@ fn route(
             Kind::Handoff { mark: mark.unwrap_or_default(), recent: &branch.recent }
         }
     };
-    let actions: Vec<Action> = match &command.goto {
-        Goto::Many(sends) => targets.iter().zip(sends).map(|(to, send)| handoff_action(to, &send.input)).collect(),
-        Goto::Agent(_) | Goto::Next | Goto::End => targets.iter().map(|to| handoff_action(to, carried)).collect(),
+    let input_of = |position: usize| match &command.goto {
+        Goto::Many(sends) => &sends[position].input,
+        Goto::Agent(_) | Goto::Next | Goto::End => carried,
     };
-    let consent = if approved.is_some() { Consent::Auto } else { strictest(&turn.agent, &actions, around) };
+    let actions = targets.iter().enumerate().map(|(position, to)| handoff_action(to, input_of(position)));
+    let consent = if approved.is_some() { Consent::Auto } else { strictest(&turn.agent, actions.clone(), around) };
     let request = Request {
         kind,
         from: &turn.agent,
@@ -195,7 +196,7 @@ fn route(
         guard::Answer::Admit => Verdict::Admitted(targets),
         guard::Answer::Refuse(refusal) => Verdict::Refused(refusal),
         guard::Answer::Park => {
-            let action = match <[Action; 1]>::try_from(actions) {
+            let action = match <[Action; 1]>::try_from(actions.collect::<Vec<_>>()) {
                 Ok([action]) => action,
                 Err(actions) => {
                     let inputs = actions.iter().map(|action| action.arguments.value().clone());
@@ -208,8 +209,8 @@ fn route(
     })
 }
 
-fn strictest(agent: &AgentName, actions: &[Action], around: &Surroundings<'_>) -> Consent {
-    actions.iter().map(|action| around.dispatch.consent(agent, action)).fold(Consent::Auto, |sofar, next| {
+fn strictest(agent: &AgentName, actions: impl Iterator<Item = Action>, around: &Surroundings<'_>) -> Consent {
+    actions.map(|action| around.dispatch.consent(agent, &action)).fold(Consent::Auto, |sofar, next| {
         match (sofar, next) {
             (Consent::Deny, _) | (_, Consent::Deny) => Consent::Deny,
             (Consent::Ask, _) | (_, Consent::Ask) => Consent::Ask,

@@ -26,6 +26,8 @@ pub(super) struct LiveRun {
     /// Applied, and not yet handed to the journal; then handed over, and not yet acknowledged.
     pub(super) events: Vec<RunEvent>,
     pub(super) events_durability: Durability,
+    /// What the event that is being applied asks for; empty in between.
+    pub(super) effects: Vec<Effect>,
     /// Released by the commit of `events`.
     pub(super) held: Vec<Held>,
     pub(super) is_committing: bool,
@@ -39,12 +41,12 @@ pub(super) struct LiveRun {
     /// It was read back: turns that began before may still be under way beside those that were begun again.
     pub(super) is_recovered: bool,
     pub(super) cadence: Cadence,
-    /// The records in which the last turns ended, if old ones are to be forgotten.
-    turn_records: VecDeque<Sequence>,
+    /// After which records it was snapshotted, and how many turns had ended by then; for [`LiveRun::trim_to`].
+    snapshots: VecDeque<(Sequence, u32)>,
 }
 
-/// How many of its last turns a run keeps that lives in memory only.
-const MEMORY_TURNS: usize = 1_000;
+/// How many of its last turns a run keeps at least that lives in memory only.
+const MEMORY_TURNS: u32 = 1_000;
 
 /// What a commit releases.
 pub(super) enum Held {
@@ -70,15 +72,16 @@ pub(super) enum Held {
 #[derive(Default)]
 pub(super) struct Room {
     events: Vec<RunEvent>,
+    effects: Vec<Effect>,
     held: Vec<Held>,
 }
 
 impl Room {
     /// Takes emptied room back; much room goes back to the system.
-    pub(super) fn take_back(&mut self, events: Vec<RunEvent>, held: Vec<Held>) {
+    pub(super) fn take_back(&mut self, events: Vec<RunEvent>, effects: Vec<Effect>, held: Vec<Held>) {
         const KEPT: usize = 64;
-        if events.capacity() <= KEPT && held.capacity() <= KEPT {
-            (self.events, self.held) = (events, held);
+        if events.capacity().max(effects.capacity()).max(held.capacity()) <= KEPT {
+            *self = Self { events, effects, held };
         }
     }
 }
@@ -99,6 +102,7 @@ impl LiveRun {
             durability,
             events: Vec::new(),
             events_durability: Durability::Memory,
+            effects: Vec::new(),
             held: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
@@ -108,7 +112,7 @@ impl LiveRun {
             is_noted_open: false,
             is_recovered: false,
             cadence: Cadence::default(),
-            turn_records: VecDeque::new(),
+            snapshots: VecDeque::new(),
         }
     }
 
@@ -116,6 +120,9 @@ impl LiveRun {
     pub(super) fn borrow(&mut self, room: &mut Room) {
         if self.events.capacity() == 0 {
             self.events = std::mem::take(&mut room.events);
+        }
+        if self.effects.capacity() == 0 {
+            self.effects = std::mem::take(&mut room.effects);
         }
         if self.held.capacity() == 0 {
             self.held = std::mem::take(&mut room.held);
@@ -128,11 +135,13 @@ impl LiveRun {
     }
 
     pub(super) fn absorb_with(&mut self, event: RunEvent, worked_out: WorkedOut) {
-        let effects = self.run.step_with(&event, worked_out);
-        self.keep(event, effects);
+        let mut effects = std::mem::take(&mut self.effects);
+        self.run.step_with(&event, worked_out, &mut effects);
+        self.keep(event, effects.drain(..));
+        self.effects = effects;
     }
 
-    pub(super) fn keep(&mut self, event: RunEvent, effects: Vec<Effect>) {
+    pub(super) fn keep(&mut self, event: RunEvent, effects: impl IntoIterator<Item = Effect>) {
         let (ender, signal) = match &event {
             RunEvent::TurnEnded { turn, .. } => (Some(*turn), Signal::Success),
             RunEvent::TurnFailed { turn, failure, .. } => (Some(*turn), super::retry::signal(failure.kind)),
@@ -151,21 +160,17 @@ impl LiveRun {
         self.events.push(event);
     }
 
-    /// Remembers in which records the last turns ended, in runs that forget older ones.
-    pub(super) fn note_turns(&mut self, committed: &[RunEvent]) {
-        let ends_turn = |event: &RunEvent| matches!(event, RunEvent::TurnEnded { .. } | RunEvent::TurnFailed { .. });
-        if self.durability == Durability::Memory && committed.iter().any(ends_turn) {
-            self.turn_records.push_back(self.last);
-            if self.turn_records.len() > MEMORY_TURNS {
-                self.turn_records.pop_front();
-            }
+    /// Notes a snapshot of what is journaled, and says up to where a journal that lives in memory only may be forgotten: the
+    /// last turns stay, and what this snapshot or one before covers goes.
+    pub(super) fn trim_to(&mut self) -> Option<Sequence> {
+        if self.durability != Durability::Memory {
+            return None;
         }
-    }
-
-    /// Up to where the journal may be forgotten, now that a snapshot covers it.
-    pub(super) fn trim_to(&self) -> Option<Sequence> {
-        let oldest_kept = *self.turn_records.front().filter(|_| self.turn_records.len() == MEMORY_TURNS)?;
-        oldest_kept.checked_sub(1).filter(|up_to| *up_to > 0)
+        let turns = self.run.metrics().turns;
+        self.snapshots.push_back((self.last, turns));
+        let is_old = |(_, ended): &(Sequence, u32)| ended.saturating_add(MEMORY_TURNS) <= turns;
+        let old = self.snapshots.iter().take_while(|snapshot| is_old(snapshot)).count();
+        self.snapshots.drain(..old).next_back().map(|(record, _)| record)
     }
 
     /// The answer that a record holds, if it holds one yet.

@@ -505,7 +505,8 @@ impl OpenTurn {
             }
             _ => None,
         };
-        let answers: Vec<EarlierAnswer> = self.records.values().filter_map(|record| answered(record)).collect();
+        let mut answers = Vec::with_capacity(self.records.len());
+        answers.extend(self.records.values().filter_map(|record| answered(record)));
         (!answers.is_empty()).then(|| answers.into())
     }
 

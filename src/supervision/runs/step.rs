@@ -92,20 +92,21 @@ pub struct Answered {
 #[must_use]
 pub fn mark(input: &Json, command: &Command) -> Mark {
     const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
-    let mut bytes = input.canonical();
+    let mut text = String::with_capacity(128);
+    input.write_canonical(&mut text);
     for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
-        bytes.push(b'\n');
-        bytes.extend_from_slice(write.channel.as_bytes());
-        bytes.push(b'=');
-        write.value.write_canonical(&mut bytes);
+        text.push('\n');
+        text.push_str(&write.channel);
+        text.push('=');
+        write.value.write_canonical(&mut text);
     }
-    xxhash_rust::xxh3::xxh3_64(&bytes)
+    xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }
 
 impl Run {
-    /// The run that a submission begins, with its first turn admitted.
+    /// The run that a submission begins, with its first turn admitted and to be started.
     #[must_use]
-    pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Vec<Effect>) {
+    pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Effect) {
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
         let run = Self {
             rules: rules.clone(),
@@ -128,26 +129,26 @@ impl Run {
         };
         let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
-        let mut effects = Vec::with_capacity(1);
         let root = run.add_branch(Branch::new(Origin::Root, State::default(), chain));
-        run.start_turn(root, agent, input, &mut effects);
-        (run, effects)
+        let start = run.start_turn(root, agent, input);
+        (run, start)
     }
 
     /// Applies the next event. An event about a turn that is no longer open changes nothing.
     pub fn step(&mut self, event: &RunEvent) -> Vec<Effect> {
-        self.step_with(event, WorkedOut::default())
+        let mut effects = Vec::new();
+        self.step_with(event, WorkedOut::default(), &mut effects);
+        effects
     }
 
-    /// As [`Run::step`], without working out again what is worked out.
-    pub fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut) -> Vec<Effect> {
+    /// As [`Run::step`], without working out again what is worked out; adds to what is there.
+    pub fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut, effects: &mut Vec<Effect>) {
         self.sequence += 1;
-        let mut effects = Vec::new();
         if self.result.is_some() {
             if let RunEvent::Settled { turn, ordinal, usage } = event {
                 self.budget.settle((*turn, *ordinal), *usage);
             }
-            return effects;
+            return;
         }
         self.conflict = None;
         if self.overwrite.as_ref().is_some_and(|over| event.turn() != Some(over.written.turn.number)) {
@@ -163,15 +164,15 @@ impl Run {
             }
             RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
                 self.last_at = *at;
-                self.delegated(*turn, *ordinal, order, verdict, &mut effects);
+                self.delegated(*turn, *ordinal, order, verdict, effects);
             }
             RunEvent::DelegationExpired { turn, ordinal, at } => {
                 self.last_at = *at;
                 if let Some(child) = self.delegated_branch(*turn, *ordinal) {
-                    self.cancel_branch(child, &mut effects);
+                    self.cancel_branch(child, effects);
                     let outcome = Outcome::Failed { error: Refusal::DeadlinePassed.to_string() };
                     let answer = Answer { outcome, output: Json::null() };
-                    self.answered(*turn, *ordinal, answer, Vec::new(), &mut effects);
+                    self.answered(*turn, *ordinal, answer, Vec::new(), effects);
                 }
             }
             RunEvent::Reserved { turn, ordinal, tokens, verdict } => {
@@ -203,7 +204,7 @@ impl Run {
                     *slot = Some(decision.clone());
                     effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
                 } else {
-                    self.unpark(*turn, verdict, &mut effects);
+                    self.unpark(*turn, verdict, effects);
                 }
             }
             RunEvent::AttemptFailed { turn, retry_at, at, .. } => {
@@ -220,11 +221,11 @@ impl Run {
                 self.last_at = *at;
                 let decided_later = self.overwrite.as_ref().map(|over| over.verdict.clone());
                 let verdict = decided_later.as_ref().filter(|later| **later != Verdict::Nothing).unwrap_or(verdict);
-                self.turn_ended(*turn, command, verdict, worked_out, &mut effects);
+                self.turn_ended(*turn, command, verdict, worked_out, effects);
             }
             RunEvent::TurnFailed { turn, failure, at, .. } => {
                 self.last_at = *at;
-                self.turn_failed(*turn, failure.outcome(), &mut effects);
+                self.turn_failed(*turn, failure.outcome(), effects);
             }
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
@@ -251,7 +252,7 @@ impl Run {
             }
             RunEvent::Stopped { outcome, at } => {
                 self.last_at = *at;
-                self.stop(outcome.clone(), &mut effects);
+                self.stop(outcome.clone(), effects);
             }
             RunEvent::Overwritten { turn, update, verdict, .. } => {
                 let mut written =
@@ -263,7 +264,6 @@ impl Run {
                 self.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
             }
         }
-        effects
     }
 
     fn record(&mut self, turn: u32, ordinal: u32, record: Record) {
@@ -283,7 +283,7 @@ impl Run {
         id
     }
 
-    fn start_turn(&mut self, branch: u32, agent: AgentName, input: Json, effects: &mut Vec<Effect>) {
+    fn start_turn(&mut self, branch: u32, agent: AgentName, input: Json) -> Effect {
         let number = self.next_turn;
         self.next_turn += 1;
         self.agents.insert(agent.clone());
@@ -293,7 +293,7 @@ impl Run {
         let (phase, records) = (Phase::Leased, BTreeMap::new());
         let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 };
         self.turns.insert(number, Box::new(turn));
-        effects.push(Effect::Start(number));
+        Effect::Start(number)
     }
 
     fn delegated(&mut self, turn: u32, ordinal: u32, order: &Order, verdict: &Verdict, effects: &mut Vec<Effect>) {
@@ -330,7 +330,7 @@ impl Run {
                 let branch = Branch::new(Origin::Delegation { turn, ordinal }, view.clone(), chain);
                 let previous_agent = Some(from.clone());
                 let child = self.add_branch(Branch { previous_agent, brief: brief.clone(), ..branch });
-                self.start_turn(child, agent.clone(), order.input.clone(), effects);
+                effects.push(self.start_turn(child, agent.clone(), order.input.clone()));
             }
         }
         if is_answered {
@@ -398,7 +398,7 @@ impl Run {
         // Every part of it is JSON already.
         let input = Json::of(late).unwrap_or_default();
         let number = self.next_turn;
-        self.start_turn(id, agent, input, effects);
+        effects.push(self.start_turn(id, agent, input));
         order.is_detached = false;
         self.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
     }
@@ -478,7 +478,7 @@ impl Run {
                             let surplus = branch.recent.len().saturating_sub(window);
                             branch.recent.drain(..surplus);
                         }
-                        self.start_turn(id, to.clone(), carried, effects);
+                        effects.push(self.start_turn(id, to.clone(), carried));
                     }
                 }
             }
@@ -503,7 +503,7 @@ impl Run {
         for (index, (agent, input)) in sends.enumerate() {
             let origin = Origin::Fork { parent: id, index };
             let child = self.add_branch(Branch { origin, ..sibling.clone() });
-            self.start_turn(child, agent, input, effects);
+            effects.push(self.start_turn(child, agent, input));
             children.push(child);
         }
         let (open, ends) = (children.len(), vec![None; children.len()]);
@@ -558,7 +558,7 @@ impl Run {
             let Some(branch) = self.branches.remove(&id) else { return };
             let end = BranchEnd { outcome, output, deltas: branch.deltas };
             match branch.origin {
-                Origin::Root => return self.finish(end.outcome, end.output, &branch.view, effects),
+                Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
                     let answer = Answer { outcome: end.outcome, output: end.output };
                     return self.answered(turn, ordinal, answer, end.deltas, effects);
@@ -652,16 +652,16 @@ impl Run {
         (outcome, output)
     }
 
-    fn finish(&mut self, outcome: Outcome, output: Json, view: &State, effects: &mut Vec<Effect>) {
+    fn finish(&mut self, outcome: Outcome, output: Json, view: State, effects: &mut Vec<Effect>) {
         let metrics = self.metrics();
-        self.result = Some(Arc::new(RunResult { run: self.id(), outcome, output, state: view.to_json(), metrics }));
+        self.result = Some(Arc::new(RunResult { run: self.id(), outcome, output, state: view.into(), metrics }));
         effects.push(Effect::Ended);
     }
 
     fn stop(&mut self, outcome: Outcome, effects: &mut Vec<Effect>) {
         let view = self.branches.get(&0).map(|root| root.view.clone()).unwrap_or_default();
         self.cancel_branch(0, effects);
-        self.finish(outcome, Json::null(), &view, effects);
+        self.finish(outcome, Json::null(), view, effects);
     }
 
     /// Takes a turn out, with everything that only it waits for.

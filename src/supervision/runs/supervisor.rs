@@ -146,7 +146,8 @@ impl Desk {
         let office = Arc::clone(&self.office);
         let mut batch = office.inbox.take(std::mem::take(&mut self.batch));
         for input in &mut batch {
-            touched.extend(self.take(input, now));
+            let run = self.take(input, now);
+            touched.extend(run.filter(|run| touched.last() != Some(run)));
             office.env.fault_point(TAKEN)?;
         }
         self.batch = batch.into_buffer();
@@ -240,7 +241,10 @@ impl Desk {
             }
             Input::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
             Input::Committed { run, result, .. } => {
-                self.committed(run, result, now);
+                let live = self.runs.remove(&run)?;
+                if let Some(live) = self.committed(live, result, now) {
+                    self.runs.insert(run, live);
+                }
                 Some(run)
             }
             Input::Tick => {
@@ -298,13 +302,13 @@ impl Desk {
         }
         let durability = submission.task.durability.unwrap_or(self.office.durability);
         let deadline = submission.task.deadline;
-        let (fold, effects) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
+        let (fold, start) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
         live.borrow(&mut self.room);
         // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
         // caller is on its way out; a turn would drag its run's state along.
         live.held.push(Held::Accepted(ack));
-        live.keep(RunEvent::Submitted(submission), effects);
+        live.keep(RunEvent::Submitted(submission), [start]);
         live.results.push(result);
         self.office.roster.lock().insert(run, Some(Fence::FIRST));
         if let Some(deadline) = deadline {

@@ -282,7 +282,8 @@ impl Supervisor {
             Ok(reason) => reason.clone(),
             Err(_) => None,
         };
-        let _ = self.actor.wait(None).await;
+        // Boxed: this is part of the futures of all who wait for runs, and few come here.
+        let _ = Box::pin(self.actor.wait(None)).await;
         reason.unwrap_or(EndReason::Killed)
     }
 }

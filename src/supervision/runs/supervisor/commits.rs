@@ -20,52 +20,65 @@ use super::{Desk, surroundings};
 impl Desk {
     /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
     pub(super) fn flush(&mut self, run: RunId, now: Now) {
-        while let Some(live) = self.runs.get_mut(&run) {
-            if live.is_committing || (live.events.is_empty() && live.held.is_empty()) {
-                return;
+        let Some(mut live) = self.runs.remove(&run) else { return };
+        while let Some(result) = self.append(&mut live) {
+            match self.committed(live, result, now) {
+                Some(going_on) => live = going_on,
+                None => return,
             }
-            let result = if live.events.is_empty() {
-                Ok(live.last)
-            } else {
-                live.is_committing = true;
-                let durability = std::mem::take(&mut live.events_durability).min(live.durability);
-                // Handed over first: a record that is on disk has its note there too.
-                let needs_note = !live.is_noted_open && durability != Durability::Memory;
-                live.is_noted_open |= needs_note;
-                let noted = needs_note.then(|| self.office.journal.mark_open(run, self.office.claims.owner()));
-                let append =
-                    self.office.journal.append(&live.stream, live.fence, live.last, &mut live.events, durability);
-                let mut append = match noted {
-                    None => append,
-                    Some(noted) => async move {
-                        noted.await?;
-                        append.await
-                    }
-                    .boxed(),
-                };
-                match (&mut append).now_or_never() {
-                    Some(result) => result,
-                    None => {
-                        let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
-                        tokio::spawn(async move {
-                            let result = append.await;
-                            inbox.hand_in(Input::Committed { run, life, result }).work();
-                        });
-                        return;
-                    }
-                }
-            };
-            self.committed(run, result, now);
         }
+        self.runs.insert(run, live);
     }
 
-    /// Performs what the commit releases and takes up what waited for it.
-    pub(super) fn committed(&mut self, run: RunId, result: Result<Sequence, StorageError>, now: Now) {
-        let Some(mut live) = self.runs.remove(&run) else { return };
+    /// Begins a commit; `None` if there is nothing to commit, or it is not acknowledged at once.
+    fn append(&self, live: &mut LiveRun) -> Option<Result<Sequence, StorageError>> {
+        if live.is_committing || (live.events.is_empty() && live.held.is_empty()) {
+            return None;
+        }
+        if live.events.is_empty() {
+            return Some(Ok(live.last));
+        }
+        live.is_committing = true;
+        let run = live.run.id();
+        let durability = std::mem::take(&mut live.events_durability).min(live.durability);
+        // Handed over first: a record that is on disk has its note there too.
+        let needs_note = !live.is_noted_open && durability != Durability::Memory;
+        live.is_noted_open |= needs_note;
+        let noted = needs_note.then(|| self.office.journal.mark_open(run, self.office.claims.owner()));
+        let append = self.office.journal.append(&live.stream, live.fence, live.last, &live.events, durability);
+        let mut append = match noted {
+            None => append,
+            Some(noted) => async move {
+                noted.await?;
+                append.await
+            }
+            .boxed(),
+        };
+        let result = (&mut append).now_or_never();
+        if result.is_none() {
+            let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
+            tokio::spawn(async move {
+                let result = append.await;
+                inbox.hand_in(Input::Committed { run, life, result }).work();
+            });
+        }
+        result
+    }
+
+    /// Performs what the commit releases and takes up what waited for it. `None` if the run is not worked on any more.
+    pub(super) fn committed(
+        &mut self,
+        mut live: Box<LiveRun>,
+        result: Result<Sequence, StorageError>,
+        now: Now,
+    ) -> Option<Box<LiveRun>> {
         live.is_committing = false;
         match result {
             Ok(last) => live.last = last,
-            Err(error) => return self.not_committed(live, &error),
+            Err(error) => {
+                self.not_committed(live, &error);
+                return None;
+            }
         }
         if live.run.result().is_some() {
             // Whoever is told that it has ended finds its place free.
@@ -73,7 +86,6 @@ impl Desk {
         }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();
-        live.note_turns(&events);
         let mut sequence = live.run.sequence() - committed as u64;
         for event in events.drain(..) {
             sequence += 1;
@@ -82,10 +94,10 @@ impl Desk {
         for held in held.drain(..) {
             self.perform(&mut live, held, now);
         }
-        self.room.take_back(events, held);
+        self.room.take_back(events, std::mem::take(&mut live.effects), held);
         if live.run.result().is_some() {
             self.ended(live);
-            return;
+            return None;
         }
         if live.cadence.count(committed) {
             self.keep_snapshot(&mut live);
@@ -96,7 +108,7 @@ impl Desk {
         {
             apply(&mut live, input, &around);
         }
-        self.runs.insert(run, live);
+        Some(live)
     }
 
     /// Shortens what a start has to read, and what a run in memory holds.

@@ -1,0 +1,74 @@
+use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::messages::Json;
+
+use super::State;
+
+/// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when somebody looks at it
+/// first: most results are asked for their output alone.
+#[derive(Clone)]
+pub struct FinalState {
+    channels: State,
+    json: OnceLock<Json>,
+}
+
+impl From<State> for FinalState {
+    fn from(channels: State) -> Self {
+        Self { channels, json: OnceLock::new() }
+    }
+}
+
+impl From<Json> for FinalState {
+    fn from(json: Json) -> Self {
+        Self { channels: State::default(), json: OnceLock::from(json) }
+    }
+}
+
+impl From<Value> for FinalState {
+    fn from(json: Value) -> Self {
+        Json::from(json).into()
+    }
+}
+
+impl Deref for FinalState {
+    type Target = Json;
+
+    fn deref(&self) -> &Json {
+        self.json.get_or_init(|| self.channels.to_json())
+    }
+}
+
+impl PartialEq for FinalState {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<Value> for FinalState {
+    fn eq(&self, other: &Value) -> bool {
+        **self == *other
+    }
+}
+
+impl fmt::Debug for FinalState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl Serialize for FinalState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Json::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FinalState {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Json::deserialize(deserializer).map(Self::from)
+    }
+}
