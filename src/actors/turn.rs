@@ -282,8 +282,9 @@ impl Turn {
         }
     }
 
-    /// Sets tokens aside for a model call. Settle the reservation with what the provider reports; one that is dropped
-    /// unsettled stays spent, because the call may have been made.
+    /// Sets tokens aside for a model call. Settle the reservation with what the provider reports, or release it if the call
+    /// was not sent, also before an error ends the attempt: one that is dropped stays spent, because the call may have
+    /// been made.
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
