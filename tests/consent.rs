@@ -5,14 +5,15 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use callboard::actors::approvals::{Channel, DecideError, Decider};
-use callboard::env::Env;
+use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
-use common::{Counter, Shaky, broken, builder, finish, quiet, until};
+use common::{Counter, Shaky, broken, builder, finish, pass, quiet, secs, until};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -202,5 +203,64 @@ async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
     let output = finish(&board, Task::new("x")).await.output;
     assert_eq!(output, json!("denied: nobody decided about write_file REVIEW.md before it expired"));
     assert!(store.decision_faults.lock().is_empty());
+    board.shutdown().await;
+}
+
+/// Writes down what it is told.
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Channel for Diary {
+    fn name(&self) -> &str {
+        "diary"
+    }
+
+    fn ask(&self, envelope: &Envelope, _: &Decider) {
+        self.0.lock().push(format!("asked {}", envelope.action));
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        let by = decision.map_or("nobody", |decision| &*decision.by);
+        self.0.lock().push(format!("settled {} by {by}", envelope.action));
+    }
+}
+
+/// A channel's actor that panics over its next message, once armed.
+#[derive(Clone, Default)]
+struct NextMessage(Arc<AtomicBool>);
+
+impl Faults for NextMessage {
+    fn at(&self, point: &'static str) -> Option<Fault> {
+        (point == "channel.handle" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("out of luck".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_however_slow_the_store_is() {
+    let (told, next_message) = (Arc::new(Mutex::new(Vec::new())), NextMessage::default());
+    let env = Env::repeatable(7).with_faults(Arc::new(next_message.clone()));
+    let store = Arc::new(Shaky::new(&env, 0));
+    let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
+    let asker = |turn: Turn| async move {
+        Ok(Command::output(turn.approve(Action::new(&turn.task().body, "it", ())).await?.arguments))
+    };
+    let board = builder().env(env).storage(shared).agent("asker", asker).channel(Diary(Arc::clone(&told)));
+    let board = board.start().await.unwrap();
+    let ask = async |what: &str| {
+        let run = board.submit(Task::new(what)).await.unwrap();
+        until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+        quiet().await;
+        run
+    };
+    let first = ask("read").await;
+    *store.decision_reads_take.lock() = secs(60);
+    next_message.0.store(true, Ordering::SeqCst);
+    // The channel crashes over the news, and finds in the store what they were.
+    board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
+    assert_eq!(first.result().await.unwrap().outcome, Outcome::Finished);
+    pass(secs(2)).await;
+    let _next = ask("write").await;
+    assert_eq!(*told.lock(), ["asked read it", "asked write it"]);
+    pass(secs(60)).await;
+    assert_eq!(told.lock()[2..], ["settled read it by ann"]);
     board.shutdown().await;
 }
