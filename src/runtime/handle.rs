@@ -240,15 +240,15 @@ impl Callboard {
             Some(target) => board.router.resolve(target)?,
             None => board.only_agent()?,
         };
+        board.check_is_here(&agent)?;
         // The next in line looks when this task is among the ready turns, or was refused.
         let _first_in_line = match board.router.check_room(&agent) {
             Ok(()) => None,
             Err(_) if waits_for_room => self.wait_for_room(&agent).await?,
             Err(overloaded) => return Err(overloaded.into()),
         };
-        if board.floor.load(&agent)?.is_offline {
-            return Err(Refusal::Unavailable { agent, why: "it was stopped".to_owned() }.into());
-        }
+        // It may have been stopped while the task waited.
+        board.check_is_here(&agent)?;
         if task.limits.is_none() {
             task.limits = Some(self.classify(&task).await);
         }
@@ -674,6 +674,14 @@ async fn counted<T>(submission: impl Future<Output = Result<T, SubmitError>>) ->
 impl Board {
     pub(super) fn is_closed(&self) -> bool {
         self.places.is_closed()
+    }
+
+    /// New tasks do not wait for an agent that was stopped.
+    fn check_is_here(&self, agent: &AgentName) -> Result<(), Refusal> {
+        if self.floor.load(agent)?.is_offline {
+            return Err(Refusal::Unavailable { agent: agent.clone(), why: "it was stopped".to_owned() });
+        }
+        Ok(())
     }
 
     fn nearest(&self, name: &str) -> Option<String> {
