@@ -264,3 +264,36 @@ async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_howeve
     assert_eq!(told.lock()[2..], ["settled read it by ann"]);
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_or_a_reason_too_long_to_be_shown_is_refused_and_nothing_is_decided() {
+    let board = builder()
+        .agent("writer", |turn: Turn| async move {
+            let answer = turn.ask("which?").await?;
+            Ok(Command::output(json!([answer, turn.approve(write("the review")).await?.to_string()])))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let (name, long_name) = ("é".repeat(128), "é".repeat(129));
+    let (reason, long_reason) = ("a".repeat(4_096), "a".repeat(1 << 20));
+    let told = "the name of who decides has 129 characters; at most 128 are allowed; name a person or a service";
+    let question = run.next_question().await.unwrap().unwrap().id;
+    assert_eq!(board.answer(question, "this", &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(run.resume_with([("x", 1)], &long_name).await.unwrap_err().to_string(), told);
+    board.answer(question, "this", &name).await.unwrap();
+
+    let (id, decider) = (board.next_approval().await.unwrap().id(), board.approvals());
+    assert_eq!(decider.approve(id, &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(decider.deny(id, &long_name, "").await.unwrap_err().to_string(), told);
+    let told = "the reason has 1048576 characters; at most 4096 are allowed; say it in short, and where the rest is";
+    assert_eq!(decider.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), told);
+    assert_eq!(run.cancel(&long_reason).await.unwrap_err().to_string(), told);
+    decider.deny(id, &name, &reason).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Denied { reason: said } if said.contains(&reason)), "{result}");
+    let stopped = board.submit(Task::new("x")).await.unwrap();
+    assert!(stopped.cancel(&reason).await.unwrap());
+    board.shutdown().await;
+}

@@ -22,7 +22,7 @@ use crate::messages::state::StateRules;
 use crate::messages::visible::{cut, quoted, visible_lines};
 use crate::messages::{
     AgentName, Announcement, Complexity, Durability, Envelope, Json, Limits, NameError, Presence, QuestionId, Refusal,
-    RequestId, RunId, Submission, Task, TraceId,
+    RequestId, RunId, Submission, Task, TraceId, check_person,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -549,8 +549,9 @@ impl Callboard {
     /// Answers a question that a turn has asked.
     ///
     /// # Errors
-    /// The question is not open, was answered, or the answer could not be journaled.
+    /// The question is not open, was answered, `by` has more than (128) characters, or the answer could not be journaled.
     pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
+        check_person(by)?;
         let (request, answer, by): (_, Json, _) = (question.request, answer.into(), by.into());
         if answer.is_too_deep() {
             return Err(AnswerError::TooDeep);
