@@ -200,7 +200,7 @@ async fn a_delegation_has_its_own_budget_within_its_parents_also_in_turns_that_i
 async fn siblings_share_what_their_parent_has_whatever_each_was_given() {
     let board = builder()
         .agent("lead", |turn: Turn| async move {
-            let asked = [0; 4].map(|_| turn.delegate("helper", "help").tokens(40).into_future());
+            let asked = [0; 4].map(|_| turn.delegate("helper", "help").tokens(40));
             let admitted = futures::future::join_all(asked)
                 .await
                 .into_iter()

@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -247,9 +248,27 @@ impl Turn {
     /// the same time run side by side. While it waits, the turn holds neither permit nor slot.
     ///
     /// The order of the calls counts, not the order of the awaits: that is how a repeated attempt finds its answers.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use futures::future::try_join_all;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         let parts = ["one", "two"].map(|part| turn.delegate("helper", part).tokens(1_000));
+    ///         Ok(Command::output(try_join_all(parts).await?))
+    ///     })
+    ///     .agent("helper", |turn: Turn| async move { Ok(Command::output(format!("{} done", turn.input::<String>()?))) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("both").to("lead")).await?;
+    /// assert_eq!(run.result().await?.output, serde_json::json!(["one done", "two done"]));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
     #[must_use = "a delegation is asked for when it is awaited"]
     pub fn delegate(&self, to: &str, body: &str) -> Delegation {
-        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body) }
+        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body), asking: None }
     }
 
     /// Asks people and waits for the answer, over restarts too.
@@ -413,12 +432,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A delegation that is about to be asked for; await it.
-#[derive(Debug)]
+/// A delegation; asked for when it is first polled.
 pub struct Delegation {
     turn: Turn,
     ordinal: u32,
     order: Order,
+    asking: Option<BoxFuture<'static, Result<Json, DelegationError>>>,
 }
 
 impl Delegation {
@@ -479,28 +498,29 @@ impl Delegation {
     }
 }
 
-impl IntoFuture for Delegation {
+impl Future for Delegation {
     type Output = Result<Json, DelegationError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        async move {
-            let Self { turn, ordinal, order } = self;
-            let agent = Arc::clone(&order.to);
-            let answer =
-                match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
-                    TurnReply::Delegated(Ok(answer)) => answer,
-                    TurnReply::Delegated(Err(refusal)) => return Err(DelegationError::Refused(refusal)),
-                    reply => return Err(DelegationError::Turn(unexpected(&reply))),
-                };
-            let Answer { outcome, output } = answer;
-            if outcome.is_finished() {
-                Ok(output)
-            } else {
-                Err(DelegationError::NotFinished { agent, outcome, output })
-            }
-        }
-        .boxed()
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { turn, ordinal, order, asking } = &mut *self;
+        asking.get_or_insert_with(|| delegated(turn.clone(), *ordinal, order.clone()).boxed()).poll_unpin(context)
+    }
+}
+
+async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
+    let agent = Arc::clone(&order.to);
+    let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
+        TurnReply::Delegated(Ok(answer)) => answer,
+        TurnReply::Delegated(Err(refusal)) => return Err(DelegationError::Refused(refusal)),
+        reply => return Err(DelegationError::Turn(unexpected(&reply))),
+    };
+    let Answer { outcome, output } = answer;
+    if outcome.is_finished() { Ok(output) } else { Err(DelegationError::NotFinished { agent, outcome, output }) }
+}
+
+impl fmt::Debug for Delegation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delegation").field("turn", &self.turn).field("order", &self.order).finish_non_exhaustive()
     }
 }
 
