@@ -555,14 +555,67 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The call has reported what it used.
-    pub fn settle(self, usage: Usage) {
-        self.turn.send(self.number, TurnRequest::Settle(Some(usage)), None);
+    /// The call has reported what it used. It is told at once; await it to know that it counts.
+    pub fn settle(self, usage: Usage) -> Settlement {
+        Settlement::begin(self, Some(usage))
     }
 
-    /// The call is known not to have been sent: the tokens are given back.
-    pub fn release(self) {
-        self.turn.send(self.number, TurnRequest::Settle(None), None);
+    /// The call is known not to have been sent: the tokens are given back. It is told at once; await it to know that it
+    /// counts.
+    pub fn release(self) -> Settlement {
+        Settlement::begin(self, None)
+    }
+}
+
+/// What became of a reservation, on its way to the run. It need not be awaited: one that comes too late is logged as well.
+#[derive(Debug)]
+pub struct Settlement {
+    reservation: Reservation,
+    usage: Option<Usage>,
+    told: oneshot::Receiver<TurnReply>,
+}
+
+/// The run had ended, or this board works on it no more, when a call reported what it used: this is in no journal, and the
+/// run's result counts the whole reservation as spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call of turn {turn} has reported after its run had ended; its whole reservation stays counted as spent")]
+pub struct SettledTooLate {
+    /// The turn that the call was made for.
+    pub turn: TurnId,
+}
+
+impl Settlement {
+    fn begin(reservation: Reservation, usage: Option<Usage>) -> Self {
+        let told = Self::tell(&reservation, usage);
+        Self { reservation, usage, told }
+    }
+
+    fn tell(reservation: &Reservation, usage: Option<Usage>) -> oneshot::Receiver<TurnReply> {
+        let (reply, told) = oneshot::channel();
+        reservation.turn.send(reservation.number, TurnRequest::Settle(usage), Some(reply));
+        told
+    }
+}
+
+impl IntoFuture for Settlement {
+    type Output = Result<(), SettledTooLate>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { reservation, usage, mut told } = self;
+        async move {
+            let _waiting = Waiting::begin(&reservation.turn.shared);
+            loop {
+                match told.await {
+                    Ok(TurnReply::Gone) => return Err(SettledTooLate { turn: reservation.turn.id() }),
+                    Ok(_) => return Ok(()),
+                    // Its supervisor was restarted; to be told twice changes nothing.
+                    Err(_) => tokio::task::yield_now().await,
+                }
+                told = Self::tell(&reservation, usage);
+            }
+        }
+        .boxed()
     }
 }
 
