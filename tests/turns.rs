@@ -785,6 +785,9 @@ async fn json_that_could_not_be_read_back_is_refused_at_every_door() {
             panic!("{door} took it")
         };
         assert!(error.contains("nested"), "{door}: {error}");
+        if door == "approve" {
+            assert_eq!(error, "terminal error: the arguments of \"write\" may be nested 120 levels deep at most");
+        }
     }
     let run = board.submit(Task::new("question").to("asker")).await.unwrap();
     let question = run.next_question().await.unwrap().unwrap();

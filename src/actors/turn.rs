@@ -409,7 +409,7 @@ fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
         TurnRequest::Approve(action) => format!("the arguments of {:?}", action.action),
         _ => "the question".to_owned(),
     };
-    Err(TurnError::terminal(format!("{what} is nested deeper than {MAX_JSON_DEPTH} levels")))
+    Err(TurnError::terminal(format!("{what} may be nested {MAX_JSON_DEPTH} levels deep at most")))
 }
 
 fn unexpected(reply: &TurnReply) -> TurnError {
