@@ -100,7 +100,8 @@ impl Hub {
         futures::stream::poll_fn(move |context| {
             let mut missed = missed.lock();
             match receiver.poll_recv(context) {
-                Poll::Pending | Poll::Ready(None) if *missed > 0 => {
+                // Pending may also mean that it is another task's turn.
+                Poll::Pending | Poll::Ready(None) if *missed > 0 && receiver.is_empty() => {
                     Poll::Ready(Some(Watched::Missed(std::mem::take(&mut *missed))))
                 }
                 polled => polled,
