@@ -308,7 +308,7 @@ async fn a_delegation_that_takes_longer_than_it_may_is_cancelled_and_its_parent_
         .unwrap();
     let started = tokio::time::Instant::now();
     let result = finish(&board, Task::new("x").to("lead")).await;
-    let late = "the delegation to middle failed: the deadline of the run has passed";
+    let late = "the delegation to middle did not finish: failed: the deadline of the run has passed";
     assert_eq!(result.output, json!([late, "done"]));
     assert_eq!(started.elapsed().as_secs(), 80);
     assert_nothing_left(&board, 5).await;

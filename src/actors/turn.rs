@@ -532,7 +532,7 @@ pub enum DelegationError {
     #[error(transparent)]
     Refused(Refusal),
     /// The delegated branch ended otherwise than finished.
-    #[error("the delegation to {agent} {outcome}")]
+    #[error("the delegation to {agent} did not finish: {outcome}")]
     NotFinished {
         /// The target as it was asked for.
         agent: Arc<str>,

@@ -1,6 +1,6 @@
 //! The handoff flow of a run, drawn from its events: as Mermaid, and as plain text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -89,14 +89,15 @@ impl Flow {
                         flow.go(*turn, command, verdict);
                     }
                 }
-                RunEvent::TurnFailed { turn, failure, .. } => flow.end(*turn, &format!("failed: {failure}")),
+                RunEvent::TurnFailed { turn, failure, .. } => flow.end(*turn, &failure.outcome().to_string()),
                 RunEvent::NeedsAttention { turn, why, .. } => flow.need_attention(*turn, Some(cut(why))),
                 RunEvent::TurnRestarted { turn, .. } => flow.need_attention(*turn, None),
                 RunEvent::Stopped { outcome, .. } => {
-                    let has_handed_on = |from| flow.edges.iter().any(|edge| edge.from == from && !edge.is_delegation);
-                    let open = (0..flow.nodes.len()).filter(|node| !has_handed_on(*node)).collect::<Vec<_>>();
-                    for node in open {
-                        flow.nodes[node].end.get_or_insert_with(|| cut(&outcome.to_string()));
+                    let handoffs = flow.edges.iter().filter(|edge| !edge.is_delegation);
+                    let handed_on: BTreeSet<usize> = handoffs.map(|edge| edge.from).collect();
+                    let nodes = flow.nodes.iter_mut().enumerate();
+                    for (_, node) in nodes.filter(|(position, _)| !handed_on.contains(position)) {
+                        node.end.get_or_insert_with(|| cut(&outcome.to_string()));
                     }
                 }
                 RunEvent::StepStarted { .. }

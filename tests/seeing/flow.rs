@@ -1,6 +1,6 @@
 //! The flow of a run, as Mermaid and as plain text.
 
-use callboard::messages::{Consent, Flow, RunEvent, Send};
+use callboard::messages::{Action, Consent, Flow, RunEvent, Send};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -143,6 +143,20 @@ async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on
     [lead] --> [writer]
     [writer (1 retry)] ends: cancelled: enough
     "#);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_could_not_do_without_consent_ends_denied_and_says_nothing_more() {
+    let clerk = |turn: Turn| async move {
+        let approved = turn.approve(Action::new("delete", "/etc", ())).await?;
+        Ok(Command::output(approved.arguments))
+    };
+    let board = builder().agent("clerk", clerk).approval_policy(|_| Consent::Deny).start().await.unwrap();
+    let result = finish(&board, Task::new("x")).await;
+    assert_eq!(result.to_string(), "denied: delete /etc was denied by policy");
+    let flow = board.run(result.run).flow().await.unwrap();
+    assert_eq!(flow.to_string(), "[clerk] ends: denied: delete /etc was denied by policy\n");
     board.shutdown().await;
 }
 
