@@ -256,7 +256,8 @@ impl Turn {
     /// let board = Callboard::builder()
     ///     .agent("lead", |turn: Turn| async move {
     ///         let parts = ["one", "two"].map(|part| turn.delegate("helper", part).tokens(1_000));
-    ///         Ok(Command::output(try_join_all(parts).await?))
+    ///         let answers: Json = try_join_all(parts).await?.into_iter().collect();
+    ///         Ok(Command::output(answers))
     ///     })
     ///     .agent("helper", |turn: Turn| async move { Ok(Command::output(format!("{} done", turn.input::<String>()?))) })
     ///     .start()
