@@ -146,7 +146,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     println!("What two turns, a handoff and a note asked of the store:\n");
     for (name, Calls { count, time }) in &*store.calls.lock() {
-        println!("  {name:<20}{count:>4} calls {:>8.1} µs each", time.as_secs_f64() * 1e6 / f64::from(*count));
+        let (calls, each) = (if *count == 1 { "call" } else { "calls" }, time.as_secs_f64() * 1e6 / f64::from(*count));
+        println!("  {name:<20}{count:>4} {calls:<5} {each:>8.1} µs each");
     }
     println!("\nThe same store passes what every store has to: cargo test --example custom_storage");
     Ok(())

@@ -1,12 +1,19 @@
 //! The composition root: a builder, and the handle of a running board.
 
+mod agents;
+mod asking;
 mod builder;
 mod classifier;
 mod dead_letters;
 mod handle;
 mod run_handle;
+mod starting;
+mod watching;
 
+pub use agents::AgentError;
+pub use asking::AskError;
 pub use builder::{BuildError, Builder, Unfinished};
 pub use dead_letters::LetterError;
-pub use handle::{AgentError, AskError, Callboard, Load};
+pub use handle::Callboard;
 pub use run_handle::{RunError, RunHandle};
+pub use watching::Load;

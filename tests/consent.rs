@@ -5,14 +5,15 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use callboard::actors::approvals::{Channel, DecideError, Decider};
-use callboard::env::Env;
+use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
-use common::{Counter, Shaky, broken, builder, finish, quiet, until};
+use common::{Counter, Shaky, broken, builder, finish, pass, quiet, secs, until};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -202,5 +203,97 @@ async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
     let output = finish(&board, Task::new("x")).await.output;
     assert_eq!(output, json!("denied: nobody decided about write_file REVIEW.md before it expired"));
     assert!(store.decision_faults.lock().is_empty());
+    board.shutdown().await;
+}
+
+/// Writes down what it is told.
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Channel for Diary {
+    fn name(&self) -> &str {
+        "diary"
+    }
+
+    fn ask(&self, envelope: &Envelope, _: &Decider) {
+        self.0.lock().push(format!("asked {}", envelope.action));
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        let by = decision.map_or("nobody", |decision| &*decision.by);
+        self.0.lock().push(format!("settled {} by {by}", envelope.action));
+    }
+}
+
+/// A channel's actor that panics over its next message, once armed.
+#[derive(Clone, Default)]
+struct NextMessage(Arc<AtomicBool>);
+
+impl Faults for NextMessage {
+    fn at(&self, point: &'static str) -> Option<Fault> {
+        (point == "channel.handle" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("out of luck".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_however_slow_the_store_is() {
+    let (told, next_message) = (Arc::new(Mutex::new(Vec::new())), NextMessage::default());
+    let env = Env::repeatable(7).with_faults(Arc::new(next_message.clone()));
+    let store = Arc::new(Shaky::new(&env, 0));
+    let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
+    let asker = |turn: Turn| async move {
+        Ok(Command::output(turn.approve(Action::new(&turn.task().body, "it", ())).await?.arguments))
+    };
+    let board = builder().env(env).storage(shared).agent("asker", asker).channel(Diary(Arc::clone(&told)));
+    let board = board.start().await.unwrap();
+    let ask = async |what: &str| {
+        let run = board.submit(Task::new(what)).await.unwrap();
+        until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+        quiet().await;
+        run
+    };
+    let first = ask("read").await;
+    *store.decision_reads_take.lock() = secs(60);
+    next_message.0.store(true, Ordering::SeqCst);
+    // The channel crashes over the news, and finds in the store what they were.
+    board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
+    assert_eq!(first.result().await.unwrap().outcome, Outcome::Finished);
+    pass(secs(2)).await;
+    let _next = ask("write").await;
+    assert_eq!(*told.lock(), ["asked read it", "asked write it"]);
+    pass(secs(60)).await;
+    assert_eq!(told.lock()[2..], ["settled read it by ann"]);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_or_a_reason_too_long_to_be_shown_is_refused_and_nothing_is_decided() {
+    let board = builder()
+        .agent("writer", |turn: Turn| async move {
+            let answer = turn.ask("which?").await?;
+            Ok(Command::output(json!([answer, turn.approve(write("the review")).await?.to_string()])))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let (name, long_name) = ("é".repeat(128), "é".repeat(129));
+    let (reason, long_reason) = ("a".repeat(4_096), "a".repeat(1 << 20));
+    let told = "the name of who decides has 129 characters; at most 128 are allowed; name a person or a service";
+    let question = run.next_question().await.unwrap().unwrap().id;
+    assert_eq!(board.answer(question, "this", &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(run.resume_with([("x", 1)], &long_name).await.unwrap_err().to_string(), told);
+    board.answer(question, "this", &name).await.unwrap();
+
+    let (id, decider) = (board.next_approval().await.unwrap().id(), board.approvals());
+    assert_eq!(decider.approve(id, &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(decider.deny(id, &long_name, "").await.unwrap_err().to_string(), told);
+    let told = "the reason has 1048576 characters; at most 4096 are allowed; say it in short, and where the rest is";
+    assert_eq!(decider.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), told);
+    assert_eq!(run.cancel(&long_reason).await.unwrap_err().to_string(), told);
+    decider.deny(id, &name, &reason).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Denied { reason: said } if said.contains(&reason)), "{result}");
+    let stopped = board.submit(Task::new("x")).await.unwrap();
+    assert!(stopped.cancel(&reason).await.unwrap());
     board.shutdown().await;
 }

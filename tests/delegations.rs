@@ -36,7 +36,7 @@ async fn delegations_made_together_run_side_by_side() {
         .env(env.clone())
         .agent("lead", |turn: Turn| async move {
             let asked = ["x", "y", "z"].map(|part| turn.delegate("worker", part));
-            let answers = futures::future::join_all(asked.into_iter().map(IntoFuture::into_future)).await;
+            let answers = futures::future::join_all(asked).await;
             let answers: Result<Vec<Json>, _> = answers.into_iter().collect();
             Ok(Command::output(json!(answers?)))
         })
@@ -109,7 +109,7 @@ async fn a_delegated_turn_sees_what_its_parent_lets_it_see_and_the_answers_that_
             Ok(Command::update("plan", "p").with("notes", "n").with("messages", "begun").goto("lead"))
         })
         .agent("lead", |turn: Turn| async move {
-            let ask = |body: &str, strategy| turn.delegate("looker", body).sees(strategy).into_future();
+            let ask = |body: &str, strategy| turn.delegate("looker", body).sees(strategy);
             let nothing = ask("nothing", ContextStrategy::None).await?;
             let asked = [
                 ask("some", ContextStrategy::Channels(vec!["plan".into(), "absent".into()])),

@@ -197,10 +197,79 @@ async fn a_delegation_has_its_own_budget_within_its_parents_also_in_turns_that_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failed_attempt_left_unsettled_is_told_as_spent_and_given_back_when_its_call_reports_after_all() {
+    let calls = Arc::new(Mutex::new(None));
+    let board = builder()
+        .agent("lead", |turn: Turn| async move {
+            Ok(turn.delegate("helper", "help").tokens(100).await.map(Command::output)?)
+        })
+        .agent("helper", move |turn: Turn| {
+            let calls = Arc::clone(&calls);
+            async move {
+                if turn.attempt() == 1 {
+                    *calls.lock() = Some(turn.reserve(80).await?);
+                    return Err(broken().into());
+                }
+                let refused = turn.reserve(30).await.unwrap_err().to_string();
+                let first = calls.lock().take();
+                first.unwrap().settle(used(10));
+                turn.reserve(90).await?.settle(used(0));
+                Ok(Command::output(refused))
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").to("lead").limits(budget(1_000))).await;
+    let refused = "refused: 30 tokens do not fit the budget of 100 (80 spent, of which 80 by calls that never reported, \
+                   0 reserved); settle or release them before the attempt ends, or raise the tokens of the delegation";
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!(refused).into()));
+    assert_eq!(result.metrics.tokens_spent, 10);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_reports_after_the_end_of_its_run_is_told_so_and_one_that_reports_before_is_journaled() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&calls);
+    let board = builder()
+        .agent("spender", move |turn: Turn| {
+            let kept = Arc::clone(&kept);
+            async move {
+                turn.reserve(40).await?.settle(used(30)).await?;
+                let step = turn.step("call", async { Ok::<_, TurnError>(turn.reserve(40).await?.release().await?) });
+                step.await?;
+                let late = [turn.reserve(20).await?, turn.reserve(20).await?];
+                kept.lock().extend(late);
+                Ok(Command::new())
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").limits(budget(100))).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.metrics.tokens_spent), (Outcome::Finished, 70));
+    let before = run.history().await.unwrap();
+    let settled = before.iter().filter(|event| matches!(event, RunEvent::Settled { .. })).count();
+    assert_eq!(settled, 2);
+    let late = std::mem::take(&mut *calls.lock());
+    let expected = format!(
+        "the call of turn {}/1 has reported after its run had ended; its whole reservation stays counted as spent",
+        run.id()
+    );
+    for late in late {
+        assert_eq!(late.settle(used(5)).await.unwrap_err().to_string(), expected);
+    }
+    assert_eq!(run.history().await.unwrap(), before);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn siblings_share_what_their_parent_has_whatever_each_was_given() {
     let board = builder()
         .agent("lead", |turn: Turn| async move {
-            let asked = [0; 4].map(|_| turn.delegate("helper", "help").tokens(40).into_future());
+            let asked = [0; 4].map(|_| turn.delegate("helper", "help").tokens(40));
             let admitted = futures::future::join_all(asked)
                 .await
                 .into_iter()
@@ -239,7 +308,7 @@ async fn a_delegation_that_takes_longer_than_it_may_is_cancelled_and_its_parent_
         .unwrap();
     let started = tokio::time::Instant::now();
     let result = finish(&board, Task::new("x").to("lead")).await;
-    let late = "the delegation to middle failed: the deadline of the run has passed";
+    let late = "the delegation to middle did not finish: failed: the deadline of the run has passed";
     assert_eq!(result.output, json!([late, "done"]));
     assert_eq!(started.elapsed().as_secs(), 80);
     assert_nothing_left(&board, 5).await;

@@ -146,7 +146,7 @@ async fn delegations_go_on_and_their_answers_are_asked_for_once() {
             .agent("lead", move |turn: Turn| {
                 lead.effect("lead");
                 async move {
-                    let asked = ["quick", "slow"].map(|part| turn.delegate("helper", part).into_future());
+                    let asked = ["quick", "slow"].map(|part| turn.delegate("helper", part));
                     let answers = futures::future::join_all(asked).await;
                     let answers: Result<Vec<Json>, _> = answers.into_iter().collect();
                     Ok(Command::output(json!(answers?)).with("messages", "lead"))

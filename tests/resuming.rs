@@ -75,7 +75,7 @@ async fn a_conflict_that_is_left_is_named_and_changes_nothing() {
 fn asker(builder: Builder) -> Builder {
     let asker = |turn: Turn| async move {
         let (one, other) = (turn.delegate("strict", "a"), turn.delegate("kind", "b"));
-        let (one, other) = futures::future::join(one.into_future(), other.into_future()).await;
+        let (one, other) = futures::future::join(one, other).await;
         Ok(Command::output(json!([one?.value(), other?.value()])).with("messages", "asker").goto("writer"))
     };
     judges(builder).agent("asker", asker).agent("writer", |turn: Turn| async move {

@@ -71,6 +71,7 @@ async fn a_second_review_tells_what_is_new_fixed_and_unchanged() {
     for told in [
         "limits  13 handoffs",
         "is below 80: narrow down to",
+        "; reviewers look only there: → planner",
         "→ scout",
         "→ planner",
         "→ reviewer: ",
@@ -78,6 +79,7 @@ async fn a_second_review_tells_what_is_new_fixed_and_unchanged() {
     ] {
         assert!(first.stderr().contains(told), "{told:?} in {}", first.told());
     }
+    assert!(report.contains("so reviewers looked where its findings weigh most: in `src"), "{report}");
     for told in ["Flow", "[scout] --> [analyzer]", "of 13 handoffs and delegations, 5 of 5 agents"] {
         assert!(first.stdout().contains(told), "{told:?} in {}", first.told());
     }

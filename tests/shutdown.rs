@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
@@ -15,6 +15,7 @@ use callboard::runtime::{AskError, Builder, RunError, Unfinished};
 use callboard::storage::{Durability, Memory};
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::tree::EndReason;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use common::{Counter, builder, pass, quiet, secs};
@@ -75,6 +76,36 @@ async fn after_the_grace_period_the_rest_is_stopped_and_stays_leased() {
     let result = second.run(run).result().await.unwrap();
     assert_eq!((result.outcome, result.metrics.retries), (Outcome::Finished, 0), "a shutdown is not an attempt");
     second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_turns_that_ignore_their_stop_once_their_places_are_given_away() {
+    let (env, (begin, begun), (release, released)) = (Env::repeatable(1), mpsc::channel(), mpsc::channel::<()>());
+    let released = Arc::new(Mutex::new(released));
+    let deaf = AgentSpec::new("deaf", move |_: Turn| {
+        begin.send(()).unwrap();
+        let _ = released.lock().recv();
+        async { Ok(Command::new()) }
+    });
+    let board = builder().env(env.clone()).shutdown_grace(secs(100)).with(deaf.blocking()).start().await.unwrap();
+    let stopped = async || {
+        let run = board.submit(Task::new("x")).await.unwrap();
+        begun.recv().unwrap();
+        run.cancel("no longer wanted").await.unwrap();
+    };
+    stopped().await;
+    pass(secs(6)).await;
+    stopped().await;
+    let started = env.now().monotonic;
+    let (took, ()) = tokio::join!(
+        async {
+            board.shutdown().await;
+            env.now().monotonic - started
+        },
+        pass(secs(120))
+    );
+    assert_eq!(took.as_secs(), 5);
+    drop(release);
 }
 
 #[tokio::test(start_paused = true)]

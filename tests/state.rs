@@ -157,7 +157,7 @@ fn delegating() -> Builder {
                     turn.delegate("helper", "second").await?;
                 }
                 _ => {
-                    let both = ["first", "second"].map(|body| turn.delegate("helper", body).into_future());
+                    let both = ["first", "second"].map(|body| turn.delegate("helper", body));
                     futures::future::try_join_all(both).await?;
                 }
             }
@@ -322,7 +322,7 @@ async fn follow(turn: Turn, delays: u64) -> Result<Command, TurnError> {
     let mut heard = Vec::new();
     if script.side_by_side {
         let asked: Vec<_> = asked.collect();
-        for answer in futures::future::join_all(asked.into_iter().map(IntoFuture::into_future)).await {
+        for answer in futures::future::join_all(asked).await {
             heard.push(answer.is_ok());
         }
     } else {

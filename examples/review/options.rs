@@ -73,6 +73,9 @@ impl Options {
         if output.is_dir() {
             return Err(format!("--output {} is a folder; name a file in it", output.display()));
         }
+        if let Some(folder) = output.parent().filter(|folder| !folder.is_dir()) {
+            return Err(format!("--output: there is no folder {}; make it, or name another", folder.display()));
+        }
         let data = data.unwrap_or_else(|| default_data(&root));
         Ok(Some(Self { root, output, data, yes, resume, crash, kill_at }))
     }
@@ -127,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
-        let cases: [(&[&str], &str); 7] = [
+        let cases: [(&[&str], &str); 9] = [
             (&[], "say which folder"),
             (&["/nowhere/at/all"], "/nowhere/at/all cannot be reviewed: No such file"),
             (&["Cargo.toml"], "is a file; name the folder"),
@@ -135,6 +138,8 @@ mod tests {
             (&[".", "--crush"], "there is no option --crush"),
             (&[".", "--crash", "analyser"], "the agents are scout, analyzer"),
             (&[".", "--output"], "--output needs a value"),
+            (&[".", "--output", "/nonexist/x.md"], "there is no folder /nonexist; make it"),
+            (&[".", "--output", "Cargo.toml/x.md"], "Cargo.toml; make it, or name another"),
         ];
         for (arguments, expected) in cases {
             let error = parse(arguments).unwrap_err();

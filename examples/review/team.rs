@@ -97,19 +97,20 @@ struct Search {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Found {
     listing: Listing,
-    narrowed: u32,
+    search: Search,
 }
 
 /// To the planner: where to look closer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Focus {
-    files: Vec<String>,
+    scope: Scope,
 }
 
-/// To the writer: what reviewers said.
+/// To the writer: what reviewers said, and where they looked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
     closer: Vec<CloserLook>,
+    scope: Scope,
 }
 
 /// What every agent is made with.
@@ -143,7 +144,7 @@ impl Agent for Scout {
             let conclusion = Conclusion::NoSources { skipped: listing.skipped.len() };
             return Ok(Command::output(Json::of(conclusion)?).end());
         }
-        Ok(Command::output(Json::of(Found { listing, narrowed: search.narrowed })?).goto("analyzer"))
+        Ok(Command::output(Json::of(Found { listing, search })?).goto("analyzer"))
     }
 }
 
@@ -151,7 +152,7 @@ impl Agent for Analyzer {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
         let assignment = Assignment::of(&turn)?;
         let shelf = Shelf::new(&turn, &assignment.tree);
-        let Found { listing, narrowed } = turn.input()?;
+        let Found { listing, search: Search { scope: searched, narrowed } } = turn.input()?;
         let run = turn.id().run;
         if narrowed == 0 {
             self.survey(&turn, &shelf, &listing).await?;
@@ -175,12 +176,11 @@ impl Agent for Analyzer {
                 let found =
                     format!("score {} of 100, {}", score.value(), counted(highs, "high finding", "high findings"));
                 let reason = match (score.is_acceptable(), narrowed) {
-                    (_, 1..) => format!("{found} in the worst folders"),
+                    (_, 1..) => format!("{found} in {}; reviewers look only there", shown(&searched)),
                     (true, 0) => format!("{found} in the whole tree"),
                     (false, 0) => format!("{found}, and nothing narrower to look at"),
                 };
-                let files = listing.files.into_iter().map(|file| file.path).collect();
-                Command::output(Json::of(Focus { files })?).with("reason", reason).goto("planner")
+                Command::output(Json::of(Focus { scope: searched })?).with("reason", reason).goto("planner")
             }
         })
     }
@@ -240,22 +240,21 @@ impl Agent for Planner {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
         self.0.faults.strike("planner");
         let assignment = Assignment::of(&turn)?;
-        let focus: Focus = turn.input()?;
+        let Focus { scope } = turn.input()?;
         let shelf = Shelf::new(&turn, &assignment.tree);
         let measurements: Vec<Measurement> = shelf.take(turn.id().run, "measurements").await?;
-        let focus: HashSet<String> = focus.files.into_iter().collect();
         let in_focus: Vec<&Measurement> =
-            measurements.iter().filter(|measurement| focus.contains(&measurement.file)).collect();
+            measurements.iter().filter(|measurement| scope.covers(&measurement.file)).collect();
         let picked = reviewing::worth_a_closer_look(&in_focus, REVIEWS as usize);
         let asked: Vec<_> = picked
             .iter()
-            .map(|file| turn.delegate("reviewer", &visible(&file.file)).input(file.file.as_str()).into_future())
+            .map(|file| turn.delegate("reviewer", &visible(&file.file)).input(file.file.as_str()))
             .collect();
         let mut closer: Vec<CloserLook> = Vec::new();
         for answer in futures::future::join_all(asked).await {
             closer.extend(answer?.parse::<Option<CloserLook>>()?);
         }
-        Ok(Command::output(Json::of(Plan { closer })?).goto("writer"))
+        Ok(Command::output(Json::of(Plan { closer, scope })?).goto("writer"))
     }
 }
 
@@ -330,7 +329,7 @@ impl Writer {
             Listing { root, files: shelf.take(run, "files").await?, skipped: shelf.take(run, "skipped").await? };
         let measurements: Vec<Measurement> = shelf.take(run, "measurements").await?;
         let repeated: Vec<Finding> = shelf.take(run, "repeated").await?;
-        let Plan { closer } = turn.input()?;
+        let Plan { closer, scope } = turn.input()?;
         let title = assignment.root.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
         let date = self.0.env.now().wall.to_string()[..10].to_owned();
         let review = Review {
@@ -340,6 +339,7 @@ impl Writer {
             measurements: &measurements,
             repeated: &repeated,
             closer: &closer,
+            scope: &scope,
             changes: None,
         };
         let before = shelf.last().await?;
@@ -381,7 +381,6 @@ async fn changes(
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
-    fs::create_dir_all(folder)?;
     let unfinished = folder.join(format!(".{}.unfinished", name.to_string_lossy()));
     fs::write(&unfinished, text)?;
     fs::rename(&unfinished, path)

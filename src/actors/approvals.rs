@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::env::Env;
-use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
+use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp, TooLong, check_person, check_reason};
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::decide::EXPIRY;
 
@@ -71,6 +71,9 @@ pub enum DecideError {
         /// When.
         at: Timestamp,
     },
+    /// Who decides, or why, is said at too great a length. Nothing was decided.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
     /// The decision could not be stored. Nobody knows whether it will be found later, and everybody is asked again.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -101,15 +104,15 @@ impl Decider {
         }
     }
 
-    /// Says yes. `by` is who decided, as the caller authenticated them.
+    /// Says yes. `by` is who decided, as the caller authenticated them, in at most (128) characters.
     ///
     /// # Errors
-    /// Somebody was first, the question is not open or has expired, or the decision could not be stored.
+    /// Somebody was first, the question is not open or has expired, a text is too long, or the decision could not be stored.
     pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Decision, DecideError> {
         self.decide(id, true, by, "").await
     }
 
-    /// Says no, with a reason for the agent.
+    /// Says no, with a reason for the agent, of at most (4,096) characters.
     ///
     /// # Errors
     /// As [`Decider::approve`].
@@ -118,6 +121,8 @@ impl Decider {
     }
 
     async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, DecideError> {
+        check_person(by)?;
+        check_reason(reason)?;
         let at = self.desk.env.now().wall;
         if let Some(expired) = self.desk.expiry(id).filter(|expires_at| *expires_at <= at) {
             return Err(DecideError::Expired { id, at: expired });

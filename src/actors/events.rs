@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
 use futures::Stream;
 use parking_lot::Mutex;
@@ -74,8 +75,12 @@ struct Watcher {
     run: Option<RunId>,
     modes: Vec<StreamMode>,
     sender: mpsc::Sender<Watched>,
-    missed: u64,
+    missed: Missed,
 }
+
+/// How many events found no room and were not told of yet. Locked while an event is sent, and while the watcher finds that
+/// there is none: so it hears of a gap as soon as it has read what came before.
+type Missed = Arc<Mutex<u64>>;
 
 impl Hub {
     /// Events from now on, of one run or of all, in any of the modes.
@@ -85,14 +90,23 @@ impl Hub {
         modes: &[StreamMode],
         buffer: usize,
     ) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
-        // One place more: what was missed can always be told at the end.
-        let (sender, mut receiver) = mpsc::channel(buffer.max(2) + 1);
+        let (sender, mut receiver) = mpsc::channel(buffer.max(2));
+        let missed = Missed::default();
         let mut watchers = self.watchers.lock();
         if !self.is_closed.load(Ordering::Acquire) {
-            watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: 0 });
+            watchers.push(Watcher { run, modes: modes.to_vec(), sender, missed: Arc::clone(&missed) });
             self.count.store(watchers.len(), Ordering::Release);
         }
-        futures::stream::poll_fn(move |context| receiver.poll_recv(context))
+        futures::stream::poll_fn(move |context| {
+            let mut missed = missed.lock();
+            match receiver.poll_recv(context) {
+                // Pending may also mean that it is another task's turn.
+                Poll::Pending | Poll::Ready(None) if *missed > 0 && receiver.is_empty() => {
+                    Poll::Ready(Some(Watched::Missed(std::mem::take(&mut *missed))))
+                }
+                polled => polled,
+            }
+        })
     }
 
     pub(crate) fn publish(&self, run: RunId, sequence: u64, event: &RunEvent) {
@@ -133,29 +147,19 @@ impl Hub {
 }
 
 impl Watcher {
-    fn send(&mut self, event: Published) {
-        // The marker, if there is one to send, the event, and the place that is kept.
-        let needed = if self.missed > 0 { 3 } else { 2 };
+    fn send(&self, event: Published) {
+        let mut missed = self.missed.lock();
+        // The event, and the marker if there is one to send.
+        let needed = 1 + usize::from(*missed > 0);
         if self.sender.capacity() < needed {
-            self.missed += 1;
+            *missed += 1;
             return;
         }
-        self.tell_missed();
+        if *missed > 0 {
+            let _ = self.sender.try_send(Watched::Missed(std::mem::take(&mut *missed)));
+        }
         // Only a receiver that is gone takes nothing now.
         let _ = self.sender.try_send(Watched::Event(event));
-    }
-
-    fn tell_missed(&mut self) {
-        if self.missed > 0 {
-            let _ = self.sender.try_send(Watched::Missed(std::mem::take(&mut self.missed)));
-        }
-    }
-}
-
-/// The last thing that a slow watcher hears is how much it missed.
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.tell_missed();
     }
 }
 
@@ -179,10 +183,15 @@ mod tests {
         };
         (1..=5).for_each(|sequence| hub.publish(run, sequence, &notice));
         hub.publish(run, 6, &RunEvent::Recovered { at: Timestamp::default(), new_process: true });
-        assert_eq!([next(), next(), next()], ["event 1", "event 2", "nothing"]);
-        hub.publish(run, 7, &notice);
-        assert_eq!([next(), next()], ["missed 3", "event 7"]);
+        assert_eq!([next(), next(), next(), next()], ["event 1", "event 2", "missed 3", "nothing"]);
+        (7..=10).for_each(|sequence| hub.publish(run, sequence, &notice));
+        assert_eq!(next(), "event 7");
+        hub.publish(run, 11, &notice);
+        assert_eq!(next(), "event 8");
+        hub.publish(run, 12, &notice);
+        assert_eq!([next(), next(), next()], ["missed 3", "event 12", "nothing"]);
+        (13..=15).for_each(|sequence| hub.publish(run, sequence, &notice));
         hub.ended(run);
-        assert_eq!(next(), "end");
+        assert_eq!([next(), next(), next(), next()], ["event 13", "event 14", "missed 1", "end"]);
     }
 }

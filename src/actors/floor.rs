@@ -470,6 +470,7 @@ impl Floor {
         tracing::error!(turn = %turn.ready.id, %agent, "turn ignores that it was stopped; its place is given to others");
         self.give_back(&mut state, index, turn);
         self.fill(state);
+        self.ended.notify_waiters();
         if why == StopReason::TimedOut {
             worker::hand_in(turn, worker::timed_out()).work();
         }

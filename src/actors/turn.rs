@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -263,9 +264,28 @@ impl Turn {
     /// the same time run side by side. While it waits, the turn holds neither permit nor slot.
     ///
     /// The order of the calls counts, not the order of the awaits: that is how a repeated attempt finds its answers.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use futures::future::try_join_all;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         let parts = ["one", "two"].map(|part| turn.delegate("helper", part).tokens(1_000));
+    ///         let answers: Json = try_join_all(parts).await?.into_iter().collect();
+    ///         Ok(Command::output(answers))
+    ///     })
+    ///     .agent("helper", |turn: Turn| async move { Ok(Command::output(format!("{} done", turn.input::<String>()?))) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("both").to("lead")).await?;
+    /// assert_eq!(run.result().await?.output, serde_json::json!(["one done", "two done"]));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
     #[must_use = "a delegation is asked for when it is awaited"]
     pub fn delegate(&self, to: &str, body: &str) -> Delegation {
-        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body) }
+        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body), asking: None }
     }
 
     /// Asks people and waits for the answer, over restarts too.
@@ -298,8 +318,9 @@ impl Turn {
         }
     }
 
-    /// Sets tokens aside for a model call. Settle the reservation with what the provider reports; one that is dropped
-    /// unsettled stays spent, because the call may have been made.
+    /// Sets tokens aside for a model call. Settle the reservation with what the provider reports, or release it if the call
+    /// was not sent, also before an error ends the attempt: one that is dropped stays spent, because the call may have
+    /// been made.
     ///
     /// # Errors
     /// [`Refusal::TokenBudget`].
@@ -405,7 +426,7 @@ fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
         TurnRequest::Approve(action) => format!("the arguments of {:?}", action.action),
         _ => "the question".to_owned(),
     };
-    Err(TurnError::terminal(format!("{what} is nested deeper than {MAX_JSON_DEPTH} levels")))
+    Err(TurnError::terminal(format!("{what} may be nested {MAX_JSON_DEPTH} levels deep at most")))
 }
 
 fn unexpected(reply: &TurnReply) -> TurnError {
@@ -428,12 +449,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A delegation that is about to be asked for; await it.
-#[derive(Debug)]
+/// A delegation; asked for when it is first polled.
 pub struct Delegation {
     turn: Turn,
     ordinal: u32,
     order: Order,
+    asking: Option<BoxFuture<'static, Result<Json, DelegationError>>>,
 }
 
 impl Delegation {
@@ -494,28 +515,29 @@ impl Delegation {
     }
 }
 
-impl IntoFuture for Delegation {
+impl Future for Delegation {
     type Output = Result<Json, DelegationError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        async move {
-            let Self { turn, ordinal, order } = self;
-            let agent = Arc::clone(&order.to);
-            let answer =
-                match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
-                    TurnReply::Delegated(Ok(answer)) => answer,
-                    TurnReply::Delegated(Err(refusal)) => return Err(DelegationError::Refused(refusal)),
-                    reply => return Err(DelegationError::Turn(unexpected(&reply))),
-                };
-            let Answer { outcome, output } = answer;
-            if outcome.is_finished() {
-                Ok(output)
-            } else {
-                Err(DelegationError::NotFinished { agent, outcome, output })
-            }
-        }
-        .boxed()
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { turn, ordinal, order, asking } = &mut *self;
+        asking.get_or_insert_with(|| delegated(turn.clone(), *ordinal, order.clone()).boxed()).poll_unpin(context)
+    }
+}
+
+async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
+    let agent = Arc::clone(&order.to);
+    let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
+        TurnReply::Delegated(Ok(answer)) => answer,
+        TurnReply::Delegated(Err(refusal)) => return Err(DelegationError::Refused(refusal)),
+        reply => return Err(DelegationError::Turn(unexpected(&reply))),
+    };
+    let Answer { outcome, output } = answer;
+    if outcome.is_finished() { Ok(output) } else { Err(DelegationError::NotFinished { agent, outcome, output }) }
+}
+
+impl fmt::Debug for Delegation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delegation").field("turn", &self.turn).field("order", &self.order).finish_non_exhaustive()
     }
 }
 
@@ -527,7 +549,7 @@ pub enum DelegationError {
     #[error(transparent)]
     Refused(Refusal),
     /// The delegated branch ended otherwise than finished.
-    #[error("the delegation to {agent} {outcome}")]
+    #[error("the delegation to {agent} did not finish: {outcome}")]
     NotFinished {
         /// The target as it was asked for.
         agent: Arc<str>,
@@ -550,14 +572,67 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The call has reported what it used.
-    pub fn settle(self, usage: Usage) {
-        self.turn.send(self.number, TurnRequest::Settle(Some(usage)), None);
+    /// The call has reported what it used. It is told at once; await it to know that it counts.
+    pub fn settle(self, usage: Usage) -> Settlement {
+        Settlement::begin(self, Some(usage))
     }
 
-    /// The call is known not to have been sent: the tokens are given back.
-    pub fn release(self) {
-        self.turn.send(self.number, TurnRequest::Settle(None), None);
+    /// The call is known not to have been sent: the tokens are given back. It is told at once; await it to know that it
+    /// counts.
+    pub fn release(self) -> Settlement {
+        Settlement::begin(self, None)
+    }
+}
+
+/// What became of a reservation, on its way to the run. It need not be awaited: one that comes too late is logged as well.
+#[derive(Debug)]
+pub struct Settlement {
+    reservation: Reservation,
+    usage: Option<Usage>,
+    told: oneshot::Receiver<TurnReply>,
+}
+
+/// The run had ended, or this board works on it no more, when a call reported what it used: this is in no journal, and the
+/// run's result counts the whole reservation as spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call of turn {turn} has reported after its run had ended; its whole reservation stays counted as spent")]
+pub struct SettledTooLate {
+    /// The turn that the call was made for.
+    pub turn: TurnId,
+}
+
+impl Settlement {
+    fn begin(reservation: Reservation, usage: Option<Usage>) -> Self {
+        let told = Self::tell(&reservation, usage);
+        Self { reservation, usage, told }
+    }
+
+    fn tell(reservation: &Reservation, usage: Option<Usage>) -> oneshot::Receiver<TurnReply> {
+        let (reply, told) = oneshot::channel();
+        reservation.turn.send(reservation.number, TurnRequest::Settle(usage), Some(reply));
+        told
+    }
+}
+
+impl IntoFuture for Settlement {
+    type Output = Result<(), SettledTooLate>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { reservation, usage, mut told } = self;
+        async move {
+            let _waiting = Waiting::begin(&reservation.turn.shared);
+            loop {
+                match told.await {
+                    Ok(TurnReply::Gone) => return Err(SettledTooLate { turn: reservation.turn.id() }),
+                    Ok(_) => return Ok(()),
+                    // Its supervisor was restarted; to be told twice changes nothing.
+                    Err(_) => tokio::task::yield_now().await,
+                }
+                told = Self::tell(&reservation, usage);
+            }
+        }
+        .boxed()
     }
 }
 

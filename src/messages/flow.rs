@@ -1,6 +1,6 @@
 //! The handoff flow of a run, drawn from its events: as Mermaid, and as plain text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ pub struct Flow {
 struct Node {
     agent: AgentName,
     retries: u32,
+    /// Why the turn waits for a person.
+    attention: Option<String>,
     /// How the turn ended, if control did not pass on from it.
     end: Option<String>,
 }
@@ -87,11 +89,15 @@ impl Flow {
                         flow.go(*turn, command, verdict);
                     }
                 }
-                RunEvent::TurnFailed { turn, failure, .. } => flow.end(*turn, &format!("failed: {failure}")),
-                RunEvent::NeedsAttention { turn, why, .. } => flow.end(*turn, &format!("needs attention: {why}")),
+                RunEvent::TurnFailed { turn, failure, .. } => flow.end(*turn, &failure.outcome().to_string()),
+                RunEvent::NeedsAttention { turn, why, .. } => flow.need_attention(*turn, Some(cut(why))),
+                RunEvent::TurnRestarted { turn, .. } => flow.need_attention(*turn, None),
                 RunEvent::Stopped { outcome, .. } => {
-                    for node in flow.nodes.iter_mut().filter(|node| node.end.is_none()) {
-                        node.end = Some(cut(&outcome.to_string()));
+                    let handoffs = flow.edges.iter().filter(|edge| !edge.is_delegation);
+                    let handed_on: BTreeSet<usize> = handoffs.map(|edge| edge.from).collect();
+                    let nodes = flow.nodes.iter_mut().enumerate();
+                    for (_, node) in nodes.filter(|(position, _)| !handed_on.contains(position)) {
+                        node.end.get_or_insert_with(|| cut(&outcome.to_string()));
                     }
                 }
                 RunEvent::StepStarted { .. }
@@ -103,7 +109,6 @@ impl Flow {
                 | RunEvent::Answered { .. }
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::Noticed { .. }
-                | RunEvent::TurnRestarted { .. }
                 | RunEvent::Recovered { .. } => {}
             }
             flow.add_late_nodes();
@@ -131,7 +136,7 @@ impl Flow {
     }
 
     fn add_node(&mut self, agent: &AgentName) {
-        self.nodes.push(Node { agent: agent.clone(), retries: 0, end: None });
+        self.nodes.push(Node { agent: agent.clone(), retries: 0, attention: None, end: None });
     }
 
     /// The late turns whose numbers come next.
@@ -168,6 +173,12 @@ impl Flow {
             }
             Verdict::Nothing => self.end(turn, "finished"),
             Verdict::Parked(_) => {}
+        }
+    }
+
+    fn need_attention(&mut self, turn: u32, why: Option<String>) {
+        if let Some(node) = self.node(turn) {
+            node.attention = why;
         }
     }
 
@@ -230,8 +241,10 @@ impl fmt::Display for Flow {
                     writeln!(f, "[{}] {start}{label}{arrow} [{to}]", node.title())?;
                 }
             }
-            if let Some(end) = &node.end {
-                writeln!(f, "[{}] ends: {end}", node.title())?;
+            match (&node.end, &node.attention) {
+                (Some(end), _) => writeln!(f, "[{}] ends: {end}", node.title())?,
+                (None, Some(why)) => writeln!(f, "[{}] needs attention: {why}", node.title())?,
+                (None, None) => {}
             }
         }
         Ok(())

@@ -27,7 +27,8 @@ use text::Fields;
 /// assert_eq!(answers.into_value(), json!([{ "score": 72, "by": "ann" }, 3]));
 /// ```
 ///
-/// It reads like a [`serde_json::Value`], and what takes an `impl Into<Json>` takes one too.
+/// It reads like a [`serde_json::Value`], and what takes an `impl Into<Json>` takes one too. Back to one leads
+/// [`Json::into_value`]: since anything that becomes a value becomes a `Json` by `into`, there can be no `into` back.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Json(Arc<Value>);
 

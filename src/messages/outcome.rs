@@ -85,11 +85,15 @@ pub struct RunResult {
 }
 
 /// The output as text, fit for a terminal ([`visible_lines`]): a string by itself, anything else as JSON. An outcome other
-/// than finished comes first.
+/// than finished comes first, and is all when there is no output.
 impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.outcome.is_finished() {
-            writeln!(f, "{}", self.outcome)?;
+            self.outcome.fmt(f)?;
+            if self.output.is_null() {
+                return Ok(());
+            }
+            f.write_str("\n")?;
         }
         match self.output.as_str() {
             Some(text) => f.write_str(&visible_lines(text)),

@@ -46,7 +46,9 @@ pub enum Refusal {
     },
     /// Not enough tokens left (SEMANTICS 2).
     #[error(
-        "{asked} tokens do not fit the budget of {budget} ({spent} spent, {reserved} reserved); raise {}",
+        "{asked} tokens do not fit the budget of {budget} ({spent} spent{}, {reserved} reserved); {}raise {}",
+        if *unsettled > 0 { format!(", of which {unsettled} by calls that never reported") } else { String::new() },
+        if *unsettled > 0 { "settle or release them before the attempt ends, or " } else { "" },
         if *is_delegated { "the tokens of the delegation" } else { "`limits.tokens` of the task" }
     )]
     TokenBudget {
@@ -54,6 +56,8 @@ pub enum Refusal {
         budget: u64,
         /// Already spent.
         spent: u64,
+        /// The part of `spent` that was set aside for calls that never reported, by attempts that are over.
+        unsettled: u64,
         /// Held for calls under way.
         reserved: u64,
         /// What was asked for.

@@ -1,47 +1,35 @@
+//! What is said about a board before it starts.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::Semaphore;
 
-use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor, Screen};
-use crate::actors::context::{ContextStore, Sweeper};
-use crate::actors::meters::{GaugeSources, Gauges};
-use crate::actors::{
-    AgentSpec, ApprovalPolicy, Floor, FloorLimits, IntoAgent, Keeper, KeeperArguments, KeeperMsg, PolicyQuestion,
-    Router, RouterActor, Shards, default_policy,
-};
+use crate::actors::approvals::Channel;
+use crate::actors::context::ContextStore;
+use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
 use crate::env::Env;
-use crate::messages::names::check_name;
-use crate::messages::state::{Reducers, Schema, StateRules};
+use crate::messages::state::Reducers;
 use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, NameError, Task};
-use crate::storage::{Journal, Memory, Storage, StorageError};
+use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
-use crate::supervision::runs::claims::Claims;
-use crate::supervision::runs::dispatch::Dispatch;
-use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::inbox::Input;
-use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor};
-use crate::supervision::tree::{
-    self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, StartError, Supervisor, SupervisorSpec,
-};
+use crate::supervision::tree::StartError;
 
+use super::agents::AgentError;
 use super::classifier::Classifier;
-use super::handle::{AgentError, Board, Callboard};
 
 /// Describes a board; [`Builder::start`] starts it.
 #[derive(Default)]
 #[must_use = "a builder does nothing until it is started"]
 pub struct Builder {
-    storage: Option<Arc<dyn Storage>>,
-    env: Option<Env>,
-    agents: Vec<AgentSpec>,
-    channels: Vec<Arc<dyn Channel>>,
-    policy: Option<ApprovalPolicy>,
-    reducers: Reducers,
-    settings: Settings,
+    pub(super) storage: Option<Arc<dyn Storage>>,
+    pub(super) env: Option<Env>,
+    pub(super) agents: Vec<AgentSpec>,
+    pub(super) channels: Vec<Arc<dyn Channel>>,
+    pub(super) policy: Option<ApprovalPolicy>,
+    pub(super) reducers: Reducers,
+    pub(super) settings: Settings,
 }
 
 /// What a board is tuned with.
@@ -176,7 +164,7 @@ impl Builder {
         self
     }
 
-    /// What needs approval; see [`default_policy`] for what holds if nothing is said.
+    /// What needs approval; see [`default_policy`](crate::actors::default_policy) for what holds if nothing is said.
     pub fn approval_policy(mut self, policy: impl Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync + 'static) -> Self {
         self.policy = Some(Arc::new(policy));
         self
@@ -290,222 +278,4 @@ impl Builder {
         }
         self
     }
-
-    /// Starts the board: storage, agents, and the runs that an earlier process left unfinished (see
-    /// [`Builder::on_unfinished`]).
-    ///
-    /// # Errors
-    /// See [`BuildError`]. What had started by then is stopped again.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, channels, policy, reducers, settings } = self;
-        check(&agents, &channels)?;
-        let env = env.unwrap_or_else(Env::system);
-        let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
-        let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
-        let journal = Journal::new(Arc::clone(&storage));
-        let shards = Arc::new(Shards::new(settings.supervisors));
-        let facts = Arc::new(SharedFacts::new(settings.breaker));
-        let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
-        let limits = FloorLimits {
-            permits: settings.pool,
-            ready_bound: settings.ready_per_agent,
-            offline_after: settings.offline_after,
-        };
-        let floor = Floor::new(env.clone(), Arc::clone(&facts), context.clone(), limits);
-        let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
-        let router = Arc::new(Router::new(
-            env.clone(),
-            Arc::clone(&floor),
-            decider.clone(),
-            policy.unwrap_or_else(|| Arc::new(default_policy)),
-        ));
-        let rules = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
-        let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
-        let places = Arc::new(Semaphore::new(settings.runs_in_flight));
-        let has_stopped = Arc::new(AtomicBool::new(false));
-        let claims = Claims::new(Arc::clone(&storage), &env.id().to_string());
-        let (keeper_spec, keeper) = ChildSpec::actor("storage", {
-            let arguments = KeeperArguments {
-                has_stopped: Arc::clone(&has_stopped),
-                env: env.clone(),
-                journal: journal.clone(),
-                floor: Arc::clone(&floor),
-                retention: settings.retention,
-                every: settings.sweep_every,
-                claims: claims.clone(),
-            };
-            move || (Keeper, arguments.clone())
-        });
-        let office = |inbox| {
-            let (places, keeper, has_stopped) = (Arc::clone(&places), keeper.clone(), Arc::clone(&has_stopped));
-            Arc::new(Office {
-                env: env.clone(),
-                journal: journal.clone(),
-                dispatch: Arc::clone(&router) as Arc<dyn Dispatch>,
-                facts: Arc::clone(&facts),
-                rules: rules.clone(),
-                backoff: settings.backoff,
-                approval_ttl: settings.approval_ttl,
-                max_recoveries: 10,
-                durability,
-                claims: claims.clone(),
-                inbox,
-                roster: Mutex::default(),
-                quarantine: Arc::clone(&quarantine),
-                memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
-                on_storage_error: Box::new(move |error| {
-                    tracing::error!(%error, "the store has stopped, and the board stops with it");
-                    places.close();
-                    has_stopped.store(true, Ordering::Release);
-                    // A keeper that is down finds it when it is back.
-                    let _ = keeper.cast(KeeperMsg::StorageStopped);
-                }),
-            })
-        };
-        let offices: Vec<Arc<Office>> = shards.all().iter().map(|inbox| office(Arc::clone(inbox))).collect();
-
-        let (context_spec, _) = ChildSpec::actor("context-store", {
-            let (context, every) = (context.clone(), settings.sweep_every);
-            move || (Sweeper, (context.clone(), every))
-        });
-        let approvals = approvals_spec(channels, &decider);
-        let (router_spec, _) = ChildSpec::actor("delegation-router", {
-            let router = Arc::clone(&router);
-            move || (RouterActor, Arc::clone(&router))
-        });
-        let (gauges_spec, _) = ChildSpec::actor("gauges", {
-            let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
-            let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
-            move || (Gauges, sources.clone())
-        });
-        // Without backoff, because agents come with windows of any size.
-        let (agents_spec, agents_tree) =
-            ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::Backoff::none()));
-        let mut runs = SupervisorSpec::one_for_one("runs");
-        for (number, office) in offices.iter().enumerate() {
-            let inbox = Arc::clone(&office.inbox);
-            let (spec, _) = ChildSpec::actor(format!("runs-{number}"), {
-                let office = Arc::clone(office);
-                move || (RunSupervisor, Arc::clone(&office))
-            });
-            runs = runs.child(spec.mailbox_depth(move || inbox.len()));
-        }
-        let root = SupervisorSpec::one_for_one("callboard")
-            .auto_shutdown(AutoShutdown::AnySignificant)
-            .child(keeper_spec.restart(Restart::Transient).significant())
-            .child(context_spec)
-            .child(approvals)
-            .child(router_spec)
-            .child(agents_spec)
-            // Runs go on without it.
-            .child(gauges_spec.own_intensity(Intensity::default()))
-            .child(ChildSpec::supervisor(runs).0);
-        let tree = Supervisor::start(root, env.clone()).await?;
-        tokio::spawn({
-            let (tree, places, floor) = (tree.clone(), Arc::clone(&places), Arc::downgrade(&floor));
-            async move {
-                let reason = tree.join().await;
-                places.close();
-                // A board that was stopped has stopped its turns, and may be gone.
-                if reason != EndReason::Stopped
-                    && let Some(floor) = floor.upgrade()
-                {
-                    tracing::error!(%reason, "the board has ended");
-                    floor.stop_all();
-                }
-            }
-        });
-        let (found, recovered) = watch::channel(());
-        let board = Arc::new(Board {
-            recovered,
-            places,
-            env,
-            journal,
-            claims,
-            shards,
-            facts,
-            floor,
-            router,
-            context,
-            decider,
-            rules,
-            quarantine,
-            tree,
-            agents: agents_tree,
-            settings,
-            durability,
-            submissions: tokio::sync::RwLock::default(),
-        });
-        let callboard = Callboard { board };
-        let (tree, watched) = (callboard.board.tree.clone(), Arc::clone(&callboard.board.router));
-        tokio::spawn(async move {
-            tree.join().await;
-            watched.hub.close();
-        });
-        for spec in agents {
-            if let Err(error) = callboard.spawn(spec).await {
-                callboard.board.tree.stop().await;
-                return Err(error.into());
-            }
-        }
-        let unfinished = match callboard.board.settings.on_unfinished {
-            Unfinished::Leave => Vec::new(),
-            Unfinished::Resume | Unfinished::Cancel => match callboard.board.journal.open_runs().await {
-                Ok(runs) => runs,
-                Err(error) => {
-                    callboard.board.tree.stop().await;
-                    return Err(error.into());
-                }
-            },
-        };
-        for run in unfinished {
-            let inbox = callboard.board.shards.of(run);
-            inbox.push(Input::Adopt { run, new_process: true, found: Some(found.clone()) });
-            if callboard.board.settings.on_unfinished == Unfinished::Cancel {
-                // It waits until the run is read, and is decided before anything of the run begins.
-                let (ack, _) = oneshot::channel();
-                inbox.push(Input::Cancel { run, reason: "an earlier process left it unfinished".to_owned(), ack });
-            }
-        }
-        Ok(callboard)
-    }
-}
-
-/// The gateway and its channels.
-fn approvals_spec(channels: Vec<Arc<dyn Channel>>, decider: &Decider) -> ChildSpec {
-    let screens: Arc<[_]> = channels.into_iter().map(|channel| Arc::new(Screen::new(channel))).collect();
-    let mut supervisor = SupervisorSpec::one_for_one("approval-gateway");
-    for screen in &*screens {
-        let (spec, _) = ChildSpec::actor(screen.name(), {
-            let (screen, decider) = (Arc::clone(screen), decider.clone());
-            move || (ChannelActor, (Arc::clone(&screen), decider.clone()))
-        });
-        supervisor = supervisor.child(spec.own_intensity(Intensity::new(5, Duration::from_secs(60))));
-    }
-    let (gateway, _) = ChildSpec::actor("gateway", {
-        let decider = decider.clone();
-        move || (GatewayActor, (decider.clone(), Arc::clone(&screens)))
-    });
-    ChildSpec::supervisor(supervisor.child(gateway)).0
-}
-
-fn check(agents: &[AgentSpec], channels: &[Arc<dyn Channel>]) -> Result<(), BuildError> {
-    let mut names = std::collections::BTreeSet::new();
-    for spec in agents {
-        let name = spec.checked_name()?;
-        if !names.insert(name.clone()) {
-            return Err(BuildError::DuplicateAgent { name });
-        }
-    }
-    let mut names = std::collections::BTreeSet::from(["gateway"]);
-    for channel in channels {
-        check_name("channel", channel.name(), 64)?;
-        if !names.insert(channel.name()) {
-            return Err(BuildError::DuplicateChannel { name: channel.name().to_owned() });
-        }
-    }
-    Ok(())
 }

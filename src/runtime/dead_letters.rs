@@ -184,8 +184,10 @@ impl RunHandle {
 fn from_run(error: RunError, letter: TurnId) -> LetterError {
     match error {
         RunError::Storage(error) => LetterError::Storage(error),
-        RunError::Unknown(_) | RunError::Stopped(_) | RunError::Trimmed(_) | RunError::NotHere(_) => {
-            LetterError::Unknown(letter)
-        }
+        RunError::Unknown(_)
+        | RunError::Stopped(_)
+        | RunError::Trimmed(_)
+        | RunError::NotHere(_)
+        | RunError::TooLong(_) => LetterError::Unknown(letter),
     }
 }

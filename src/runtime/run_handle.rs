@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::messages::{Flow, Json, Question, RunEvent, RunId, RunResult, TurnId, Update};
+use crate::messages::{
+    Flow, Json, Question, RunEvent, RunId, RunResult, TooLong, TurnId, Update, check_person, check_reason,
+};
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::inbox::Input;
@@ -48,6 +50,9 @@ pub enum RunError {
     /// It has not ended, and this board does not work on it: another one does, or it was left as it was found.
     #[error("this board does not work on run {0}")]
     NotHere(RunId),
+    /// The reason of a cancellation is too long. Nothing was cancelled.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
     /// Its journal cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -138,11 +143,13 @@ impl RunHandle {
         result
     }
 
-    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already.
+    /// Stops the run: nothing of it goes on past its next await. `false` when it has ended already. The reason has at most
+    /// (4,096) characters.
     ///
     /// # Errors
-    /// The run is unknown, its journal cannot be read, this board does not work on it, or has stopped before it ended.
+    /// The reason is too long, the run is unknown, its journal cannot be read, this board does not work on it, or has stopped before it ended.
     pub async fn cancel(&self, reason: &str) -> Result<bool, RunError> {
+        check_reason(reason)?;
         loop {
             let reason = reason.to_owned();
             let told = self.board.tell(self.id, |ack| Input::Cancel { run: self.id, reason, ack }).await;
@@ -195,6 +202,7 @@ impl RunHandle {
         values: impl IntoIterator<Item = (impl AsRef<str>, impl Into<Json>)>,
         by: &str,
     ) -> Result<(), OverwriteError> {
+        check_person(by)?;
         let mut update = Update::default();
         for (channel, value) in values {
             update.push(channel.as_ref(), value.into(), true);
@@ -202,8 +210,7 @@ impl RunHandle {
         if update.writes().iter().any(|write| write.value.is_too_deep()) {
             return Err(OverwriteError::TooDeep);
         }
-        let size =
-            update.writes().iter().map(|write| write.channel.len() + write.value.size()).sum::<usize>() + by.len();
+        let size = update.writes().iter().map(|write| write.channel.len() + write.value.size()).sum::<usize>();
         if size > MAX_COMMAND {
             return Err(OverwriteError::TooLarge { size });
         }

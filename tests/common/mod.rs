@@ -180,6 +180,8 @@ pub(crate) struct Shaky {
     pub(crate) loses_acknowledgement: AtomicBool,
     /// The next decisions about approvals fail: with the decision written, or without.
     pub(crate) decision_faults: Mutex<Vec<bool>>,
+    /// How long it takes to read a decision about an approval.
+    pub(crate) decision_reads_take: Mutex<Duration>,
 }
 
 impl Shaky {
@@ -192,6 +194,7 @@ impl Shaky {
             has_stopped: false.into(),
             loses_acknowledgement: false.into(),
             decision_faults: Mutex::default(),
+            decision_reads_take: Mutex::default(),
         }
     }
 
@@ -209,6 +212,10 @@ impl Shaky {
             done
         })
     }
+}
+
+fn is_decision(key: &Key) -> bool {
+    key.starts_with(&Key::new(["approval"]).children())
 }
 
 impl Storage for Shaky {
@@ -246,12 +253,18 @@ impl Storage for Shaky {
     }
 
     fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
-        self.later(self.store.get(key))
+        let (wait, entry) = (*self.decision_reads_take.lock(), self.later(self.store.get(key)));
+        if !is_decision(key) {
+            return entry;
+        }
+        Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            entry.await
+        })
     }
 
     fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
-        let is_decision = put.key.starts_with(&Key::new(["approval"]).children());
-        let Some(is_written) = self.decision_faults.lock().pop_if(|_| is_decision) else {
+        let Some(is_written) = self.decision_faults.lock().pop_if(|_| is_decision(&put.key)) else {
             return self.later(self.store.put_if_revision(put));
         };
         let (key, detail) = (put.key.clone(), "no acknowledgement".to_owned());

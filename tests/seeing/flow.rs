@@ -1,6 +1,6 @@
 //! The flow of a run, as Mermaid and as plain text.
 
-use callboard::messages::{Consent, Flow, RunEvent, Send};
+use callboard::messages::{Action, Consent, Flow, RunEvent, Send};
 use callboard::prelude::*;
 use serde_json::json;
 
@@ -111,6 +111,52 @@ async fn a_handoff_that_waited_for_a_person_goes_where_it_was_let() {
     cancel
     [lead] ends: cancelled: enough
     ");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_waits_for_a_person_has_not_ended_and_one_that_has_handed_on_is_not_cancelled() {
+    let board = builder()
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto("writer")) })
+        .agent("writer", |turn: Turn| async move {
+            turn.ask(if turn.attempt() == 2 { "that?" } else { "this?" }).await?;
+            Err::<Command, _>(std::io::Error::other("broken").into())
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let question = run.next_question().await.unwrap().unwrap();
+    board.answer(question.id, "yes", "ann").await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
+    let mut told = run.flow().await.unwrap().to_string();
+    assert_eq!(run.restart_turns().await, 1);
+    told += &format!("restarted\n{}", run.flow().await.unwrap());
+    assert!(run.cancel("enough").await.unwrap());
+    told += &format!("cancelled\n{}", run.flow().await.unwrap());
+    insta::assert_snapshot!(told, @r#"
+    [lead] --> [writer]
+    [writer (1 retry)] needs attention: an earlier attempt asked for the question "this?" in this p…
+    restarted
+    [lead] --> [writer]
+    cancelled
+    [lead] --> [writer]
+    [writer (1 retry)] ends: cancelled: enough
+    "#);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_could_not_do_without_consent_ends_denied_and_says_nothing_more() {
+    let clerk = |turn: Turn| async move {
+        let approved = turn.approve(Action::new("delete", "/etc", ())).await?;
+        Ok(Command::output(approved.arguments))
+    };
+    let board = builder().agent("clerk", clerk).approval_policy(|_| Consent::Deny).start().await.unwrap();
+    let result = finish(&board, Task::new("x")).await;
+    assert_eq!(result.to_string(), "denied: delete /etc was denied by policy");
+    let flow = board.run(result.run).flow().await.unwrap();
+    assert_eq!(flow.to_string(), "[clerk] ends: denied: delete /etc was denied by policy\n");
     board.shutdown().await;
 }
 

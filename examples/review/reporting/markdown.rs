@@ -8,10 +8,9 @@ use crate::advising::proposals;
 use crate::comparing::Changes;
 use crate::escaping::{code, prose};
 use crate::findings::{Finding, Kind, Place, Severity};
-use crate::listing::{SkipReason, Skipped};
+use crate::listing::{Scope, SkipReason, Skipped};
 use crate::measuring::Measurement;
-use crate::reviewing::CloserLook;
-use crate::scoring::{Score, weight};
+use crate::scoring::{ACCEPTABLE, Score, weight};
 
 /// Files with a section of their own.
 const FILES: usize = 20;
@@ -35,7 +34,7 @@ pub(crate) fn markdown(review: &Review<'_>) -> String {
     if let Some(changes) = review.changes {
         since_last_review(changes, &mut lines);
     }
-    closer_looks(review.closer, &mut lines);
+    closer_looks(review, &mut lines);
     files(review, &mut lines);
     repeated_blocks(review.repeated, &mut lines);
     not_measured(&review.listing.skipped, &mut lines);
@@ -110,12 +109,28 @@ fn since_last_review(changes: &Changes, lines: &mut Vec<String>) {
     }
 }
 
-fn closer_looks(looks: &[CloserLook], lines: &mut Vec<String>) {
-    if looks.is_empty() {
+fn closer_looks(review: &Review<'_>, lines: &mut Vec<String>) {
+    if review.closer.is_empty() {
         return;
     }
     lines.extend(["## A closer look".to_owned(), String::new()]);
-    for look in looks {
+    if let Scope::Folders(folders) = review.scope {
+        let names: Vec<String> = folders
+            .iter()
+            .map(|folder| if folder.is_empty() { "the root folder".to_owned() } else { code(folder) })
+            .collect();
+        let (all, inside) = (review.measurements.len(), |file: &&Measurement| review.scope.covers(&file.file));
+        lines.extend([
+            format!(
+                "The tree scores below {ACCEPTABLE}, so reviewers looked where its findings weigh most: in {} ({} of {}).",
+                some(&names),
+                grouped(review.measurements.iter().filter(inside).count()),
+                counted(all, "file", "files"),
+            ),
+            String::new(),
+        ]);
+    }
+    for look in review.closer {
         let without = match look.spots.len() {
             1 => "this spot".to_owned(),
             count => format!("these {count} spots"),

@@ -5,7 +5,7 @@ mod terminal;
 
 use crate::comparing::Changes;
 use crate::findings::{Finding, Kind, Severity};
-use crate::listing::Listing;
+use crate::listing::{Listing, Scope};
 use crate::measuring::Measurement;
 use crate::reviewing::CloserLook;
 use crate::scoring::{Score, coverage};
@@ -23,6 +23,8 @@ pub(crate) struct Review<'a> {
     pub(crate) repeated: &'a [Finding],
     /// What reviewers said about single files, worst first.
     pub(crate) closer: &'a [CloserLook],
+    /// Where they looked.
+    pub(crate) scope: &'a Scope,
     /// `None` for the first review of a tree.
     pub(crate) changes: Option<&'a Changes>,
 }

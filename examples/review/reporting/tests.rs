@@ -3,8 +3,9 @@ use std::path::PathBuf;
 use super::*;
 use crate::comparing::compare;
 use crate::languages::Language;
-use crate::listing::{SkipReason, Skipped, SourceFile};
+use crate::listing::{Scope, SkipReason, Skipped, SourceFile};
 use crate::measuring::{measure, repeated_blocks, settle};
+use crate::reviewing::closer_look;
 
 /// A tree that is measured, ready to be shown.
 struct Tree {
@@ -29,7 +30,16 @@ impl Tree {
 
     fn review<'a>(&'a self, changes: Option<&'a Changes>) -> Review<'a> {
         let Self { listing, measurements, repeated } = self;
-        Review { title: "sample", date: "2026-01-01", listing, measurements, repeated, closer: &[], changes }
+        Review {
+            title: "sample",
+            date: "2026-01-01",
+            listing,
+            measurements,
+            repeated,
+            closer: &[],
+            scope: &Scope::Everything,
+            changes,
+        }
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -57,6 +67,18 @@ fn a_report_reads_well() {
     let changes = compare(&earlier.findings(), &tree.findings(), |_| true);
     insta::assert_snapshot!("report", markdown(&tree.review(Some(&changes))));
     insta::assert_snapshot!("terminal", terminal(&tree.review(Some(&changes))));
+}
+
+#[test]
+fn a_report_says_where_reviewers_looked_and_why_only_there() {
+    let tree = sample();
+    let looks: Vec<_> = tree.measurements.iter().filter_map(|file| closer_look(file, "")).collect();
+    let narrowed = Scope::Folders(vec!["src".to_owned()]);
+    let narrow = markdown(&Review { closer: &looks, scope: &narrowed, ..tree.review(None) });
+    let told = "The tree scores below 80, so reviewers looked where its findings weigh most: in `src` (2 of 3 files).";
+    assert!(narrow.contains(told), "{narrow}");
+    let whole = markdown(&Review { closer: &looks, ..tree.review(None) });
+    assert!(whole.contains("## A closer look\n\n- "), "{whole}");
 }
 
 #[test]

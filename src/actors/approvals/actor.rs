@@ -73,7 +73,8 @@ impl Actor for GatewayActor {
                         | Err(
                             DecideError::AlreadyDecided { .. }
                             | DecideError::Unknown { .. }
-                            | DecideError::Expired { .. },
+                            | DecideError::Expired { .. }
+                            | DecideError::TooLong(_),
                         ) => {}
                         Err(DecideError::Storage(error)) => {
                             tracing::warn!(%id, %error, "an approval could not expire; it is tried again");

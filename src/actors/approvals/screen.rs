@@ -88,7 +88,7 @@ impl Actor for ChannelActor {
         match message {
             ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again),
             ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),
-            ChannelMsg::Review => showing.review().await,
+            ChannelMsg::Review => showing.review(),
         }
         Ok(())
     }
@@ -107,20 +107,26 @@ impl Showing {
         self.screen.settle(id, decision);
     }
 
-    async fn review(&mut self) {
+    fn review(&mut self) {
         let shown: Vec<ApprovalId> = self.screen.shown.lock().keys().copied().collect();
-        for id in shown {
-            if self.decider.desk.is_open(id) {
-                continue;
-            }
-            let decision = self.decider.desk.stored(id).await.unwrap_or_else(|error| {
-                tracing::error!(%id, %error, "a stored approval cannot be read");
-                None
-            });
-            self.settle(id, decision.as_ref());
-        }
+        shown.into_iter().filter(|id| !self.decider.desk.is_open(*id)).for_each(|id| self.look_up(id));
         for envelope in self.decider.open() {
             self.ask(envelope.id(), &envelope, false);
         }
+    }
+
+    /// Has the channel told what became of a question, once the store has said it.
+    fn look_up(&self, id: ApprovalId) {
+        let (screen, desk) = (Arc::clone(&self.screen), Arc::clone(&self.decider.desk));
+        tokio::spawn(async move {
+            let decision = desk.stored(id).await.unwrap_or_else(|error| {
+                tracing::error!(%id, %error, "a stored approval cannot be read");
+                None
+            });
+            // It may have been asked again meanwhile; then it is shown as it is.
+            if !desk.is_open(id) {
+                screen.tell(ChannelMsg::Settled(id, decision));
+            }
+        });
     }
 }

@@ -101,7 +101,9 @@ impl TerminalChannel {
                     return;
                 }
                 // The card stays, and is shown again.
-                Err(DecideError::Storage(_)) => show("nothing was decided; please answer again\n"),
+                Err(DecideError::Storage(_) | DecideError::TooLong(_)) => {
+                    show("nothing was decided; please answer again\n")
+                }
             }
         }
     }

@@ -12,8 +12,8 @@ pub type ReservationKey = (u32, u32);
 /// Whose tokens: a delegation that was given a budget of its own, by its turn's number and ordinal.
 pub type PurseKey = (u32, u32);
 
-/// At every moment `spent + reserved <= limit`, for the run and for every delegation that has a purse; what a provider
-/// reports beyond that is `overrun`.
+/// At every moment `spent + reserved + unsettled <= limit`, for the run and for every delegation that has a purse; what a
+/// provider reports beyond that is `overrun`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     tokens: Tokens,
@@ -28,7 +28,11 @@ pub struct Budget {
 struct Tokens {
     limit: u64,
     spent: u64,
+    /// Held for calls of attempts that are under way.
     reserved: u64,
+    /// Held for calls that have not reported and whose attempts are over. They may have been made, so this is as good as
+    /// spent until they report.
+    unsettled: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,27 +45,29 @@ struct Purse {
 struct Held {
     tokens: u64,
     purse: Option<PurseKey>,
+    /// Its attempt is over.
+    is_over: bool,
 }
 
 impl Tokens {
     fn left(&self) -> u64 {
-        self.limit - self.spent - self.reserved
+        self.limit - self.spent - self.reserved - self.unsettled
     }
 
     /// Counts what was used of what was held, as far as it fits; returns what does not.
-    fn settle(&mut self, held: u64, used: u64) -> u64 {
-        self.reserved -= held;
+    fn settle(&mut self, held: &Held, used: u64) -> u64 {
+        *(if held.is_over { &mut self.unsettled } else { &mut self.reserved }) -= held.tokens;
         let counted = used.min(self.left());
         self.spent += counted;
         used - counted
     }
 
     fn check(&self, asked: u64, is_delegated: bool) -> Result<(), Refusal> {
-        let Self { limit: budget, spent, reserved } = *self;
+        let Self { limit: budget, spent, reserved, unsettled } = *self;
         if asked <= self.left() {
             return Ok(());
         }
-        Err(Refusal::TokenBudget { budget, spent, reserved, asked, is_delegated })
+        Err(Refusal::TokenBudget { budget, spent: spent + unsettled, unsettled, reserved, asked, is_delegated })
     }
 }
 
@@ -103,17 +109,34 @@ impl Budget {
     /// Sets tokens aside; call only after [`Budget::check`].
     pub fn reserve(&mut self, key: ReservationKey, purse: Option<PurseKey>, tokens: u64) {
         self.each(purse, |counted| counted.reserved += tokens);
-        self.open.insert(key, Held { tokens, purse });
+        self.open.insert(key, Held { tokens, purse, is_over: false });
+    }
+
+    /// An attempt of the turn is over, however it ended: nothing is under way any more that it had set tokens aside for.
+    pub fn end_attempt(&mut self, turn: u32) {
+        let open = self.open.range_mut((turn, 0)..=(turn, u32::MAX)).map(|(_, held)| held).filter(|held| !held.is_over);
+        let ended: Vec<Held> = open
+            .map(|held| {
+                held.is_over = true;
+                *held
+            })
+            .collect();
+        for Held { tokens, purse, .. } in ended {
+            self.each(purse, |counted| {
+                counted.reserved -= tokens;
+                counted.unsettled += tokens;
+            });
+        }
     }
 
     /// Replaces a reservation by what was used; `None` when the call is known not to have been sent. A reservation that
     /// is unknown or settled already changes nothing.
     pub fn settle(&mut self, key: ReservationKey, usage: Option<Usage>) {
-        let Some(Held { tokens, purse }) = self.open.remove(&key) else { return };
+        let Some(held) = self.open.remove(&key) else { return };
         let used = usage.unwrap_or_default().total();
         // The run comes last.
         let mut overrun = 0;
-        self.each(purse, |counted| overrun = counted.settle(tokens, used));
+        self.each(held.purse, |counted| overrun = counted.settle(&held, used));
         self.overrun += overrun;
         self.usage += usage.unwrap_or_default();
     }
@@ -131,7 +154,7 @@ impl Budget {
     /// Tokens that count against the limit: settled ones and those held for calls whose end is not known.
     #[must_use]
     pub fn spent(&self) -> u64 {
-        self.tokens.spent + self.tokens.reserved
+        self.tokens.spent + self.tokens.reserved + self.tokens.unsettled
     }
 
     /// Tokens reported beyond the limit.
@@ -158,34 +181,113 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[derive(Clone, Debug)]
+    enum Action {
+        Reserve { turn: u32, purse: Option<u32>, tokens: u64 },
+        Settle { call: usize, used: Option<u64> },
+        EndAttempt { turn: u32 },
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        prop_oneof![
+            4 => (0_u32..3, prop::option::of(0_u32..2), 0_u64..400)
+                .prop_map(|(turn, purse, tokens)| Action::Reserve { turn, purse, tokens }),
+            3 => (0_usize..20, prop::option::of(0_u64..500)).prop_map(|(call, used)| Action::Settle { call, used }),
+            1 => (0_u32..3).prop_map(|turn| Action::EndAttempt { turn }),
+        ]
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Call {
+        UnderWay,
+        AttemptOver,
+        Settled,
+    }
+
+    /// One limit, and the calls that count against it, as they were reserved: turn, tokens, state.
+    struct Counted {
+        limit: u64,
+        spent: u64,
+        calls: BTreeMap<usize, (u32, u64, Call)>,
+    }
+
+    impl Counted {
+        fn held(&self, state: Call) -> u64 {
+            self.calls.values().filter(|call| call.2 == state).map(|call| call.1).sum()
+        }
+
+        fn left(&self) -> u64 {
+            self.limit - self.spent - self.held(Call::UnderWay) - self.held(Call::AttemptOver)
+        }
+
+        /// As a refusal of more than is left tells it: spent, of it unsettled, reserved.
+        fn told(&self) -> (u64, u64, u64) {
+            let unsettled = self.held(Call::AttemptOver);
+            (self.spent + unsettled, unsettled, self.held(Call::UnderWay))
+        }
+    }
+
+    fn refusal_of(budget: &Budget, purse: Option<PurseKey>, tokens: u64) -> Option<(u64, u64, u64)> {
+        match budget.check(purse, tokens) {
+            Err(Refusal::TokenBudget { spent, unsettled, reserved, .. }) => Some((spent, unsettled, reserved)),
+            Err(other) => panic!("{other}"),
+            Ok(()) => None,
+        }
+    }
+
     proptest! {
-        /// The model keeps plain lists; whatever happens, what counts never exceeds the limit.
+        /// The model keeps plain lists; whatever happens, what counts never exceeds the limit, and nothing counts as held
+        /// for a call under way once its attempt is over.
         #[test]
         fn spent_and_reserved_never_exceed_the_limit(
             limit in 0_u64..1000,
-            actions in prop::collection::vec((0_u32..8, 0_u64..400, prop::option::of(0_u64..500), any::<bool>()), 0..60),
+            purses in prop::array::uniform2(0_u64..600),
+            actions in prop::collection::vec(action(), 0..60),
         ) {
             let mut budget = Budget::new(limit);
-            let (mut held, mut spent, mut overrun) = (BTreeMap::new(), 0_u64, 0_u64);
-            for (key, tokens, used, is_reserve) in actions {
-                if is_reserve && !held.contains_key(&key) {
-                    let fits = spent + held.values().sum::<u64>() + tokens <= limit;
-                    prop_assert_eq!(budget.check(None, tokens).is_ok(), fits);
-                    if fits {
-                        budget.reserve((key, 0), None, tokens);
-                        held.insert(key, tokens);
+            // The second purse lies within the first.
+            budget.open_purse((0, 0), purses[0], None);
+            budget.open_purse((1, 0), purses[1], Some((0, 0)));
+            let levels = |purse: Option<u32>| purse.map_or(0, |purse| purse as usize + 1);
+            let limits = [limit, purses[0], purses[1]];
+            let mut model = limits.map(|limit| Counted { limit, spent: 0, calls: BTreeMap::new() });
+            let (mut overrun, mut calls) = (0, Vec::new());
+            for action in actions {
+                match action {
+                    Action::Reserve { turn, purse, tokens } => {
+                        let key = purse.map(|purse| (purse, 0));
+                        let refused = model[..=levels(purse)].iter().rev().find(|counted| counted.left() < tokens);
+                        prop_assert_eq!(refusal_of(&budget, key, tokens), refused.map(Counted::told));
+                        if refused.is_none() {
+                            budget.reserve((turn, calls.len() as u32), key, tokens);
+                            for counted in &mut model[..=levels(purse)] {
+                                counted.calls.insert(calls.len(), (turn, tokens, Call::UnderWay));
+                            }
+                            calls.push(turn);
+                        }
                     }
-                } else {
-                    budget.settle((key, 0), used.map(|used| Usage { input_tokens: used, output_tokens: 0 }));
-                    if held.remove(&key).is_some() {
-                        let room = limit - spent - held.values().sum::<u64>();
-                        spent += used.unwrap_or(0).min(room);
-                        overrun += used.unwrap_or(0).saturating_sub(room);
+                    Action::Settle { call, used } => {
+                        let Some(turn) = calls.get(call) else { continue };
+                        let usage = used.map(|used| Usage { input_tokens: used, output_tokens: 0 });
+                        budget.settle((*turn, call as u32), usage);
+                        for (level, counted) in model.iter_mut().enumerate() {
+                            let Some(open) = counted.calls.get_mut(&call) else { continue };
+                            if std::mem::replace(&mut open.2, Call::Settled) == Call::Settled { continue }
+                            let (room, used) = (counted.left(), used.unwrap_or(0));
+                            counted.spent += used.min(room);
+                            overrun += if level == 0 { used.saturating_sub(room) } else { 0 };
+                        }
+                    }
+                    Action::EndAttempt { turn } => {
+                        budget.end_attempt(turn);
+                        for open in model.iter_mut().flat_map(|counted| counted.calls.values_mut()) {
+                            if (open.0, open.2) == (turn, Call::UnderWay) { open.2 = Call::AttemptOver }
+                        }
                     }
                 }
-                prop_assert_eq!(budget.spent(), spent + held.values().sum::<u64>());
-                prop_assert_eq!(budget.overrun(), overrun);
-                prop_assert!(budget.spent() <= limit);
+                let (spent, unsettled, reserved) = model[0].told();
+                prop_assert_eq!((budget.spent(), budget.overrun()), (spent + reserved, overrun));
+                prop_assert!(unsettled <= spent && budget.spent() <= limit);
             }
         }
     }
@@ -200,6 +302,22 @@ mod tests {
             refusal.to_string(),
             "1 tokens do not fit the budget of 10 (0 spent, 10 reserved); raise `limits.tokens` of the task"
         );
+    }
+
+    #[test]
+    fn what_an_attempt_leaves_unsettled_is_as_good_as_spent_until_it_reports() {
+        let mut budget = Budget::new(100);
+        budget.reserve((1, 0), None, 80);
+        budget.reserve((2, 0), None, 5);
+        budget.end_attempt(1);
+        budget.end_attempt(1);
+        assert_eq!(
+            budget.check(None, 16).unwrap_err().to_string(),
+            "16 tokens do not fit the budget of 100 (80 spent, of which 80 by calls that never reported, 5 reserved); \
+             settle or release them before the attempt ends, or raise `limits.tokens` of the task"
+        );
+        budget.settle((1, 0), Some(Usage { input_tokens: 7, output_tokens: 3 }));
+        assert!(budget.check(None, 85).is_ok() && budget.check(None, 86).is_err());
     }
 
     #[test]

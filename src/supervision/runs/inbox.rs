@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::{
     Action, Answer, ApprovalId, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId, RunResult,
-    Submission, TurnId, Update, Usage,
+    Submission, TooLong, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::Mailbox;
@@ -383,6 +383,9 @@ pub enum AnswerError {
     /// The answer is nested too deeply to be stored.
     #[error("the answer is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
     TooDeep,
+    /// Who answers is named at too great a length.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
     /// The answer could not be journaled.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::messages::state::StateError;
-use crate::messages::{Durability, RunEvent, Timestamp, Update, Verdict};
+use crate::messages::{Durability, RunEvent, Timestamp, TooLong, Update, Verdict};
 use crate::storage::StorageError;
 
 use super::decide::{self, Surroundings};
@@ -38,6 +38,9 @@ pub enum OverwriteError {
         /// The size in bytes.
         size: usize,
     },
+    /// Who writes is named at too great a length.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
     /// A value is nested too deeply to be stored.
     #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
     TooDeep,

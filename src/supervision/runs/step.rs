@@ -210,6 +210,7 @@ impl Run {
             RunEvent::AttemptFailed { turn, retry_at, at, .. } => {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(turn) {
+                    self.budget.end_attempt(*turn);
                     open.attempt += 1;
                     open.phase = Phase::Backoff { until: *retry_at };
                     open.recoveries = 0;
@@ -229,6 +230,10 @@ impl Run {
             }
             RunEvent::Recovered { at, new_process } => {
                 self.last_at = *at;
+                if *new_process {
+                    // The attempts that were under way have gone with the old one.
+                    self.turns.keys().for_each(|turn| self.budget.end_attempt(*turn));
+                }
                 let is_at_work = |open: &OpenTurn| open.phase == Phase::Leased && !open.is_waiting();
                 for open in self.turns.values_mut().filter(|open| *new_process && is_at_work(open)) {
                     open.recoveries += 1;
@@ -237,6 +242,7 @@ impl Run {
             RunEvent::NeedsAttention { turn, why, at } => {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(turn) {
+                    self.budget.end_attempt(*turn);
                     open.phase = Phase::NeedsAttention { why: Arc::clone(why) };
                 }
             }
@@ -668,6 +674,7 @@ impl Run {
     fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<Box<OpenTurn>> {
         let waiter = self.waiter_of(self.turns.get(&number)?.branch).map(|(waiter, agent)| (waiter, agent.clone()));
         let open = self.turns.remove(&number)?;
+        self.budget.end_attempt(number);
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
         for (ordinal, record) in &open.records {
             match &**record {

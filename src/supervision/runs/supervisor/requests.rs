@@ -232,7 +232,12 @@ fn open_questions(run: &Run) -> Vec<Question> {
 /// An input for a run that is not in memory: it has ended, or was never there.
 pub(super) fn refuse(input: Input) {
     match input {
-        Input::Request { reply, .. } => drop(reply.map(|reply| reply.send(TurnReply::Gone))),
+        Input::Request { id, request, reply, .. } => {
+            if let TurnRequest::Settle(usage) = request {
+                tracing::warn!(parent: None, turn = %id.turn, ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
+            }
+            reply.map(|reply| reply.send(TurnReply::Gone));
+        }
         Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
         Input::Cancel { ack, .. } => drop(ack.send(false)),
         Input::RestartTurns { ack, .. } => drop(ack.send(0)),

@@ -1,0 +1,198 @@
+//! The agents of a board: added, replaced, restarted and stopped; who is there, and what was posted to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, InboxMessage, Listed, Standing};
+use crate::messages::names::did_you_mean;
+use crate::messages::visible::{quoted, visible_lines};
+use crate::messages::{AgentName, Announcement, NameError, Presence, RequestId};
+use crate::supervision::runs::breaker::BreakerState;
+use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
+
+use super::handle::Callboard;
+
+/// Why an agent was not spawned, replaced, restarted or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The name is in use.
+    #[error("agent {name} is there already; replace it, or choose another name")]
+    NameInUse {
+        /// The name.
+        name: AgentName,
+    },
+    /// There is no such agent.
+    #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// Its factory failed.
+    #[error("agent {name} could not be made: {}", visible_lines(error))]
+    Factory {
+        /// The name.
+        name: String,
+        /// What the factory said.
+        error: String,
+    },
+    /// Its supervisor could not do it.
+    #[error("agent {name}: {error}")]
+    Supervisor {
+        /// The name.
+        name: String,
+        /// Why.
+        error: ControlError,
+    },
+}
+
+impl Callboard {
+    /// Adds an agent while the board runs.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn spawn(&self, spec: AgentSpec) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        let name = spec.checked_name()?;
+        let board = &self.board;
+        if board.router.listed(name.as_str()).is_some() {
+            return Err(AgentError::NameInUse { name });
+        }
+        let arguments = AgentArguments {
+            name: name.clone(),
+            factory: spec.factory().clone(),
+            window: spec.window(),
+            floor: Arc::clone(&board.floor),
+            herald: board.router.herald(&name, spec.description()),
+        };
+        let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
+        board.floor.place(&name, spec.conditions(), actor.clone());
+        let (window, floor, failed) = (spec.window(), Arc::clone(&board.floor), name.clone());
+        let child = child
+            .own_intensity(Intensity::new(window.max, window.within))
+            .on_failed(move |error| floor.vacate(&failed, AgentStatus::Failed(error.to_owned())));
+        match board.agents.start_child(child).await {
+            Ok(()) => {
+                board.router.list(&name, &spec, actor);
+                // It has announced itself: whoever asks for it next finds it.
+                board.router.enter_posts();
+                Ok(())
+            }
+            Err(error) => {
+                board.floor.vacate(&name, AgentStatus::Stopped);
+                let name = name.as_str().to_owned();
+                Err(match error {
+                    ControlError::StartFailed { error, .. } => AgentError::Factory { name, error },
+                    error => AgentError::Supervisor { name, error },
+                })
+            }
+        }
+    }
+
+    /// Replaces an agent: turns under way finish on the old value, later ones use the new one. If the new one cannot be
+    /// made, the old one stays.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn replace(&self, spec: AgentSpec) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        let name = spec.checked_name()?;
+        let listed = self.listed(name.as_str())?;
+        self.control(name.as_str(), |reply| {
+            AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
+        })
+        .await?;
+        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
+        self.board.router.list(&name, &spec, listed.actor);
+        self.board.router.enter_posts();
+        Ok(())
+    }
+
+    /// Makes an agent's value again by hand, and forgets how often it was made before: a failed agent takes work again.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn restart(&self, name: &str) -> Result<(), AgentError> {
+        if self.listed(name)?.actor.down() == Some(Down::Failed) {
+            let restarted = self.board.agents.restart_child(name).await;
+            return restarted.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error });
+        }
+        self.control(name, AgentMsg::Restart).await
+    }
+
+    /// Stops an agent: turns under way finish, and its name is free. What was given to it, or is given to it by turns from
+    /// now on, waits (120 s) for an agent of that name to come back, and fails then; new tasks for it are refused.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
+    pub async fn stop(&self, name: &str) -> Result<(), AgentError> {
+        let _one_at_a_time = self.board.submissions.write().await;
+        self.listed(name)?;
+        let agent = AgentName::new(name)?;
+        self.board.router.unlist(&agent);
+        self.board.floor.vacate(&agent, AgentStatus::Stopped);
+        let removed = self.board.agents.remove_child(name).await;
+        removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
+    }
+
+    fn listed(&self, name: &str) -> Result<Listed, AgentError> {
+        let unknown = || AgentError::Unknown { name: name.to_owned(), nearest: self.board.nearest(name) };
+        self.board.router.listed(name).ok_or_else(unknown)
+    }
+
+    async fn control(
+        &self,
+        name: &str,
+        message: impl FnOnce(ractor::RpcReplyPort<Result<(), String>>) -> AgentMsg,
+    ) -> Result<(), AgentError> {
+        let failed = |error: String| AgentError::Factory { name: name.to_owned(), error };
+        let actor = self.listed(name)?.actor;
+        match actor.call(message, Duration::from_secs(10)).await {
+            Ok(done) => done.map_err(failed),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// The names of the agents, sorted.
+    #[must_use]
+    pub fn agents(&self) -> Vec<AgentName> {
+        self.board.router.names()
+    }
+
+    /// What the agents that are here have announced of themselves, sorted by name (SEMANTICS 11).
+    #[must_use]
+    pub fn roster(&self) -> Vec<Announcement> {
+        self.board.router.present()
+    }
+
+    /// Agents that announce themselves or withdraw, from now on.
+    #[must_use]
+    pub fn presence(&self) -> broadcast::Receiver<Presence> {
+        self.board.router.watch_presence()
+    }
+
+    /// The last (200) messages of an agent's inbox: tasks given to it, and news of tasks that it gave away.
+    #[must_use]
+    pub fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
+        self.board.router.inbox(agent)
+    }
+
+    /// Where a delegation stands, as long as an inbox remembers it.
+    #[must_use]
+    pub fn status(&self, request: RequestId) -> Option<Standing> {
+        self.board.router.standing(request)
+    }
+
+    /// The state of an agent's circuit breaker.
+    #[must_use]
+    pub fn breaker(&self, agent: &str) -> BreakerState {
+        self.board.facts.lock().breaker_state(agent)
+    }
+}

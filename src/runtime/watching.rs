@@ -1,0 +1,89 @@
+//! What a board is doing: its events, its supervision tree, and how much is under way.
+
+use std::collections::BTreeMap;
+
+use futures::Stream;
+use tokio::sync::broadcast;
+
+use crate::actors::events::{StreamMode, Watched};
+use crate::actors::{AgentGlance, AgentStatus};
+use crate::messages::AgentName;
+use crate::supervision::tree::{ControlError, NodeState, TreeEvent, TreeNode};
+
+use super::handle::Callboard;
+
+/// What a board is doing, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Runs that this process took in and that have not ended; those found at the start are not among them.
+    pub runs: usize,
+    /// Turns that may be taken and are not yet.
+    pub ready_turns: usize,
+    /// Turns and typed requests that hold a slot.
+    pub turns_at_work: usize,
+    /// Turns that wait for the runtime, without slot and permit.
+    pub waiting_turns: usize,
+    /// Permits of the pool that nobody holds.
+    pub free_permits: usize,
+    /// Approvals that nobody has decided.
+    pub open_approvals: usize,
+    /// Edges of the wait-for graph.
+    pub waits: usize,
+}
+
+impl Callboard {
+    /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher is told how many it missed.
+    pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
+        self.board.router.hub.watch(None, modes, self.board.settings.watch_buffer)
+    }
+
+    /// A picture of the supervision tree. Agents show the life of their values: generation, restarts, ready turns.
+    ///
+    /// # Errors
+    /// When the tree has ended.
+    pub async fn tree(&self) -> Result<TreeNode, ControlError> {
+        let mut tree = self.board.tree.snapshot().await?;
+        let glances: BTreeMap<AgentName, AgentGlance> =
+            self.board.floor.glance().into_iter().map(|glance| (glance.name.clone(), glance)).collect();
+        for node in
+            tree.children.iter_mut().filter(|node| node.name == "agents").flat_map(|agents| &mut agents.children)
+        {
+            let Some(glance) = glances.get(node.name.as_str()) else { continue };
+            node.generation = glance.generation;
+            node.restarts = glance.restarts;
+            node.mailbox_depth = Some(glance.ready);
+            if let AgentStatus::Failed(error) = &glance.status {
+                (node.state, node.last_error) = (NodeState::Failed, Some(error.clone()));
+            } else if node.last_error.is_none() {
+                node.last_error.clone_from(&glance.last_error);
+            }
+            let stuck = if glance.stuck > 0 { format!(", {} stuck", glance.stuck) } else { String::new() };
+            if glance.busy + glance.waiting > 0 || glance.stuck > 0 {
+                node.detail = Some(format!("{} at work, {} waiting{stuck}", glance.busy, glance.waiting));
+            }
+        }
+        Ok(tree)
+    }
+
+    /// What is under way and what is held at this moment. All zero, with every permit free, when nothing is left.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let board = &self.board;
+        let glance = board.floor.glance();
+        Load {
+            runs: board.settings.runs_in_flight.saturating_sub(board.places.available_permits()),
+            ready_turns: glance.iter().map(|agent| agent.ready).sum(),
+            turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
+            waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),
+            free_permits: board.floor.permits(),
+            open_approvals: board.decider.open().len(),
+            waits: board.facts.lock().waits.len(),
+        }
+    }
+
+    /// What happens in the supervision tree from now on.
+    #[must_use]
+    pub fn tree_events(&self) -> broadcast::Receiver<TreeEvent> {
+        self.board.tree.subscribe()
+    }
+}
