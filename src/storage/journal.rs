@@ -438,7 +438,7 @@ mod tests {
         let journal = Journal::new(Arc::clone(&storage));
         let (broken, at) = (RunId(Uuid::from_u128(3)), Timestamp::from_millis(1000));
         for run in (1..=5).map(|number| RunId(Uuid::from_u128(number))) {
-            journal.append(&Journal::stream(run), Fence::FIRST, 0, &mut events(), Durability::Memory).await.unwrap();
+            journal.append(&Journal::stream(run), Fence::FIRST, 0, &events(), Durability::Memory).await.unwrap();
             journal.note_ended(run, at).await.unwrap();
         }
         let damaged = Journal::key_of("letter", broken).child("1");
