@@ -42,7 +42,11 @@ pub struct Builder {
     policy: Option<ApprovalPolicy>,
     reducers: Reducers,
     settings: Settings,
+    observer: Option<Observer>,
 }
+
+/// Is shown the board when it has started.
+type Observer = Box<dyn FnOnce(&Callboard) + Send>;
 
 /// What a board is tuned with.
 #[derive(Clone, Debug)]
@@ -291,6 +295,13 @@ impl Builder {
         self
     }
 
+    /// Shows the board to the test kit once its tree runs, before its agents start.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn observed_by(mut self, observer: impl FnOnce(&Callboard) + Send + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
     /// Starts the board: storage, agents, and the runs that an earlier process left unfinished (see
     /// [`Builder::on_unfinished`]).
     ///
@@ -300,7 +311,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, channels, policy, reducers, settings } = self;
+        let Self { storage, env, agents, channels, policy, reducers, settings, observer } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -445,6 +456,9 @@ impl Builder {
             tree.join().await;
             watched.hub.close();
         });
+        if let Some(observe) = observer {
+            observe(&callboard);
+        }
         for spec in agents {
             if let Err(error) = callboard.spawn(spec).await {
                 callboard.board.tree.stop().await;

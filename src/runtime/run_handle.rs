@@ -107,6 +107,7 @@ impl RunHandle {
                 return Err(RunError::Stopped(self.id));
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_LOOK),
                 _ = self.board.ended() => return self.result_at_the_end().await,
             }

@@ -541,6 +541,12 @@ pub enum StorageError {
         /// The limit in bytes.
         max: usize,
     },
+    /// The store did not answer; what was asked may have been done, or not.
+    #[error("the store did not answer: {detail}")]
+    Unavailable {
+        /// Why.
+        detail: String,
+    },
     /// The folder cannot be opened.
     #[error("cannot open the store at {path}: {detail}")]
     Open {
