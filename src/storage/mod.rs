@@ -563,6 +563,14 @@ pub enum StorageError {
     },
 }
 
+impl StorageError {
+    /// The same call may work later, and whether this one did is not known.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

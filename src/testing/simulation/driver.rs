@@ -16,6 +16,8 @@ use super::trace::Trace;
 
 /// Asks for one seed; every other one is left out.
 const SEED: &str = "CALLBOARD_SEED";
+/// How many seeds each test runs, in place of what it says.
+const SEEDS: &str = "CALLBOARD_SEEDS";
 /// Set to `all`: a failing seed shows everything that happened.
 const TRACE: &str = "CALLBOARD_TRACE";
 /// One seed in this many runs twice, and both runs must be the same.
@@ -28,7 +30,8 @@ pub struct Seeds {
     count: u64,
 }
 
-/// The seeds from 0 to `count`; the one in `CALLBOARD_SEED` alone if that is set.
+/// The seeds from 0 to `count`; as many as `CALLBOARD_SEEDS` says if that is set, and the one in `CALLBOARD_SEED` alone if
+/// that is.
 #[must_use]
 pub fn seeds(count: u64) -> Seeds {
     Seeds { first: 0, count }
@@ -70,11 +73,11 @@ impl fmt::Debug for TestError {
 /// When a seed fails: its test panics or returns an error, stands still, crashes where it does not expect to, uses what a
 /// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of the seeds.
 pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
-    let only = std::env::var(SEED).ok().map(|seed| {
-        let parsed = seed.parse().ok();
-        Seeds::only(parsed.unwrap_or_else(|| panic!("{SEED}={seed:?} is not a number from 0 to {}", u64::MAX)))
-    });
-    let Seeds { first, count } = only.unwrap_or(seeds);
+    let Seeds { first, count } = match (number_in(SEED), number_in(SEEDS)) {
+        (Some(seed), _) => Seeds::only(seed),
+        (None, Some(count)) if seeds.count > 1 => Seeds { count, ..seeds },
+        (None, _) => seeds,
+    };
     let mut unreached: Option<Vec<String>> = None;
     for seed in first..first.saturating_add(count) {
         let run = run_seed(seed, &test);
@@ -94,6 +97,11 @@ pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) 
     }
     let unreached = unreached.unwrap_or_default();
     assert!(unreached.is_empty(), "in none of {count} seeds was it reached: {}", unreached.join("; "));
+}
+
+fn number_in(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is not a number from 0 to {}", u64::MAX)))
 }
 
 struct SeedRun {

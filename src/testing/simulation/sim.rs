@@ -77,7 +77,8 @@ impl Sim {
         self.world.below(bound)
     }
 
-    /// How much virtual time the simulation may take (48 h) before it counts as standing still.
+    /// How much virtual time the simulation may take (1 h) before it counts as standing still. An approval takes a day to
+    /// expire.
     pub fn time_limit(&self, limit: Duration) {
         *self.world.limit.lock() = limit;
     }
@@ -134,14 +135,14 @@ impl Sim {
     }
 
     /// Nothing is under way and nothing is held: no turn, run, permit, wait, open approval or unfinished run. What is just
-    /// ending may take a minute of virtual time.
+    /// ending, or is found after a crash, may take ten minutes of virtual time.
     ///
     /// # Panics
     /// When something is.
     pub async fn assert_nothing_left(&self) {
         for board in self.boards() {
             let mut left = String::new();
-            for _ in 0..60 {
+            for _ in 0..600 {
                 left = left_on(&board).await;
                 if left.is_empty() {
                     break;

@@ -90,7 +90,7 @@ fn line(at: Duration, text: &str) -> String {
 
 /// Short names for ids, in the order in which they appear.
 #[derive(Default)]
-struct Names(HashMap<String, usize>);
+struct Names(HashMap<uuid::Uuid, usize>);
 
 impl Names {
     fn shorten(&mut self, text: &str) -> String {
@@ -98,7 +98,7 @@ impl Names {
         let mut rest = text;
         while let Some((before, id, after)) = split_at_id(rest) {
             let next = self.0.len() + 1;
-            let number = *self.0.entry(id.to_owned()).or_insert(next);
+            let number = *self.0.entry(id).or_insert(next);
             let _ = write!(short, "{before}id-{number}");
             rest = after;
         }
@@ -107,14 +107,20 @@ impl Names {
 }
 
 /// The text before the first UUID, the UUID, and the rest.
-fn split_at_id(text: &str) -> Option<(&str, &str, &str)> {
-    const LENGTH: usize = 36;
-    let is_id = |start: &usize| {
-        text.get(*start..*start + LENGTH).is_some_and(|candidate| uuid::Uuid::try_parse(candidate).is_ok())
-    };
-    let first_dash = |start: &usize| text.as_bytes().get(*start + 8) == Some(&b'-');
-    let start = (0..text.len().saturating_sub(LENGTH - 1)).filter(first_dash).find(is_id)?;
-    Some((&text[..start], &text[start..start + LENGTH], &text[start + LENGTH..]))
+fn split_at_id(text: &str) -> Option<(&str, uuid::Uuid, &str)> {
+    let is_id = |character: char| character.is_ascii_hexdigit() || character == '-';
+    let mut start = 0;
+    loop {
+        start += text[start..].find(is_id)?;
+        let length = text[start..].find(|character| !is_id(character)).unwrap_or(text.len() - start);
+        let word = &text[start..start + length];
+        if matches!(length, 32 | 36)
+            && let Ok(id) = uuid::Uuid::try_parse(word)
+        {
+            return Some((&text[..start], id, &text[start + length..]));
+        }
+        start += length;
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +132,7 @@ mod tests {
         let (a, b) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
         let mut names = Names::default();
         assert_eq!(names.shorten(&format!("run {b} of {a}, {b}")), "run id-1 of id-2, id-1");
-        assert_eq!(names.shorten(&format!("ä-{a}")), "ä-id-2");
+        assert_eq!(names.shorten(&format!("ä {} 1-", a.as_simple())), "ä id-2 1-");
     }
 
     #[test]
