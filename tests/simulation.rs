@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use callboard::prelude::*;
+use callboard::messages::Durability;
 use callboard::testing::{Sim, seeds, simulate};
 use serde_json::json;
 
 /// The text with which a simulation fails.
-fn failure(test: impl Fn() + std::panic::UnwindSafe) -> String {
+fn failure(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
     let panic = std::panic::catch_unwind(test).expect_err("it passes");
     panic.downcast_ref::<String>().cloned().unwrap_or_default()
 }
@@ -114,4 +115,71 @@ fn a_thread_ends_a_simulation() {
         });
     });
     assert!(text.contains("a thread was started"), "{text}");
+}
+
+#[test]
+fn a_fault_that_no_seed_comes_to_fails_the_test_and_the_right_name_is_suggested() {
+    let text = failure(|| {
+        simulate(seeds(3), async |sim: Sim| {
+            let board = sim.board().agent("reviewer", reviewer).start().await?;
+            let _ = sim.faults().at("storage.apend").error("x");
+            board.submit(Task::new("fix")).await?.result().await?;
+            Ok(())
+        });
+    });
+    assert!(text.contains("in none of 3 seeds"), "{text}");
+    assert!(text.contains("storage.append"), "{text}");
+}
+
+#[test]
+fn two_runs_that_differ_are_shown_with_their_first_difference() {
+    let runs = std::sync::atomic::AtomicU64::new(0);
+    let text = failure(std::panic::AssertUnwindSafe(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            sim.note(&format!("global state {}", runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+            Ok(())
+        });
+    }));
+    assert!(text.contains("global state 0") && text.contains("global state 1"), "{text}");
+}
+
+#[test]
+fn a_crash_that_the_test_does_not_wait_for_ends_it() {
+    let text = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let board = sim.board().agent("reviewer", reviewer).start().await?;
+            let _ = sim.faults().at("storage.append").crash();
+            board.submit(Task::new("fix")).await?.result().await?;
+            Ok(())
+        });
+    });
+    assert!(text.contains("until_crash"), "{text}");
+}
+
+#[test]
+fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
+    let lost = std::sync::atomic::AtomicU64::new(0);
+    simulate(seeds(50), async |sim: Sim| {
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let sync = board.submit(Task::new("fix").durability(Durability::Sync)).await?;
+        sync.result().await?;
+        let memory = board.submit(Task::new("fix").durability(Durability::Memory)).await?;
+        memory.result().await?;
+        sim.crash().await;
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let runs: Vec<_> = board.runs().await?.iter().map(|run| run.id()).collect();
+        assert!(runs.contains(&sync.id()), "{runs:?}");
+        lost.fetch_add(u64::from(!runs.contains(&memory.id())), std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    });
+    assert!(lost.into_inner() > 0, "what was not synced never got lost");
+}
+
+#[test]
+fn an_agent_that_blocks_its_thread_is_run_on_the_one_thread() {
+    simulate(seeds(3), async |sim: Sim| {
+        let board = sim.board().with(AgentSpec::new("reviewer", reviewer).blocking()).start().await?;
+        assert!(board.submit(Task::new("fix")).await?.result().await?.outcome.is_finished());
+        Ok(())
+    });
 }

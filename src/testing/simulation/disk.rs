@@ -103,7 +103,8 @@ impl Write {
                 for event in Journal::events_in(&append.payload).unwrap_or_default() {
                     let text = format!("{event:?}");
                     let end = text.char_indices().nth(160).map_or(text.len(), |(end, _)| end);
-                    world.note(Weight::Shown, format!("{key} + {}", &text[..end]));
+                    let run = key.segments().pop().unwrap_or_default();
+                    world.note(Weight::Shown, format!("{run}: {}", &text[..end]));
                 }
                 world.note_bytes(&append.payload);
             }

@@ -11,7 +11,6 @@ use crate::messages::visible_lines;
 use crate::supervision::panic_text;
 
 use super::Sim;
-use super::faults::Planned;
 use super::trace::Trace;
 
 /// Asks for one seed; every other one is left out.
@@ -168,9 +167,7 @@ fn run_seed(seed: u64, test: &impl AsyncFn(Sim) -> Result<(), TestError>) -> See
             Err(panic) => break Some(panic_text(&*panic)),
         }
     };
-    let is_unreached = |planned: &&Planned| planned.struck == 0;
-    let unreached = sim.world.with_plan(|plan| plan.iter().filter(is_unreached).map(ToString::to_string).collect());
-    SeedRun { trace: sim.world.take_trace(), error, unreached }
+    SeedRun { trace: sim.world.take_trace(), error, unreached: sim.world.unreached() }
 }
 
 /// A runtime of one thread, on virtual time, without sockets.

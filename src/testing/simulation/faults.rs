@@ -55,6 +55,10 @@ impl Planned {
         Self { point: point.into(), subject: subject.into(), fault, passes: Passes::Only(1), passed: 0, struck: 0 }
     }
 
+    pub(super) fn point(&self) -> &str {
+        &self.point
+    }
+
     /// What happens as execution passes a point; `chance` draws below a bound.
     pub(super) fn pass(&mut self, point: &str, subject: &str, chance: impl FnOnce(u64) -> u64) -> Option<Fault> {
         if *self.point != *point || !(self.subject.is_empty() || *self.subject == *subject) {

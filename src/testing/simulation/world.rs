@@ -1,5 +1,6 @@
 //! What the parts of a simulation share: clock, chance, plan, trace, and the node's life.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::env::{Clock, Fault, Faults, Now};
 use crate::messages::Timestamp;
+use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::Callboard;
 
 use super::faults::{Planned, TURN};
@@ -19,6 +21,8 @@ pub(super) struct World {
     pub(super) clock: SimClock,
     chance: Mutex<u64>,
     plan: Mutex<Vec<Planned>>,
+    /// Every fault point that execution came to.
+    points: Mutex<BTreeSet<&'static str>>,
     trace: Mutex<Trace>,
     pub(super) boards: Mutex<Vec<Callboard>>,
     /// How often the node has been started.
@@ -55,6 +59,7 @@ impl World {
             clock: SimClock::default(),
             chance: Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed),
             plan: Mutex::default(),
+            points: Mutex::default(),
             trace: Mutex::default(),
             boards: Mutex::default(),
             life: AtomicUsize::new(0),
@@ -136,6 +141,16 @@ impl World {
         change(&mut self.plan.lock())
     }
 
+    /// The planned faults that did not strike, with what they may have meant.
+    pub(super) fn unreached(&self) -> Vec<String> {
+        let points = self.points.lock();
+        let text = |planned: &Planned| {
+            let near = nearest(planned.point(), points.iter().copied()).filter(|_| !points.contains(planned.point()));
+            format!("{planned}{}", did_you_mean(near.as_deref()))
+        };
+        self.with_plan(|plan| plan.iter().filter(|planned| planned.struck == 0).map(text).collect())
+    }
+
     /// A number below `bound` (splitmix64).
     pub(super) fn below(&self, bound: u64) -> u64 {
         let mut state = self.chance.lock();
@@ -151,6 +166,7 @@ impl World {
         if self.has_crashed() {
             return Some(Fault::Crash);
         }
+        self.points.lock().insert(point);
         let fault = self.with_plan(|plan| {
             plan.iter_mut().find_map(|planned| planned.pass(point, subject, |bound| self.below(bound)))
         })?;
