@@ -33,12 +33,18 @@ pub enum Fault {
     Panic(String),
     /// The code at the point goes on after this long, if it can wait.
     Wait(Duration),
+    /// The code at the point lets others run this many times, if it can wait.
+    Yield(u32),
+    /// What the operation reports is lost: it has happened, and looks failed. Points that report nothing go on.
+    Lose,
+    /// The process ends here: code that can wait never goes on, and what other code still does reaches nobody.
+    Crash,
 }
 
 /// Decides what happens at the named fault points (tests and simulations only).
 pub trait Faults: Send + Sync + 'static {
-    /// Called each time execution passes `point`.
-    fn at(&self, point: &'static str) -> Option<Fault>;
+    /// Called each time execution passes `point`; `subject` says whose it is (an agent, a key), where that matters.
+    fn at(&self, point: &'static str, subject: &str) -> Option<Fault>;
 }
 
 /// The world as the runtime sees it. Cloning is cheap; clones share the same clock and random sequence.
@@ -47,6 +53,7 @@ pub struct Env {
     clock: Arc<dyn Clock>,
     random: Arc<AtomicU64>,
     faults: Option<Arc<dyn Faults>>,
+    has_threads: bool,
 }
 
 impl Env {
@@ -69,7 +76,7 @@ impl Env {
     /// A world of your own.
     #[must_use]
     pub fn new(clock: impl Clock, seed: u64) -> Self {
-        Self { clock: Arc::new(clock), random: Arc::new(AtomicU64::new(seed)), faults: None }
+        Self { clock: Arc::new(clock), random: Arc::new(AtomicU64::new(seed)), faults: None, has_threads: true }
     }
 
     /// The same world with a fault plan.
@@ -77,6 +84,19 @@ impl Env {
     pub fn with_faults(mut self, faults: Arc<dyn Faults>) -> Self {
         self.faults = Some(faults);
         self
+    }
+
+    /// The same world with one thread: agents that block theirs are run like others, and hold everything up.
+    #[must_use]
+    pub fn without_threads(mut self) -> Self {
+        self.has_threads = false;
+        self
+    }
+
+    /// Whether agents that block a thread get one.
+    #[must_use]
+    pub fn has_threads(&self) -> bool {
+        self.has_threads
     }
 
     /// The current reading of the clock.
@@ -118,7 +138,7 @@ impl Env {
     /// # Panics
     /// When the plan says so.
     pub fn fault_point(&self, point: &'static str) -> Result<(), String> {
-        happen(self.fault_at(point))
+        self.fault_at(point, "").map_or(Ok(()), happen)
     }
 
     /// Passes a fault point where the code can wait.
@@ -129,24 +149,62 @@ impl Env {
     /// # Panics
     /// When the plan says so.
     pub async fn slow_fault_point(&self, point: &'static str) -> Result<(), String> {
-        let fault = self.fault_at(point);
-        if let Some(Fault::Wait(time)) = fault {
-            // Boxed, because every actor's future has room for this one.
-            Box::pin(tokio::time::sleep(time)).await;
-        }
-        happen(fault)
+        self.slow_fault_point_of(point, "").await
     }
 
-    fn fault_at(&self, point: &'static str) -> Option<Fault> {
-        self.faults.as_ref()?.at(point)
+    /// As [`Env::slow_fault_point`], and says whose point it is.
+    ///
+    /// # Errors
+    /// The text of the planned error.
+    ///
+    /// # Panics
+    /// When the plan says so.
+    pub async fn slow_fault_point_of(&self, point: &'static str, subject: &str) -> Result<(), String> {
+        match self.fault_at(point, subject) {
+            None => Ok(()),
+            // Boxed, because every actor's future has room for this one.
+            Some(fault) => Box::pin(happen_slowly(fault)).await,
+        }
+    }
+
+    /// Whether there is a fault plan.
+    #[must_use]
+    pub fn has_faults(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    fn fault_at(&self, point: &'static str, subject: &str) -> Option<Fault> {
+        self.faults.as_ref()?.at(point, subject)
     }
 }
 
-fn happen(fault: Option<Fault>) -> Result<(), String> {
+/// What becomes of code that waits at a point.
+///
+/// # Errors
+/// The text of the planned error.
+///
+/// # Panics
+/// When the plan says so.
+pub(crate) async fn happen_slowly(fault: Fault) -> Result<(), String> {
     match fault {
-        None | Some(Fault::Wait(_)) => Ok(()),
-        Some(Fault::Error(text)) => Err(text),
-        Some(Fault::Panic(text)) => panic!("{text}"),
+        Fault::Wait(time) => tokio::time::sleep(time).await,
+        Fault::Yield(times) => {
+            for _ in 0..times {
+                tokio::task::yield_now().await;
+            }
+        }
+        Fault::Crash => std::future::pending().await,
+        Fault::Error(_) | Fault::Panic(_) | Fault::Lose => return happen(fault),
+    }
+    Ok(())
+}
+
+fn happen(fault: Fault) -> Result<(), String> {
+    match fault {
+        Fault::Wait(_) | Fault::Yield(_) | Fault::Lose | Fault::Crash => Ok(()),
+        Fault::Error(text) => Err(text),
+        // As a panic does, but nobody wants the hook's report of one that was planned.
+        Fault::Panic(text) => std::panic::resume_unwind(Box::new(text)),
     }
 }
 

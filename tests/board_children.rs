@@ -71,7 +71,7 @@ impl Plan {
 }
 
 impl Faults for Plan {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         let mut plan = self.0.lock();
         let planned = plan.iter_mut().find(|planned| planned.point == point && planned.times > 0)?;
         planned.times -= 1;

@@ -61,7 +61,7 @@ fn threads_without_a_runtime_hand_in_at_the_same_time_and_nothing_is_left_lying(
 struct Sometimes(AtomicUsize);
 
 impl Faults for Sometimes {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         let count = if point == TAKEN { self.0.fetch_add(1, Ordering::Relaxed) } else { 0 };
         match count {
             150 => Some(Fault::Panic("planted".into())),

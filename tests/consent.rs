@@ -229,7 +229,7 @@ impl Channel for Diary {
 struct NextMessage(Arc<AtomicBool>);
 
 impl Faults for NextMessage {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         (point == "channel.handle" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("out of luck".into()))
     }
 }

@@ -122,7 +122,7 @@ fn a_parked_handoff_and_a_question_wait_in_the_next_process_too() {
 struct Once(AtomicBool);
 
 impl Faults for Once {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         (point == APPLIED && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("planted".into()))
     }
 }

@@ -35,7 +35,7 @@ struct World {
 struct Crash(AtomicBool);
 
 impl Faults for Crash {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         (point == TAKEN && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("planted".into()))
     }
 }
@@ -657,7 +657,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
 struct Mute;
 
 impl Faults for Mute {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         (point == "storage.handle").then_some(Fault::Wait(100 * HOUR))
     }
 }

@@ -354,7 +354,7 @@ struct Crashes {
 }
 
 impl Faults for Crashes {
-    fn at(&self, point: &'static str) -> Option<Fault> {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         if point != APPLIED {
             return None;
         }

@@ -537,6 +537,7 @@ impl Floor {
         let mut wait = first;
         loop {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(wait) => {}
                 () = hurry.notified() => {}
             }
@@ -805,7 +806,7 @@ impl Floor {
                 turn,
                 value,
                 generation: place.generation,
-                is_blocking: place.is_blocking,
+                is_blocking: place.is_blocking && self.env.has_threads(),
                 actor: place.actor.clone(),
             };
             state.permits -= 1;

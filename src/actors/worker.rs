@@ -71,9 +71,25 @@ fn begin<'a>(floor: &'a Arc<Floor>, job: &'a Job) -> Result<Instrumented<Seated<
         trace = %ready.submission.trace,
     );
     let turn = Turn { shared: Arc::clone(&job.turn) };
-    let future = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| Arc::clone(&job.value).turn(turn))));
+    let future = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| take_turn(floor, job, turn))));
     let future = future.map_err(|panic| panic_text(&*panic))?;
     Ok(Seated { future, floor, job, coming: None }.instrument(span))
+}
+
+/// The agent's future, between two fault points if there is a plan.
+fn take_turn(floor: &Floor, job: &Job, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
+    let value = Arc::clone(&job.value);
+    if !floor.env.has_faults() {
+        return value.turn(turn);
+    }
+    let (env, agent) = (floor.env.clone(), job.turn.ready.agent.clone());
+    async move {
+        env.slow_fault_point_of("turn.begin", agent.as_str()).await.map_err(TurnError::transient)?;
+        let end = value.turn(turn).await;
+        env.slow_fault_point_of("turn.end", agent.as_str()).await.map_err(TurnError::transient)?;
+        end
+    }
+    .boxed()
 }
 
 /// Ends the turn and finds another one. The place is left before the run supervisor's work is done: a worker that is idle

@@ -18,6 +18,7 @@ use crate::supervision::tree::StartError;
 
 use super::agents::AgentError;
 use super::classifier::Classifier;
+use super::handle::Callboard;
 
 /// Describes a board; [`Builder::start`] starts it.
 #[derive(Default)]
@@ -30,7 +31,11 @@ pub struct Builder {
     pub(super) policy: Option<ApprovalPolicy>,
     pub(super) reducers: Reducers,
     pub(super) settings: Settings,
+    pub(super) observer: Option<Observer>,
 }
+
+/// Is shown the board when it has started.
+pub(super) type Observer = Box<dyn FnOnce(&Callboard) + Send>;
 
 /// What a board is tuned with.
 #[derive(Clone, Debug)]
@@ -276,6 +281,13 @@ impl Builder {
             Some(ttl) => drop(self.settings.namespace_ttls.insert(namespace.to_owned(), ttl)),
             None => drop(self.settings.namespace_ttls.remove(namespace)),
         }
+        self
+    }
+
+    /// Shows the board to the test kit once its tree runs, before its agents start.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn observed_by(mut self, observer: impl FnOnce(&Callboard) + Send + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
         self
     }
 }

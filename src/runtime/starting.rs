@@ -40,7 +40,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, channels, policy, reducers, settings } = self;
+        let Self { storage, env, agents, channels, policy, reducers, settings, observer } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -185,6 +185,9 @@ impl Builder {
             tree.join().await;
             watched.hub.close();
         });
+        if let Some(observe) = observer {
+            observe(&callboard);
+        }
         for spec in agents {
             if let Err(error) = callboard.spawn(spec).await {
                 callboard.board.tree.stop().await;

@@ -25,10 +25,21 @@ pub struct Load {
     pub waiting_turns: usize,
     /// Permits of the pool that nobody holds.
     pub free_permits: usize,
+    /// Permits of the pool.
+    pub pool: usize,
     /// Approvals that nobody has decided.
     pub open_approvals: usize,
     /// Edges of the wait-for graph.
     pub waits: usize,
+}
+
+impl Load {
+    /// Nothing is under way and nothing is held.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let Self { runs, ready_turns, turns_at_work, waiting_turns, free_permits, pool, open_approvals, waits } = *self;
+        runs + ready_turns + turns_at_work + waiting_turns + open_approvals + waits == 0 && free_permits == pool
+    }
 }
 
 impl Callboard {
@@ -65,7 +76,7 @@ impl Callboard {
         Ok(tree)
     }
 
-    /// What is under way and what is held at this moment. All zero, with every permit free, when nothing is left.
+    /// What is under way and what is held at this moment. [`Load::is_idle`] when nothing is left.
     #[must_use]
     pub fn load(&self) -> Load {
         let board = &self.board;
@@ -76,6 +87,7 @@ impl Callboard {
             turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
             waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),
             free_permits: board.floor.permits(),
+            pool: board.settings.pool,
             open_approvals: board.decider.open().len(),
             waits: board.facts.lock().waits.len(),
         }

@@ -98,6 +98,12 @@ impl Journal {
         self.storage.append(Append { stream: stream.clone(), fence, expected, payload, durability })
     }
 
+    /// The events in one record of a journal; `None` if it is not one.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn events_in(payload: &[u8]) -> Option<Vec<RunEvent>> {
+        codec::decode::<JournalRecord>(payload).ok().map(|record| record.events)
+    }
+
     /// All events of a run; none if there is no such run.
     ///
     /// # Errors

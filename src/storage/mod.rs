@@ -541,6 +541,12 @@ pub enum StorageError {
         /// The limit in bytes.
         max: usize,
     },
+    /// The store did not answer; what was asked may have been done, or not.
+    #[error("the store did not answer: {detail}")]
+    Unavailable {
+        /// Why.
+        detail: String,
+    },
     /// The folder cannot be opened.
     #[error("cannot open the store at {path}: {detail}")]
     Open {
@@ -555,6 +561,14 @@ pub enum StorageError {
         /// Why.
         detail: String,
     },
+}
+
+impl StorageError {
+    /// The same call may work later, and whether this one did is not known.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
 }
 
 #[cfg(test)]

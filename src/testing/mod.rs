@@ -2,3 +2,6 @@
 
 pub mod conformance;
 pub mod golden;
+mod simulation;
+
+pub use simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};

@@ -36,6 +36,9 @@ pub use life::{RunSupervisor, Wake};
 
 use requests::{apply, refuse};
 
+/// When a run is read again that the store did not give out.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
 /// What a run supervisor needs from outside, and what must survive its restarts.
 pub struct Office {
     /// The world.
@@ -227,7 +230,12 @@ impl Desk {
                     // Its owner has renewed the claim, so it lives: whoever asks here is told to ask there.
                     self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse);
                 }
-                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt(run));
+                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
+                None
+            }
+            Input::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. } if error.may_pass() => {
+                tracing::warn!(parent: None, %run, %error, "the run could not be read; it is read again");
+                self.timers.add(now.monotonic + READ_AGAIN, Timer::Adopt { run, new_process });
                 None
             }
             Input::Loaded { run, new_process, loaded, .. } => {
@@ -319,8 +327,8 @@ impl Desk {
 
     fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
         match timer {
-            Timer::Adopt(run) => {
-                self.load(run, true, None);
+            Timer::Adopt { run, new_process } => {
+                self.load(run, new_process, None);
                 None
             }
             Timer::Deadline(run) => self.take(Input::Expired { run, delegation: None }, now),

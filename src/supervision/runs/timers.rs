@@ -20,8 +20,8 @@ pub(super) enum Timer {
     Deadline(RunId),
     /// The answer to a delegation should be there.
     Delegation(RunId, u32, u32),
-    /// A run that another process held may be free.
-    Adopt(RunId),
+    /// A run that another process held may be free, or a store that did not answer may do so now.
+    Adopt { run: RunId, new_process: bool },
 }
 
 pub(super) struct Timers {

@@ -176,7 +176,7 @@ impl Desk {
         if matches!(error, StorageError::Stopped { .. }) {
             (self.office.on_storage_error)(error);
             live.waiting.into_iter().for_each(refuse);
-        } else if is_new {
+        } else if is_new && !error.may_pass() {
             self.office.roster.lock().remove(&run);
             live.waiting.into_iter().for_each(refuse);
         } else if matches!(error, StorageError::Fenced { .. }) {

@@ -1,0 +1,367 @@
+//! The simulated disk: a memory store behind calls that take their time and may fail, and that loses at a crash what was
+//! not synced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+
+use crate::env::{Clock, Fault, Now, happen_slowly};
+use crate::messages::{RunEvent, RunId};
+use crate::storage::{
+    Append, Delivery, DeliveryId, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision,
+    Sequence, Storage, StorageError, StorageFuture, Watch,
+};
+
+use super::trace::Weight;
+use super::world::World;
+
+/// How long a buffered write may take to the disk (SEMANTICS 10).
+const BUFFERED_WITHIN: Duration = Duration::from_millis(100);
+
+pub(super) struct Disk {
+    world: Arc<World>,
+    clock: DiskClock,
+    state: Mutex<State>,
+}
+
+struct State {
+    memory: Arc<Memory>,
+    /// Every write since the beginning, in the order in which it was issued.
+    log: Vec<Written>,
+    /// How many of them are on disk for certain.
+    synced: usize,
+}
+
+struct Written {
+    at: Now,
+    durability: Durability,
+    write: Write,
+}
+
+#[derive(Clone)]
+enum Write {
+    Append(Append),
+    Put(Put),
+    Delete(Key, Revision),
+    Purge(Key, Sequence),
+    Claim(Key, Arc<str>, u64),
+    Renew(Key, Fence, u64),
+    Release(Key, Fence),
+    Enqueue(Key, Arc<str>, Arc<[u8]>),
+    Next(Key, u64),
+    Extend(DeliveryId, u64),
+    Ack(DeliveryId),
+    Nack(DeliveryId, u64),
+}
+
+impl Write {
+    /// Its fault point, and whose it is.
+    fn place(&self) -> (&'static str, &Key) {
+        match self {
+            Self::Append(append) => ("storage.append", &append.stream),
+            Self::Put(put) => ("storage.put", &put.key),
+            Self::Delete(key, _) => ("storage.delete", key),
+            Self::Purge(key, _) => ("storage.purge", key),
+            Self::Claim(key, ..) => ("storage.claim", key),
+            Self::Renew(key, ..) => ("storage.renew", key),
+            Self::Release(key, _) => ("storage.release", key),
+            Self::Enqueue(key, ..) => ("storage.enqueue", key),
+            Self::Next(key, _) => ("storage.next", key),
+            Self::Extend(delivery, _) => ("storage.extend", &delivery.queue),
+            Self::Ack(delivery) => ("storage.ack", &delivery.queue),
+            Self::Nack(delivery, _) => ("storage.nack", &delivery.queue),
+        }
+    }
+
+    /// Does it again, where nobody wants the answer.
+    fn repeat(self, memory: &Memory) {
+        fn done<T>(future: StorageFuture<T>) {
+            drop(future.now_or_never());
+        }
+        match self {
+            Self::Append(append) => done(memory.append(append)),
+            Self::Put(put) => done(memory.put_if_revision(put)),
+            Self::Delete(key, revision) => done(memory.delete_if_revision(&key, revision, Durability::Memory)),
+            Self::Purge(key, up_to) => done(memory.purge(&key, up_to)),
+            Self::Claim(key, owner, ttl) => done(memory.claim(&key, &owner, ttl)),
+            Self::Renew(key, fence, ttl) => done(memory.renew(&key, fence, ttl)),
+            Self::Release(key, fence) => done(memory.release(&key, fence)),
+            Self::Enqueue(key, id, payload) => done(memory.enqueue(&key, &id, payload, Durability::Memory)),
+            Self::Next(key, lease) => done(memory.next(&key, lease)),
+            Self::Extend(delivery, lease) => done(memory.extend(&delivery, lease)),
+            Self::Ack(delivery) => done(memory.ack(&delivery)),
+            Self::Nack(delivery, delay) => done(memory.nack(&delivery, delay)),
+        }
+    }
+
+    fn note(&self, world: &World) {
+        let (point, key) = self.place();
+        match self {
+            Self::Append(append) => {
+                for event in Journal::events_in(&append.payload).unwrap_or_default() {
+                    let text = format!("{event:?}");
+                    let end = text.char_indices().nth(160).map_or(text.len(), |(end, _)| end);
+                    let run = key.segments().pop().unwrap_or_default();
+                    world.note(Weight::Shown, format!("{run}: {}", &text[..end]));
+                }
+                world.note_bytes(&append.payload);
+            }
+            Self::Put(put) => {
+                world.note(Weight::Fine, format!("{point} {key}"));
+                world.note_bytes(&put.value);
+            }
+            Self::Enqueue(_, id, payload) => {
+                world.note(Weight::Fine, format!("{point} {key} {id}"));
+                world.note_bytes(payload);
+            }
+            Self::Delete(..)
+            | Self::Purge(..)
+            | Self::Claim(..)
+            | Self::Renew(..)
+            | Self::Release(..)
+            | Self::Next(..)
+            | Self::Extend(..)
+            | Self::Ack(_)
+            | Self::Nack(..) => world.note(Weight::Fine, format!("{point} {key}")),
+        }
+    }
+}
+
+/// The simulation's clock, except while writes are repeated: then the time is theirs.
+#[derive(Clone)]
+struct DiskClock {
+    world: Arc<World>,
+    then: Arc<Mutex<Option<Now>>>,
+}
+
+impl Clock for DiskClock {
+    fn now(&self) -> Now {
+        self.then.lock().unwrap_or_else(|| self.world.clock.now())
+    }
+}
+
+impl Disk {
+    pub(super) fn new(world: Arc<World>) -> Self {
+        let clock = DiskClock { world: Arc::clone(&world), then: Arc::default() };
+        let memory = Arc::new(Memory::new(Arc::new(clock.clone())));
+        Self { world, clock, state: Mutex::new(State { memory, log: Vec::new(), synced: 0 }) }
+    }
+
+    /// Loses some of what was not on disk: what is kept is a beginning of what was written, and chance says how much.
+    pub(super) fn crash(&self) {
+        let mut state = self.state.lock();
+        let now = self.clock.now().monotonic;
+        let is_on_disk = |written: &Written| {
+            written.durability >= Durability::Buffered && written.at.monotonic + BUFFERED_WITHIN <= now
+        };
+        let flushed = state.log.iter().rposition(is_on_disk).map_or(0, |last| last + 1);
+        let certain = state.synced.max(flushed);
+        let issued = state.log.len();
+        let kept = certain + self.world.below((issued - certain + 1) as u64) as usize;
+        self.world.note(Weight::Shown, format!("the disk keeps {kept} of {issued} writes ({certain} were synced)"));
+        state.log.truncate(kept);
+        state.synced = kept;
+        state.memory = Arc::new(Memory::new(Arc::new(self.clock.clone())));
+        for written in &state.log {
+            *self.clock.then.lock() = Some(written.at);
+            written.write.clone().repeat(&state.memory);
+        }
+        *self.clock.then.lock() = None;
+    }
+
+    /// What the journal of a run holds now.
+    pub(super) fn events(&self, run: RunId) -> Vec<RunEvent> {
+        let records = at_once(self.state.lock().memory.read(&Journal::stream(run), 1, usize::MAX)).unwrap_or_default();
+        records.iter().filter_map(|record| Journal::events_in(&record.payload)).flatten().collect()
+    }
+
+    /// How long a call takes: often nothing, mostly a little, rarely long.
+    fn latency(&self) -> Duration {
+        match self.world.below(16) {
+            0..8 => Duration::ZERO,
+            8..15 => Duration::from_millis(self.world.below(5)),
+            _ => Duration::from_millis(self.world.below(300)),
+        }
+    }
+
+    /// Does something now, and answers after a while.
+    fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        (point, key): (&'static str, &Key),
+        work: impl FnOnce(&mut State) -> Done<T>,
+    ) -> StorageFuture<T> {
+        let fault = self.world.strike(point, &key.to_string());
+        let (latency, loses) = match fault {
+            None => (self.latency(), false),
+            Some(Fault::Lose) => (self.latency(), true),
+            Some(Fault::Wait(time)) => (time, false),
+            Some(Fault::Error(detail)) => {
+                let latency = self.latency();
+                return answer(Arc::clone(self), latency, None, Err(StorageError::Unavailable { detail }));
+            }
+            Some(fault @ (Fault::Panic(_) | Fault::Yield(_) | Fault::Crash)) => {
+                return async move {
+                    let _ = happen_slowly(fault).await;
+                    Err(StorageError::Unavailable { detail: "a planned fault".to_owned() })
+                }
+                .boxed();
+            }
+        };
+        let Done { result, synced } = work(&mut self.state.lock());
+        let lost = || Err(StorageError::Unavailable { detail: "a planned fault: the answer is lost".to_owned() });
+        answer(Arc::clone(self), latency, synced, if loses { lost() } else { result })
+    }
+
+    fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        place: (&'static str, &Key),
+        read: impl FnOnce(&Memory) -> StorageFuture<T>,
+    ) -> StorageFuture<T> {
+        self.world.note(Weight::Fine, format!("{} {}", place.0, place.1));
+        self.call(place, |state| Done { result: at_once(read(&state.memory)), synced: None })
+    }
+
+    fn write<T: Send + 'static>(
+        self: &Arc<Self>,
+        write: Write,
+        durability: Durability,
+        work: impl FnOnce(&Memory) -> StorageFuture<T>,
+    ) -> StorageFuture<T> {
+        self.call(write.place(), |state| {
+            write.note(&self.world);
+            let result = at_once(work(&state.memory));
+            state.log.push(Written { at: self.clock.now(), durability, write: write.clone() });
+            Done { result, synced: (durability == Durability::Sync).then_some(state.log.len()) }
+        })
+    }
+
+    fn has_synced(&self, up_to: Option<usize>) {
+        if let Some(up_to) = up_to {
+            let mut state = self.state.lock();
+            state.synced = state.synced.max(up_to);
+        }
+    }
+}
+
+/// What a call came to.
+struct Done<T> {
+    result: Result<T, StorageError>,
+    /// With the answer, this many writes are on disk.
+    synced: Option<usize>,
+}
+
+fn at_once<T>(future: StorageFuture<T>) -> Result<T, StorageError> {
+    future.now_or_never().expect("the memory store answers at once")
+}
+
+fn answer<T: Send + 'static>(
+    disk: Arc<Disk>,
+    latency: Duration,
+    synced: Option<usize>,
+    result: Result<T, StorageError>,
+) -> StorageFuture<T> {
+    if latency.is_zero() {
+        disk.has_synced(synced);
+        return futures::future::ready(result).boxed();
+    }
+    async move {
+        tokio::time::sleep(latency).await;
+        if disk.world.has_crashed() {
+            std::future::pending::<()>().await;
+        }
+        disk.has_synced(synced);
+        result
+    }
+    .boxed()
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the simulated disk")
+    }
+}
+
+/// A node's handle of the disk.
+#[derive(Clone, Debug)]
+pub(super) struct Mounted(pub(super) Arc<Disk>);
+
+impl Storage for Mounted {
+    fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        self.0.write(Write::Append(append.clone()), append.durability, |memory| memory.append(append))
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.0.read(("storage.read", stream), |memory| memory.read(stream, from, limit))
+    }
+
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+        self.0.read(("storage.streams", &Key::new([])), |memory| memory.streams(prefix))
+    }
+
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
+        let write = Write::Purge(stream.clone(), up_to);
+        self.0.write(write, Durability::Buffered, |memory| memory.purge(stream, up_to))
+    }
+
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
+        self.0.read(("storage.get", key), |memory| memory.get(key))
+    }
+
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        self.0.write(Write::Put(put.clone()), put.durability, |memory| memory.put_if_revision(put))
+    }
+
+    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
+        let write = Write::Delete(key.clone(), revision);
+        self.0.write(write, durability, |memory| memory.delete_if_revision(key, revision, durability))
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        self.0.read(("storage.scan", &Key::new([])), |memory| memory.scan(prefix, after, limit))
+    }
+
+    fn watch(&self, prefix: &KeyPrefix) -> Watch {
+        self.0.state.lock().memory.watch(prefix)
+    }
+
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
+        let write = Write::Claim(stream.clone(), owner.into(), ttl_secs);
+        self.0.write(write, Durability::Buffered, |memory| memory.claim(stream, owner, ttl_secs))
+    }
+
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
+        let write = Write::Renew(stream.clone(), fence, ttl_secs);
+        self.0.write(write, Durability::Buffered, |memory| memory.renew(stream, fence, ttl_secs))
+    }
+
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
+        let write = Write::Release(stream.clone(), fence);
+        self.0.write(write, Durability::Buffered, |memory| memory.release(stream, fence))
+    }
+
+    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
+        let write = Write::Enqueue(queue.clone(), dedupe_id.into(), Arc::clone(&payload));
+        self.0.write(write, durability, |memory| memory.enqueue(queue, dedupe_id, payload, durability))
+    }
+
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
+        let write = Write::Next(queue.clone(), lease_secs);
+        self.0.write(write, Durability::Buffered, |memory| memory.next(queue, lease_secs))
+    }
+
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
+        let write = Write::Extend(delivery.clone(), lease_secs);
+        self.0.write(write, Durability::Buffered, |memory| memory.extend(delivery, lease_secs))
+    }
+
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
+        self.0.write(Write::Ack(delivery.clone()), Durability::Buffered, |memory| memory.ack(delivery))
+    }
+
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
+        let write = Write::Nack(delivery.clone(), delay_secs);
+        self.0.write(write, Durability::Buffered, |memory| memory.nack(delivery, delay_secs))
+    }
+}

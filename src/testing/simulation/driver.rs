@@ -1,0 +1,202 @@
+//! Runs a test seed after seed: one runtime for each life of the node, and the test's own future over all of them.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::messages::visible_lines;
+use crate::supervision::panic_text;
+
+use super::Sim;
+use super::trace::Trace;
+
+/// Asks for one seed; every other one is left out.
+const SEED: &str = "CALLBOARD_SEED";
+/// How many seeds each test runs, in place of what it says.
+const SEEDS: &str = "CALLBOARD_SEEDS";
+/// Set to `all`: a failing seed shows everything that happened.
+const TRACE: &str = "CALLBOARD_TRACE";
+/// One seed in this many runs twice, and both runs must be the same.
+const TWICE_IN: u64 = 100;
+
+/// Which seeds a test runs; see [`seeds`].
+#[derive(Clone, Copy, Debug)]
+pub struct Seeds {
+    first: u64,
+    count: u64,
+}
+
+/// The seeds from 0 to `count`; as many as `CALLBOARD_SEEDS` says if that is set, and the one in `CALLBOARD_SEED` alone if
+/// that is.
+#[must_use]
+pub fn seeds(count: u64) -> Seeds {
+    Seeds { first: 0, count }
+}
+
+impl Seeds {
+    /// The same number of seeds from another first one on.
+    #[must_use]
+    pub fn from(self, first: u64) -> Self {
+        Self { first, ..self }
+    }
+
+    /// This seed alone: a failure that was found once, kept.
+    #[must_use]
+    pub fn only(seed: u64) -> Self {
+        Self { first: seed, count: 1 }
+    }
+}
+
+/// Any error that ends a simulated test.
+pub struct TestError(Box<dyn std::error::Error + Send + Sync>);
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for TestError {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Debug for TestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Runs a test in a simulated world, once for each seed, and stops at the first seed that fails. How it failed, the line
+/// that runs it again, and what happened before are in the panic's text.
+///
+/// # Panics
+/// When a seed fails: its test panics or returns an error, stands still, crashes where it does not expect to, uses what a
+/// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of the seeds.
+pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
+    let Seeds { first, count } = match (number_in(SEED), number_in(SEEDS)) {
+        (Some(seed), _) => Seeds::only(seed),
+        (None, Some(count)) if seeds.count > 1 => Seeds { count, ..seeds },
+        (None, _) => seeds,
+    };
+    let mut unreached: Option<Vec<String>> = None;
+    for seed in first..first.saturating_add(count) {
+        let run = run_seed(seed, &test);
+        if let Some(error) = run.error {
+            fail(seed, &error, &run.trace);
+        }
+        if (seed - first).is_multiple_of(TWICE_IN) {
+            let again = run_seed(seed, &test);
+            if let Some(difference) = run.trace.difference(&again.trace) {
+                fail(seed, &format!("two runs of the same seed differ: {difference}"), &again.trace);
+            }
+        }
+        match &mut unreached {
+            None => unreached = Some(run.unreached),
+            Some(unreached) => unreached.retain(|fault| run.unreached.contains(fault)),
+        }
+    }
+    let unreached = unreached.unwrap_or_default();
+    assert!(unreached.is_empty(), "in none of {count} seeds was it reached: {}", unreached.join("; "));
+}
+
+fn number_in(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is not a number from 0 to {}", u64::MAX)))
+}
+
+struct SeedRun {
+    trace: Trace,
+    error: Option<String>,
+    /// Planned faults that did not strike.
+    unreached: Vec<String>,
+}
+
+fn fail(seed: u64, error: &str, trace: &Trace) -> ! {
+    let shows_all = std::env::var(TRACE).is_ok_and(|value| value == "all");
+    let thread = std::thread::current();
+    let test = thread.name().filter(|name| *name != "main").unwrap_or_default();
+    let hint = if shows_all { String::new() } else { format!(" ({TRACE}=all shows everything)") };
+    panic!(
+        "seed {seed} failed: {}\nrun it again: {SEED}={seed} cargo test {test}\nwhat happened{hint}:\n{}",
+        visible_lines(error),
+        visible_lines(&trace.render(shows_all)),
+    );
+}
+
+/// How a life of the node ended.
+enum End {
+    Returned(Result<(), TestError>),
+    Crashed,
+    StoodStill,
+    Violated(String),
+}
+
+fn run_seed(seed: u64, test: &impl AsyncFn(Sim) -> Result<(), TestError>) -> SeedRun {
+    let sim = Sim::new(seed);
+    let mut body = Box::pin(test(sim.clone()));
+    let error = loop {
+        let runtime = match node(&sim) {
+            Ok(runtime) => runtime,
+            Err(error) => break Some(format!("no runtime for the node: {error}")),
+        };
+        let lived = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                sim.world.begin_life();
+                let end = live(&sim, body.as_mut()).await;
+                sim.world.end_life();
+                end
+            })
+        }));
+        // The process is dead: whatever it still had under way is dropped where it stood.
+        let boards = std::mem::take(&mut *sim.world.boards.lock());
+        drop((boards, runtime));
+        match lived {
+            Ok(End::Returned(Ok(()))) => break sim.world.violation(),
+            Ok(End::Returned(Err(error))) => break Some(format!("{error:?}")),
+            Ok(End::Violated(violation)) => break Some(violation),
+            Ok(End::StoodStill) => {
+                let limit = *sim.world.limit.lock();
+                break Some(format!(
+                    "after {limit:?} of virtual time the test still waits; what it waits for does not come, or comes \
+                     from outside the simulation (another thread, a socket, a handle of before a crash)"
+                ));
+            }
+            Ok(End::Crashed) if sim.world.is_crash_awaited() => sim.disk.crash(),
+            Ok(End::Crashed) => {
+                break Some("the node crashed and the test does not expect it: work inside sim.until_crash(..)".into());
+            }
+            Err(panic) => break Some(panic_text(&*panic)),
+        }
+    };
+    SeedRun { trace: sim.world.take_trace(), error, unreached: sim.world.unreached() }
+}
+
+/// A runtime of one thread, on virtual time, without sockets.
+fn node(sim: &Sim) -> std::io::Result<tokio::runtime::Runtime> {
+    let world = Arc::clone(&sim.world);
+    let started = move || {
+        world.violate(
+            "a thread was started: a simulation has one; run blocking work inline, or test it outside a simulation",
+        );
+    };
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).on_thread_start(started).build()
+}
+
+/// Polls the test until it returns or the node's life ends.
+async fn live(sim: &Sim, mut body: Pin<&mut impl Future<Output = Result<(), TestError>>>) -> End {
+    let left = sim.world.limit.lock().saturating_sub(sim.env().now().monotonic);
+    let mut limit = pin!(tokio::time::sleep(left));
+    poll_fn(|context| {
+        sim.world.waker.register(context.waker());
+        if let Some(violation) = sim.world.violation() {
+            return Poll::Ready(End::Violated(violation));
+        }
+        if sim.world.has_crashed() {
+            return Poll::Ready(End::Crashed);
+        }
+        if let Poll::Ready(result) = body.as_mut().poll(context) {
+            return Poll::Ready(if sim.world.has_crashed() { End::Crashed } else { End::Returned(result) });
+        }
+        limit.as_mut().poll(context).map(|()| End::StoodStill)
+    })
+    .await
+}

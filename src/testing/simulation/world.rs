@@ -1,0 +1,203 @@
+//! What the parts of a simulation share: clock, chance, plan, trace, and the node's life.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::env::{Clock, Fault, Faults, Now};
+use crate::messages::Timestamp;
+use crate::messages::names::{did_you_mean, nearest};
+use crate::runtime::Callboard;
+
+use super::faults::{Planned, TURN};
+use super::trace::{Trace, Weight};
+
+pub(super) struct World {
+    pub(super) clock: SimClock,
+    chance: Mutex<u64>,
+    plan: Mutex<Vec<Planned>>,
+    /// Every fault point that execution came to.
+    points: Mutex<BTreeSet<&'static str>>,
+    trace: Mutex<Trace>,
+    pub(super) boards: Mutex<Vec<Callboard>>,
+    /// How often the node has been started.
+    life: AtomicUsize,
+    has_crashed: AtomicBool,
+    /// How many futures of the test wait for a crash.
+    crashes_awaited: AtomicUsize,
+    /// What the simulation cannot go on with.
+    violation: Mutex<Option<String>>,
+    /// Told of a crash and of a violation.
+    pub(super) waker: AtomicWaker,
+    pub(super) limit: Mutex<Duration>,
+}
+
+/// Virtual time from a fixed date on, over all lives of the node.
+#[derive(Clone, Default)]
+pub(super) struct SimClock(Arc<Mutex<(Duration, Option<Instant>)>>);
+
+impl Clock for SimClock {
+    fn now(&self) -> Now {
+        /// 2026-01-01 00:00:00 UTC.
+        const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+        let (before, started) = *self.0.lock();
+        let monotonic = before + started.map(|started| started.elapsed()).unwrap_or_default();
+        Now { monotonic, wall: START + monotonic }
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        /// A run that stands still looks for its result every second; longer would take long.
+        const LIMIT: Duration = Duration::from_secs(3600);
+        Self {
+            clock: SimClock::default(),
+            chance: Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed),
+            plan: Mutex::default(),
+            points: Mutex::default(),
+            trace: Mutex::default(),
+            boards: Mutex::default(),
+            life: AtomicUsize::new(0),
+            has_crashed: AtomicBool::new(false),
+            crashes_awaited: AtomicUsize::new(0),
+            violation: Mutex::default(),
+            waker: AtomicWaker::new(),
+            limit: Mutex::new(LIMIT),
+        }
+    }
+
+    /// Begins the node's next life, inside its runtime.
+    #[allow(clippy::disallowed_methods, reason = "tokio's paused time is the simulation's clock")]
+    pub(super) fn begin_life(&self) {
+        let before = self.clock.now().monotonic;
+        *self.clock.0.lock() = (before, Some(Instant::now()));
+        self.has_crashed.store(false, Ordering::SeqCst);
+        let life = self.life.fetch_add(1, Ordering::SeqCst) + 1;
+        if life > 1 {
+            self.note(Weight::Shown, format!("the node starts again (life {life})"));
+        }
+    }
+
+    /// Ends the node's life, inside its runtime: time stands still until the next.
+    pub(super) fn end_life(&self) {
+        let now = self.clock.now().monotonic;
+        *self.clock.0.lock() = (now, None);
+    }
+
+    pub(super) fn life(&self) -> usize {
+        self.life.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn has_crashed(&self) -> bool {
+        self.has_crashed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn crash(&self, place: &str) {
+        if !self.has_crashed.swap(true, Ordering::SeqCst) {
+            self.note(Weight::Shown, format!("the node crashes at {place}"));
+            self.waker.wake();
+        }
+    }
+
+    /// Counts somebody who waits for a crash until what is returned is dropped.
+    pub(super) fn await_crash(&self) -> impl Drop {
+        self.crashes_awaited.fetch_add(1, Ordering::SeqCst);
+        Awaiting(self)
+    }
+
+    pub(super) fn is_crash_awaited(&self) -> bool {
+        self.crashes_awaited.load(Ordering::SeqCst) > 0
+    }
+
+    /// The first thing that a simulation cannot have.
+    pub(super) fn violation(&self) -> Option<String> {
+        self.violation.lock().clone()
+    }
+
+    pub(super) fn violate(&self, what: &str) {
+        self.violation.lock().get_or_insert_with(|| what.to_owned());
+        self.waker.wake();
+    }
+
+    pub(super) fn note(&self, weight: Weight, text: String) {
+        let at = self.clock.now().monotonic;
+        self.trace.lock().note(at, weight, text);
+    }
+
+    pub(super) fn note_bytes(&self, bytes: &[u8]) {
+        self.trace.lock().note_bytes(bytes);
+    }
+
+    pub(super) fn take_trace(&self) -> Trace {
+        std::mem::take(&mut *self.trace.lock())
+    }
+
+    pub(super) fn with_plan<T>(&self, change: impl FnOnce(&mut Vec<Planned>) -> T) -> T {
+        change(&mut self.plan.lock())
+    }
+
+    /// The planned faults that did not strike, with what they may have meant.
+    pub(super) fn unreached(&self) -> Vec<String> {
+        let points = self.points.lock();
+        let text = |planned: &Planned| {
+            let near = nearest(planned.point(), points.iter().copied()).filter(|_| !points.contains(planned.point()));
+            format!("{planned}{}", did_you_mean(near.as_deref()))
+        };
+        self.with_plan(|plan| plan.iter().filter(|planned| planned.struck == 0).map(text).collect())
+    }
+
+    /// A number below `bound` (splitmix64).
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        let mut state = self.chance.lock();
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    /// What the plan has for this place; a crash has happened when this returns.
+    pub(super) fn strike(&self, point: &'static str, subject: &str) -> Option<Fault> {
+        if self.has_crashed() {
+            return Some(Fault::Crash);
+        }
+        self.points.lock().insert(point);
+        let fault = self.with_plan(|plan| {
+            plan.iter_mut().find_map(|planned| planned.pass(point, subject, |bound| self.below(bound)))
+        })?;
+        self.note(Weight::Shown, format!("fault at {point} {subject}: {fault:?}"));
+        if fault == Fault::Crash {
+            self.crash(point);
+        }
+        Some(fault)
+    }
+}
+
+struct Awaiting<'a>(&'a World);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.crashes_awaited.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Faults for World {
+    /// Without a planned fault, chance decides who goes first.
+    fn at(&self, point: &'static str, subject: &str) -> Option<Fault> {
+        if let Some(fault) = self.strike(point, subject) {
+            return Some(fault);
+        }
+        let weight = if point == TURN { Weight::Shown } else { Weight::Fine };
+        self.note(weight, format!("{point} {subject}"));
+        match self.below(4) {
+            0 if subject.is_empty() => Some(Fault::Yield(1 + self.below(3) as u32)),
+            0 => Some(Fault::Wait(Duration::from_millis(self.below(20)))),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The same seed gives the same run of a whole system; what goes wrong is planned, seen and reproducible.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
+use callboard::prelude::*;
+use callboard::messages::Durability;
+use callboard::testing::{Sim, seeds, simulate};
+use serde_json::json;
+
+/// The text with which a simulation fails.
+fn failure(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let panic = std::panic::catch_unwind(test).expect_err("it passes");
+    panic.downcast_ref::<String>().cloned().unwrap_or_default()
+}
+
+async fn coder(_: Turn) -> Result<Command, TurnError> {
+    Ok(Command::update("artifacts", json!({ "patch": "+1" })).goto("reviewer"))
+}
+
+async fn reviewer(_: Turn) -> Result<Command, TurnError> {
+    Ok(Command::output("fine"))
+}
+
+#[test]
+fn a_crashed_reviewer_and_a_hanging_coder_lose_nothing() {
+    simulate(seeds(200), async |sim: Sim| {
+        let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
+        let _ = sim.faults().panic("reviewer").on_turn(1).hang("coder").for_secs(90);
+        let run = board.submit(Task::new("fix the bug").to("coder")).await?;
+        assert_eq!(run.result().await?.outcome, Outcome::Finished);
+        sim.assert_restarted("reviewer", 1).await;
+        sim.assert_effects_at_most_once_per_key();
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_that_crashes_anywhere_loses_nothing_that_it_acknowledged() {
+    simulate(seeds(300), async |sim: Sim| {
+        let effects = sim.effects();
+        let coder = move |turn: Turn| {
+            let effects = effects.clone();
+            async move {
+                let work = async { Ok::<_, TurnError>(effects.apply(&turn, "patch", "+1")) };
+                turn.step("patch", work).await?;
+                Ok(Command::default().goto("reviewer"))
+            }
+        };
+        let start = || sim.board().agent("coder", coder.clone()).agent("reviewer", reviewer).start();
+        let _ = sim.faults().at("storage.append").crash().on_pass(1 + sim.below(5));
+        let mut submitted = None;
+        let finished = sim
+            .until_crash(async {
+                let board = start().await?;
+                let run = board.submit(Task::new("fix").to("coder")).await?;
+                submitted = Some(run.id());
+                Ok::<_, callboard::Error>(run.result().await?)
+            })
+            .await;
+        if let Some(finished) = finished {
+            assert_eq!(finished?.outcome, Outcome::Finished);
+            return Ok(());
+        }
+        let board = start().await?;
+        board.recovered().await;
+        if let Some(run) = submitted {
+            assert_eq!(board.run(run).result().await?.outcome, Outcome::Finished);
+            assert_eq!(sim.effects().count(), 1);
+        }
+        sim.assert_effects_at_most_once_per_key();
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_failing_seed_says_how_to_run_it_again_and_what_happened() {
+    let text = failure(|| {
+        simulate(seeds(50), async |sim: Sim| {
+            let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
+            let run = board.submit(Task::new("fix").to("coder")).await?;
+            run.result().await?;
+            assert_ne!(sim.below(5), 0, "one in five");
+            Ok(())
+        });
+    });
+    println!("{text}");
+    assert!(text.contains("CALLBOARD_SEED="), "{text}");
+    assert!(text.contains("turn.begin coder"), "{text}");
+}
+
+#[test]
+fn a_test_that_waits_for_nothing_stands_still() {
+    let text = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let _board = sim.board().agent("coder", coder).start().await?;
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+    });
+    assert!(text.contains("still waits"), "{text}");
+}
+
+#[test]
+fn a_thread_ends_a_simulation() {
+    let text = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            tokio::task::spawn_blocking(|| ()).await?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            sim.note("unreached");
+            Ok(())
+        });
+    });
+    assert!(text.contains("a thread was started"), "{text}");
+}
+
+#[test]
+fn a_fault_that_no_seed_comes_to_fails_the_test_and_the_right_name_is_suggested() {
+    let text = failure(|| {
+        simulate(seeds(3), async |sim: Sim| {
+            let board = sim.board().agent("reviewer", reviewer).start().await?;
+            let _ = sim.faults().at("storage.apend").error("x");
+            board.submit(Task::new("fix")).await?.result().await?;
+            Ok(())
+        });
+    });
+    assert!(text.contains("in none of 3 seeds"), "{text}");
+    assert!(text.contains("storage.append"), "{text}");
+}
+
+#[test]
+fn two_runs_that_differ_are_shown_with_their_first_difference() {
+    let runs = std::sync::atomic::AtomicU64::new(0);
+    let text = failure(std::panic::AssertUnwindSafe(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            sim.note(&format!("global state {}", runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+            Ok(())
+        });
+    }));
+    assert!(text.contains("global state 0") && text.contains("global state 1"), "{text}");
+}
+
+#[test]
+fn a_crash_that_the_test_does_not_wait_for_ends_it() {
+    let text = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let board = sim.board().agent("reviewer", reviewer).start().await?;
+            let _ = sim.faults().at("storage.append").crash();
+            board.submit(Task::new("fix")).await?.result().await?;
+            Ok(())
+        });
+    });
+    assert!(text.contains("until_crash"), "{text}");
+}
+
+#[test]
+fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
+    let lost = std::sync::atomic::AtomicU64::new(0);
+    simulate(seeds(50), async |sim: Sim| {
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let sync = board.submit(Task::new("fix").durability(Durability::Sync)).await?;
+        sync.result().await?;
+        let memory = board.submit(Task::new("fix").durability(Durability::Memory)).await?;
+        memory.result().await?;
+        sim.crash().await;
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let runs: Vec<_> = board.runs().await?.iter().map(|run| run.id()).collect();
+        assert!(runs.contains(&sync.id()), "{runs:?}");
+        lost.fetch_add(u64::from(!runs.contains(&memory.id())), std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    });
+    assert!(lost.into_inner() > 0, "what was not synced never got lost");
+}
+
+#[test]
+fn an_agent_that_blocks_its_thread_is_run_on_the_one_thread() {
+    simulate(seeds(3), async |sim: Sim| {
+        let board = sim.board().with(AgentSpec::new("reviewer", reviewer).blocking()).start().await?;
+        assert!(board.submit(Task::new("fix")).await?.result().await?.outcome.is_finished());
+        Ok(())
+    });
+}
