@@ -5,8 +5,10 @@
 use std::time::Duration;
 
 use callboard::prelude::*;
-use callboard::messages::Durability;
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::messages::{Durability, RunId};
 use callboard::testing::{Sim, seeds, simulate};
+use futures::StreamExt;
 use serde_json::json;
 
 /// The text with which a simulation fails.
@@ -180,6 +182,50 @@ fn an_agent_that_blocks_its_thread_is_run_on_the_one_thread() {
     simulate(seeds(3), async |sim: Sim| {
         let board = sim.board().with(AgentSpec::new("reviewer", reviewer).blocking()).start().await?;
         assert!(board.submit(Task::new("fix")).await?.result().await?.outcome.is_finished());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_run_that_the_store_does_not_give_out_is_read_again() {
+    simulate(seeds(20), async |sim: Sim| {
+        let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
+        let _ = sim.faults().at("runs.taken").panics("planned").on_pass(3).at("storage.read").error("away").on_pass(1);
+        let run = board.submit(Task::new("fix").to("coder")).await?;
+        let ended = board.watch(&[StreamMode::Debug]).filter_map(async |event| match event {
+            Watched::Event(published) => (published.sequence == 3).then_some(()),
+            _ => None,
+        });
+        let _ = std::pin::pin!(ended).next().await;
+        assert_eq!(run.result().await?.outcome, Outcome::Finished);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
+    simulate(seeds(20), async |sim: Sim| {
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let id = RunId(sim.env().id());
+        board.submit(Task::new("fix").id(id)).await?.result().await?;
+        sim.assert_nothing_left().await;
+        assert_eq!(board.submit(Task::new("fix").id(id)).await?.result().await?.outcome, Outcome::Finished);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_when_it_is_submitted_again() {
+    simulate(seeds(50), async |sim: Sim| {
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let _ = sim.faults().at("storage.append").loses_reply();
+        let task = || Task::new("fix").id(RunId(uuid::Uuid::from_u128(7)));
+        assert!(board.submit(task()).await.is_err());
+        let submitted = board.submit(task()).await?.id();
+        sim.crash().await;
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        assert_eq!(board.run(submitted).result().await?.outcome, Outcome::Finished);
         Ok(())
     });
 }

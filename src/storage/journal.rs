@@ -219,13 +219,12 @@ impl Journal {
         }
     }
 
-    fn write_note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<Revision> {
-        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability: Durability::Memory };
-        self.storage.put_if_revision(put)
+    fn write_note(&self, key: Key, value: Arc<[u8]>, expected: Expected) -> StorageFuture<Revision> {
+        self.storage.put_if_revision(Put { key, value, expected, ttl_secs: None, durability: Durability::Memory })
     }
 
     fn note(&self, key: Key, value: Arc<[u8]>) -> StorageFuture<()> {
-        self.write_note(key, value).map(|written| written.map(|_| ())).boxed()
+        self.write_note(key, value, Expected::Any).map(|written| written.map(|_| ())).boxed()
     }
 
     fn delete(&self, key: Key) -> StorageFuture<()> {
@@ -243,17 +242,57 @@ impl Journal {
         Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
     }
 
+    /// Adds the first record of a run, with the note of [`Journal::mark_open`].
+    ///
+    /// # Errors
+    /// As [`Storage::append`]. If the run is there already, nothing is changed: its note stays as it is, or absent.
+    pub fn begin(
+        &self,
+        run: RunId,
+        owner: &str,
+        stream: &Key,
+        events: &[RunEvent],
+        durability: Durability,
+    ) -> StorageFuture<Sequence> {
+        let (journal, owner): (_, Arc<str>) = (self.clone(), owner.into());
+        // Handed over first: a record that is on disk has its note there too.
+        let noted = self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), Expected::Absent);
+        let appended = self.append(stream, Fence::FIRST, 0, events, durability);
+        async move {
+            match (noted.await, appended.await) {
+                (Ok(revision), Ok(sequence)) => {
+                    journal.remember_note(run, revision);
+                    Ok(sequence)
+                }
+                (Ok(revision), Err(error @ (StorageError::WrongSequence { .. } | StorageError::Fenced { .. }))) => {
+                    // It had no note, so it has ended.
+                    let note = Self::key_of(OPEN, run);
+                    let _ = journal.storage.delete_if_revision(&note, revision, Durability::Memory).await;
+                    Err(error)
+                }
+                // Of a submission that was never journaled, perhaps to another board.
+                (Err(StorageError::WrongRevision { .. }), Ok(sequence)) => {
+                    journal.mark_open(run, &owner).await?;
+                    Ok(sequence)
+                }
+                (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
+            }
+        }
+        .boxed()
+    }
+
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
     /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
     pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        let open_notes = Arc::clone(&self.open_notes);
-        let remember = move |revision| {
-            let mut open_notes = open_notes.lock();
-            open_notes.insert(run, revision);
-            open_notes.turn();
-        };
-        let written = self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()));
-        written.map(|written| written.map(remember)).boxed()
+        let journal = self.clone();
+        let written = self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), Expected::Any);
+        written.map(move |written| written.map(|revision| journal.remember_note(run, revision))).boxed()
+    }
+
+    fn remember_note(&self, run: RunId, revision: Revision) {
+        let mut open_notes = self.open_notes.lock();
+        open_notes.insert(run, revision);
+        open_notes.turn();
     }
 
     /// The board in the note of [`Journal::mark_open`].

@@ -116,6 +116,12 @@ impl LiveRun {
         }
     }
 
+    /// Everything that has happened in it is journaled as durably as it asked. What was read back after a commit that failed
+    /// is not: its next commit says so.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.last > 0 && !self.is_committing && self.events.is_empty()
+    }
+
     /// Lends the run room for its next commit, unless it has its own.
     pub(super) fn borrow(&mut self, room: &mut Room) {
         if self.events.capacity() == 0 {

@@ -288,7 +288,7 @@ impl Desk {
         let run = submission.run;
         let vacant = match self.runs.entry(run) {
             Entry::Vacant(vacant) => vacant,
-            Entry::Occupied(there) if there.get().last > 0 => {
+            Entry::Occupied(there) if there.get().is_acknowledged() => {
                 let _ = ack.send(Ok(run));
                 return None;
             }

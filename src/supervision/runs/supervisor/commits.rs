@@ -41,18 +41,23 @@ impl Desk {
         live.is_committing = true;
         let run = live.run.id();
         let durability = std::mem::take(&mut live.events_durability).min(live.durability);
-        // Handed over first: a record that is on disk has its note there too.
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
-        let noted = needs_note.then(|| self.office.journal.mark_open(run, self.office.claims.owner()));
-        let append = self.office.journal.append(&live.stream, live.fence, live.last, &live.events, durability);
-        let mut append = match noted {
-            None => append,
-            Some(noted) => async move {
-                noted.await?;
-                append.await
+        let (journal, owner) = (&self.office.journal, self.office.claims.owner());
+        let mut append = if needs_note && live.last == 0 {
+            journal.begin(run, owner, &live.stream, &live.events, durability)
+        } else {
+            // Handed over first: a record that is on disk has its note there too.
+            let noted = needs_note.then(|| journal.mark_open(run, owner));
+            let append = journal.append(&live.stream, live.fence, live.last, &live.events, durability);
+            match noted {
+                None => append,
+                Some(noted) => async move {
+                    noted.await?;
+                    append.await
+                }
+                .boxed(),
             }
-            .boxed(),
         };
         let result = (&mut append).now_or_never();
         if result.is_none() {

@@ -65,7 +65,8 @@ impl Desk {
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         self.arm_deadline(&fold, now);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
-        (live.is_noted_open, live.is_recovered) = (true, true);
+        // Where it was not taken over, the commit that failed may have been the one with the note.
+        (live.is_noted_open, live.is_recovered) = (new_process, true);
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
         let open: Vec<u32> = live.run.open_turns().collect();
         for number in open {
