@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use callboard::prelude::*;
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::messages::{Durability, RunId};
+use callboard::messages::{Action, Durability, RunId};
 use callboard::testing::{Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
@@ -226,6 +226,22 @@ fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_whe
         sim.crash().await;
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         assert_eq!(board.run(submitted).result().await?.outcome, Outcome::Finished);
+        Ok(())
+    });
+}
+
+#[test]
+fn silence_denies_an_approval_after_a_day() {
+    simulate(seeds(2), async |sim: Sim| {
+        sim.time_limit(Duration::from_secs(25 * 3600));
+        let writer = |turn: Turn| async move {
+            turn.approve(Action::new("write_file", "REVIEW.md", "fine")).await?;
+            Ok(Command::output("written"))
+        };
+        let board = sim.board().agent("writer", writer).start().await?;
+        let run = board.submit(Task::new("write")).await?;
+        assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));
+        sim.assert_nothing_left().await;
         Ok(())
     });
 }

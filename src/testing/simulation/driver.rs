@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::messages::visible_lines;
 use crate::supervision::panic_text;
@@ -183,8 +184,7 @@ fn node(sim: &Sim) -> std::io::Result<tokio::runtime::Runtime> {
 
 /// Polls the test until it returns or the node's life ends.
 async fn live(sim: &Sim, mut body: Pin<&mut impl Future<Output = Result<(), TestError>>>) -> End {
-    let left = sim.world.limit.lock().saturating_sub(sim.env().now().monotonic);
-    let mut limit = pin!(tokio::time::sleep(left));
+    let mut limit = pin!(tokio::time::sleep(time_left(sim)));
     poll_fn(|context| {
         sim.world.waker.register(context.waker());
         if let Some(violation) = sim.world.violation() {
@@ -196,7 +196,18 @@ async fn live(sim: &Sim, mut body: Pin<&mut impl Future<Output = Result<(), Test
         if let Poll::Ready(result) = body.as_mut().poll(context) {
             return Poll::Ready(if sim.world.has_crashed() { End::Crashed } else { End::Returned(result) });
         }
-        limit.as_mut().poll(context).map(|()| End::StoodStill)
+        while limit.as_mut().poll(context).is_ready() {
+            match time_left(sim) {
+                Duration::ZERO => return Poll::Ready(End::StoodStill),
+                // The test has asked for more meanwhile.
+                left => limit.set(tokio::time::sleep(left)),
+            }
+        }
+        Poll::Pending
     })
     .await
+}
+
+fn time_left(sim: &Sim) -> Duration {
+    sim.world.limit.lock().saturating_sub(sim.env().now().monotonic)
 }
