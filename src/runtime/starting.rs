@@ -66,7 +66,7 @@ impl Builder {
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
         let has_stopped = Arc::new(AtomicBool::new(false));
-        let claims = Claims::new(Arc::clone(&storage), &env.id().to_string());
+        let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
             let arguments = KeeperArguments {
                 has_stopped: Arc::clone(&has_stopped),

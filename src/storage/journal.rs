@@ -289,9 +289,11 @@ impl Journal {
         written.map(move |written| written.map(|revision| journal.remember_note(run, revision))).boxed()
     }
 
+    /// Acknowledgements may come in another order than the notes were written in.
     fn remember_note(&self, run: RunId, revision: Revision) {
         let mut open_notes = self.open_notes.lock();
-        open_notes.insert(run, revision);
+        let known = open_notes.remove(&run).unwrap_or_default();
+        open_notes.insert(run, revision.max(known));
         open_notes.turn();
     }
 
@@ -304,15 +306,14 @@ impl Journal {
         Ok(entry.and_then(|entry| Some(std::str::from_utf8(&entry.value).ok()?.into())))
     }
 
-    /// Removes the note of [`Journal::mark_open`].
+    /// Removes the note of [`Journal::mark_open`], unless somebody has written it again.
     pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
-        let (key, journal) = (Self::key_of(OPEN, run), self.clone());
+        let key = Self::key_of(OPEN, run);
         let Some(revision) = self.open_notes.lock().remove(&run) else { return self.delete(key) };
         let removed = self.storage.delete_if_revision(&key, revision, Durability::Memory);
         async move {
             match removed.await {
-                // Somebody has written it again.
-                Err(StorageError::WrongRevision { .. }) => journal.delete(key).await,
+                Err(StorageError::WrongRevision { .. }) => Ok(()),
                 removed => removed,
             }
         }
@@ -466,15 +467,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_note_that_somebody_else_has_written_again_is_removed_all_the_same() {
+    async fn a_note_that_somebody_else_has_written_again_is_theirs() {
         let storage: Arc<dyn Storage> = Arc::new(Memory::default());
         let (journal, other) = (Journal::new(Arc::clone(&storage)), Journal::new(storage));
         let run = RunId(Uuid::from_u128(7));
         journal.mark_open(run, "board").await.unwrap();
         other.mark_open(run, "heir").await.unwrap();
         journal.mark_ended(run).await.unwrap();
-        assert_eq!(journal.open_runs().await.unwrap(), []);
+        assert_eq!(journal.open_runs().await.unwrap(), [run]);
         other.mark_ended(run).await.unwrap();
+        assert_eq!(journal.open_runs().await.unwrap(), []);
     }
 
     #[tokio::test]

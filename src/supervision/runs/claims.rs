@@ -5,6 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+
 use crate::messages::RunId;
 use crate::storage::{Fence, Journal, Key, Storage, StorageError};
 
@@ -20,13 +25,17 @@ pub struct Claims {
     storage: Arc<dyn Storage>,
     journal: Journal,
     owner: Arc<str>,
+    /// Runs that are just being taken over.
+    taking: Arc<Mutex<HashMap<RunId, Taking>>>,
 }
+
+type Taking = Shared<BoxFuture<'static, Result<Fence, StorageError>>>;
 
 impl Claims {
     /// The claims of the board that calls itself `owner`; no other board, also of an earlier process, has the same name.
     #[must_use]
-    pub fn new(storage: Arc<dyn Storage>, owner: &str) -> Self {
-        Self { journal: Journal::new(Arc::clone(&storage)), storage, owner: owner.into() }
+    pub fn new(storage: Arc<dyn Storage>, journal: Journal, owner: &str) -> Self {
+        Self { storage, journal, owner: owner.into(), taking: Arc::default() }
     }
 
     /// The board's name.
@@ -61,11 +70,28 @@ impl Claims {
         let _ = self.storage.release(&board(&self.owner), fence).await;
     }
 
-    /// Takes a run from the board that had it, if that is gone. Whatever that still writes is refused from now on.
+    /// Takes a run from the board that had it, if that is gone. Whatever that still writes is refused from now on. Whoever
+    /// asks while it is being taken gets the same fence: a second one, late, would lock out the run's own writes.
     ///
     /// # Errors
     /// [`StorageError::Held`] when its board lives, or another is just taking it; what the store reports.
-    pub(super) async fn take_over(&self, run: RunId) -> Result<Fence, StorageError> {
+    pub(super) fn take_over(&self, run: RunId) -> impl Future<Output = Result<Fence, StorageError>> + use<> {
+        let taking = Arc::downgrade(&self.taking);
+        let begin = || {
+            let claims = Self { taking: Arc::default(), ..self.clone() };
+            let taken = async move {
+                let taken = claims.take(run).await;
+                if let Some(taking) = taking.upgrade() {
+                    taking.lock().remove(&run);
+                }
+                taken
+            };
+            taken.boxed().shared()
+        };
+        self.taking.lock().entry(run).or_insert_with(begin).clone()
+    }
+
+    async fn take(&self, run: RunId) -> Result<Fence, StorageError> {
         if let Some(owner) = self.journal.owner_of(run).await?.filter(|owner| **owner != *self.owner) {
             let board = board(&owner);
             let fence = self.storage.claim(&board, &self.owner, CLAIM_SECS).await?;

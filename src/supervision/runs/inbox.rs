@@ -128,6 +128,11 @@ pub enum Input {
         /// Kept until the run was read.
         found: Option<Found>,
     },
+    /// A turn of a run that was read back is begun, unless something that came before says how it has ended.
+    Begin {
+        /// The turn.
+        turn: TurnId,
+    },
     /// An attempt ended.
     Outcome {
         /// The turn.

@@ -51,6 +51,8 @@ const MEMORY_TURNS: u32 = 1_000;
 /// What a commit releases.
 pub(super) enum Held {
     Effect(Effect),
+    /// A turn that was under way when its run was read back.
+    Begin(u32),
     /// A turn is over; the signal is for its agent's breaker, `abort` for whoever still works on it.
     Close {
         turn: u32,

@@ -172,7 +172,7 @@ impl Desk {
             | Input::Tick
             | Input::Reopened { .. }
             | Input::Committed { .. } => None,
-            Input::Outcome { turn, .. } => Some(turn.run),
+            Input::Outcome { turn, .. } | Input::Begin { turn } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
             Input::Cancel { run, .. }
@@ -269,6 +269,7 @@ impl Desk {
             | Input::Decide { .. }
             | Input::Cancel { .. }
             | Input::Expired { .. }
+            | Input::Begin { .. }
             | Input::Fail { .. }
             | Input::RestartTurns { .. }
             | Input::Overwrite { .. }

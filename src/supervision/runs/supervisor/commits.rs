@@ -174,7 +174,7 @@ impl Desk {
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
+                Held::Effect(_) | Held::Begin(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
             }
         }
         self.office.facts.lock().forget_run(run);
@@ -216,6 +216,9 @@ impl Desk {
                     office.dispatch.abort(id, &agent);
                 }
             }
+            // Behind what its worker may have handed in since the run was last heard of: a turn that has ended by then is not
+            // begun again.
+            Held::Begin(turn) => office.inbox.push(Input::Begin { turn: live.run.turn_id(turn) }),
             Held::Effect(effect) => match effect {
                 Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {

@@ -78,7 +78,7 @@ impl Desk {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
                     live.absorb(RunEvent::NeedsAttention { turn: number, why: why.into(), at: now.wall });
                 }
-                Phase::Leased => live.held.push(Held::Effect(Effect::Start(number))),
+                Phase::Leased => live.held.push(Held::Begin(number)),
                 Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
                 Phase::NeedsAttention { .. } => {}
             }

@@ -47,6 +47,7 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
                 live.absorb(RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at });
             }
         }
+        Input::Begin { turn } => live.held.push(Held::Effect(Effect::Start(turn.number))),
         Input::Cancel { reason, ack, .. } => {
             if live.run.result().is_none() {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
@@ -246,6 +247,7 @@ pub(super) fn refuse(input: Input) {
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }
         | Input::Outcome { .. }
+        | Input::Begin { .. }
         | Input::Decide { .. }
         | Input::Submit { .. }
         | Input::Adopt { .. }
