@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+
 use crate::messages::Timestamp;
 
 /// One reading of the clock.
@@ -128,6 +131,12 @@ impl Env {
         bytes[..8].copy_from_slice(&self.random().to_le_bytes());
         bytes[8..].copy_from_slice(&self.random().to_le_bytes()[..2]);
         uuid::Builder::from_unix_timestamp_millis(self.now().wall.as_millis(), &bytes).into_uuid()
+    }
+
+    /// For maps that are walked, or dropped with what they hold: their order follows from the seed, and nobody outside knows
+    /// it.
+    pub(crate) fn hasher(&self) -> SeedableRandomState {
+        SeedableRandomState::with_seed(self.random(), SharedSeed::global_fixed())
     }
 
     /// Passes a fault point. Without a plan this is one branch.

@@ -435,6 +435,10 @@ impl Dispatch for Office {
     }
 
     fn start(&self, _: ReadyTurn) {}
+    fn has_reported(&self, _: TurnId, _: &AgentName) -> bool {
+        false
+    }
+
     fn abort(&self, _: TurnId, _: &AgentName) {}
     fn abort_all_but(&self, _: RunId, _: &[TurnId]) {}
     fn request_approval(&self, _: &Envelope) {}

@@ -392,6 +392,12 @@ impl Floor {
         self.fill(state);
     }
 
+    /// Whether the turn's outcome was handed in and its worker has yet to leave.
+    pub(crate) fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool {
+        let mut state = self.state.lock();
+        state.place_of(agent).and_then(|place| place.turns.get(&turn)).is_some_and(Live::has_reported)
+    }
+
     /// Whether an agent has room for work that is not committed yet.
     pub(crate) fn check_room(&self, name: &AgentName) -> Result<(), Refusal> {
         let mut state = self.state.lock();
@@ -552,7 +558,8 @@ impl Floor {
                 let seated = in_time.iter().filter(|(_, running)| running.turn.seat.is_held());
                 let left = seated.map(|(_, running)| place.timeout - running.used(now)).min();
                 wait = left.unwrap_or(place.timeout);
-                let overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
+                let mut overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
+                overdue.sort_unstable();
                 let is_over = place.turns.is_empty();
                 place.timer = (!is_over).then_some(now.saturating_add(wait));
                 if is_over {
@@ -690,7 +697,7 @@ impl Floor {
 
     /// Stops the turns that `is_unwanted` names.
     pub(crate) fn stop_turns(self: &Arc<Self>, is_unwanted: impl Fn(&TurnId) -> bool) {
-        let turns: Vec<(TurnId, AgentName)> = {
+        let mut turns: Vec<(TurnId, AgentName)> = {
             let state = self.state.lock();
             let of_place = |place: &Place| {
                 let unwanted = place.turns.keys().filter(|turn| is_unwanted(turn));
@@ -698,6 +705,7 @@ impl Floor {
             };
             state.places.iter().flat_map(of_place).collect()
         };
+        turns.sort_unstable();
         for (turn, agent) in turns {
             self.stop_turn(turn, &agent, StopReason::Cancelled);
         }

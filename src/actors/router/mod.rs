@@ -273,6 +273,10 @@ impl Dispatch for Router {
         self.floor.stop_turn(turn, agent, StopReason::Cancelled);
     }
 
+    fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool {
+        self.floor.has_reported(turn, agent)
+    }
+
     fn abort_all_but(&self, run: RunId, open: &[TurnId]) {
         self.floor.stop_turns(|turn| turn.run == run && !open.contains(turn));
     }

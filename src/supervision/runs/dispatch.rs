@@ -33,6 +33,9 @@ pub trait Dispatch: Send + Sync + 'static {
     /// Makes a turn ready to be taken. Handing in the same attempt of a turn again changes nothing.
     fn start(&self, turn: ReadyTurn);
 
+    /// Whether somebody has come to an end with the turn: its outcome is in the inbox, or was lost with a crash.
+    fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool;
+
     /// Stops whoever works on the turn.
     fn abort(&self, turn: TurnId, agent: &AgentName);
 

@@ -1,9 +1,8 @@
 //! A run in the hands of its supervisor: the fold, and what only lives as long as the process.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::HashMap;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
@@ -33,7 +32,7 @@ pub(super) struct LiveRun {
     pub(super) is_committing: bool,
     /// Arrived while a commit was in flight.
     pub(super) waiting: VecDeque<Input>,
-    pub(super) waiters: HashMap<(u32, u32), oneshot::Sender<TurnReply>>,
+    pub(super) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
     pub(super) results: Vec<oneshot::Sender<Arc<RunResult>>>,
     /// Its place among the runs in flight, given back when it ends.
     pub(super) place: Option<OwnedSemaphorePermit>,
@@ -108,7 +107,7 @@ impl LiveRun {
             held: Vec::new(),
             is_committing: false,
             waiting: VecDeque::new(),
-            waiters: HashMap::default(),
+            waiters: BTreeMap::new(),
             results: Vec::new(),
             place,
             is_noted_open: false,

@@ -9,11 +9,12 @@ mod reopening;
 mod requests;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashSet;
+use foldhash::fast::SeedableRandomState;
 use parking_lot::Mutex;
 use ractor::ActorProcessingErr;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -110,9 +111,9 @@ pub const APPLIED: &str = "runs.applied";
 /// What the work is done with: everything that a run supervisor knows of its runs.
 pub(super) struct Desk {
     office: Arc<Office>,
-    runs: HashMap<RunId, Box<LiveRun>>,
+    runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
     /// Runs that are being read back, with what arrived for them meanwhile.
-    loading: HashMap<RunId, Vec<Input>>,
+    loading: HashMap<RunId, Vec<Input>, SeedableRandomState>,
     /// Runs that another process was found to hold.
     held_elsewhere: HashSet<RunId>,
     /// Tells this life of the actor from those before.
@@ -128,9 +129,9 @@ impl Desk {
     fn new(office: Arc<Office>, life: u64) -> Self {
         Self {
             timers: Timers::new(Arc::clone(&office.inbox)),
+            runs: HashMap::with_hasher(office.env.hasher()),
+            loading: HashMap::with_hasher(office.env.hasher()),
             office,
-            runs: HashMap::default(),
-            loading: HashMap::default(),
             held_elsewhere: HashSet::default(),
             life,
             room: Room::default(),
@@ -171,8 +172,9 @@ impl Desk {
             | Input::Loaded { .. }
             | Input::Tick
             | Input::Reopened { .. }
+            | Input::Begin { .. }
             | Input::Committed { .. } => None,
-            Input::Outcome { turn, .. } | Input::Begin { turn } => Some(turn.run),
+            Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
             Input::Cancel { run, .. }
@@ -255,6 +257,12 @@ impl Desk {
                 }
                 Some(run)
             }
+            Input::Begin { turn } => {
+                let mut live = self.runs.remove(&turn.run)?;
+                self.begin_again(&mut live, turn.number, now);
+                self.runs.insert(turn.run, live);
+                None
+            }
             Input::Tick => {
                 for timer in self.timers.due(now.monotonic) {
                     if let Some(run) = self.on_timer(timer, now) {
@@ -269,7 +277,6 @@ impl Desk {
             | Input::Decide { .. }
             | Input::Cancel { .. }
             | Input::Expired { .. }
-            | Input::Begin { .. }
             | Input::Fail { .. }
             | Input::RestartTurns { .. }
             | Input::Overwrite { .. }

@@ -216,9 +216,13 @@ impl Desk {
                     office.dispatch.abort(id, &agent);
                 }
             }
-            // Behind what its worker may have handed in since the run was last heard of: a turn that has ended by then is not
-            // begun again.
-            Held::Begin(turn) => office.inbox.push(Input::Begin { turn: live.run.turn_id(turn) }),
+            Held::Begin(turn) => match live.run.turn(turn) {
+                // Behind its outcome, if that was not lost.
+                Some(under_way) if office.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
+                    office.inbox.push(Input::Begin { turn: live.run.turn_id(turn) });
+                }
+                Some(_) | None => self.begin_again(live, turn, now),
+            },
             Held::Effect(effect) => match effect {
                 Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {
@@ -240,6 +244,15 @@ impl Desk {
                 // Closed when its event was applied, and handled with the rest of the run.
                 Effect::Close { .. } | Effect::Ended => {}
             },
+        }
+    }
+
+    /// Begins a turn of a run that was read back, unless what waits says how it has ended.
+    pub(super) fn begin_again(&self, live: &mut LiveRun, number: u32, now: Now) {
+        let id = live.run.turn_id(number);
+        let is_outcome = |input: &Input| matches!(input, Input::Outcome { turn, .. } if *turn == id);
+        if !live.waiting.iter().any(is_outcome) {
+            self.start(live, number, now);
         }
     }
 

@@ -47,7 +47,6 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
                 live.absorb(RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at });
             }
         }
-        Input::Begin { turn } => live.held.push(Held::Effect(Effect::Start(turn.number))),
         Input::Cancel { reason, ack, .. } => {
             if live.run.result().is_none() {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
@@ -80,6 +79,7 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
         | Input::Loaded { .. }
         | Input::Reopened { .. }
         | Input::Committed { .. }
+        | Input::Begin { .. }
         | Input::Tick => {}
     }
 }
