@@ -217,7 +217,10 @@ impl Desk {
                 None => self.submit(submission, place, ack, result, now),
             },
             Input::Adopt { run, new_process, found } => {
-                self.load(run, new_process, found);
+                // A life that ended early leaves what it was to read, and the next one is given the same.
+                if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
+                    self.load(run, new_process, found);
+                }
                 None
             }
             // Begun by an earlier life of this actor; this one reads for itself.

@@ -174,7 +174,12 @@ impl Desk {
                 }
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
-                Held::Effect(_) | Held::Begin(_) | Held::Close { .. } | Held::Cancelled(_) | Held::Restarted(..) | Held::Reply(..) => {}
+                Held::Effect(_)
+                | Held::Begin(_)
+                | Held::Close { .. }
+                | Held::Cancelled(_)
+                | Held::Restarted(..)
+                | Held::Reply(..) => {}
             }
         }
         self.office.facts.lock().forget_run(run);
