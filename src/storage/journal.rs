@@ -47,7 +47,20 @@ const OPEN_NOTES: usize = 16_384;
 pub struct Journal {
     storage: Arc<dyn Storage>,
     /// The revisions of open runs' notes, so that a note need not be read to be removed. The storage compares them.
-    open_notes: Arc<Mutex<Recent<RunId, Revision>>>,
+    open_notes: Arc<Mutex<OpenNotes>>,
+}
+
+#[derive(Debug)]
+struct OpenNotes {
+    recent: Recent<RunId, OpenNote>,
+    written: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpenNote {
+    /// That write of a note is not acknowledged yet. Acknowledgements may come in another order.
+    UnderWay(u64),
+    Written(Revision),
 }
 
 /// A run's journal as it was read.
@@ -76,7 +89,7 @@ impl Journal {
     /// The journals in this store.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage, open_notes: Arc::new(Mutex::new(Recent::new(OPEN_NOTES))) }
+        Self { storage, open_notes: Arc::new(Mutex::new(OpenNotes { recent: Recent::new(OPEN_NOTES), written: 0 })) }
     }
 
     /// The stream of a run.
@@ -256,14 +269,11 @@ impl Journal {
     ) -> StorageFuture<Sequence> {
         let (journal, owner): (_, Arc<str>) = (self.clone(), owner.into());
         // Handed over first: a record that is on disk has its note there too.
-        let noted = self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), Expected::Absent);
+        let noted = self.write_open_note(run, &owner, Expected::Absent);
         let appended = self.append(stream, Fence::FIRST, 0, events, durability);
         async move {
             match (noted.await, appended.await) {
-                (Ok(revision), Ok(sequence)) => {
-                    journal.remember_note(run, revision);
-                    Ok(sequence)
-                }
+                (Ok(_), Ok(sequence)) => Ok(sequence),
                 (Ok(revision), Err(error @ (StorageError::WrongSequence { .. } | StorageError::Fenced { .. }))) => {
                     // It had no note, so it has ended.
                     let note = Self::key_of(OPEN, run);
@@ -284,17 +294,29 @@ impl Journal {
     /// Notes that a run is unfinished, and which board works on it. Written before its first record and removed after its
     /// last, so that a start finds every unfinished run without reading the finished ones; a note too many does no harm.
     pub fn mark_open(&self, run: RunId, owner: &str) -> StorageFuture<()> {
-        let journal = self.clone();
-        let written = self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), Expected::Any);
-        written.map(move |written| written.map(|revision| journal.remember_note(run, revision))).boxed()
+        self.write_open_note(run, owner, Expected::Any).map(|written| written.map(|_| ())).boxed()
     }
 
-    /// Acknowledgements may come in another order than the notes were written in.
-    fn remember_note(&self, run: RunId, revision: Revision) {
-        let mut open_notes = self.open_notes.lock();
-        let known = open_notes.remove(&run).unwrap_or_default();
-        open_notes.insert(run, revision.max(known));
-        open_notes.turn();
+    fn write_open_note(&self, run: RunId, owner: &str, expected: Expected) -> StorageFuture<Revision> {
+        let under_way = {
+            let mut notes = self.open_notes.lock();
+            notes.written += 1;
+            let under_way = OpenNote::UnderWay(notes.written);
+            notes.recent.insert(run, under_way);
+            notes.recent.turn();
+            under_way
+        };
+        let (written, notes) = (
+            self.write_note(Self::key_of(OPEN, run), Arc::from(owner.as_bytes()), expected),
+            Arc::clone(&self.open_notes),
+        );
+        let remember = move |revision| {
+            if let Some(note) = notes.lock().recent.get(&run).filter(|note| **note == under_way) {
+                *note = OpenNote::Written(revision);
+            }
+            revision
+        };
+        written.map(|written| written.map(remember)).boxed()
     }
 
     /// The board in the note of [`Journal::mark_open`].
@@ -309,7 +331,9 @@ impl Journal {
     /// Removes the note of [`Journal::mark_open`], unless somebody has written it again.
     pub fn mark_ended(&self, run: RunId) -> StorageFuture<()> {
         let key = Self::key_of(OPEN, run);
-        let Some(revision) = self.open_notes.lock().remove(&run) else { return self.delete(key) };
+        let Some(OpenNote::Written(revision)) = self.open_notes.lock().recent.remove(&run) else {
+            return self.delete(key);
+        };
         let removed = self.storage.delete_if_revision(&key, revision, Durability::Memory);
         async move {
             match removed.await {
