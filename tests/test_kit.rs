@@ -142,6 +142,21 @@ async fn a_probe_hears_of_other_threads_by_real_time_too() {
     sender.join().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_supervised_probe_records_on_after_its_restart() {
+    let probe = Probe::spawn().await;
+    let (child, reference) = probe.child("desk");
+    let tree = Supervisor::start(SupervisorSpec::one_for_one("office").child(child), Env::repeatable(7)).await.unwrap();
+    let recorder = TreeRecorder::new(tree.subscribe());
+    reference.cast(Letter::To("ann")).unwrap();
+    assert_eq!(probe.expect_message(secs(1)).await, Letter::To("ann"));
+    reference.cell().unwrap().kill();
+    recorder.expect("office/desk", is_restarted, secs(5)).await;
+    reference.cast(Letter::To("bob")).unwrap();
+    assert_eq!(probe.expect_message(secs(1)).await, Letter::To("bob"));
+    tree.stop().await;
+}
+
 /// Two clerks that go down together, and one beside them.
 async fn office() -> (Supervisor, ChildRef<Letter>) {
     let (ann, ann_ref) = ChildSpec::actor("ann", || (Clerk, None));

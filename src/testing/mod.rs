@@ -12,7 +12,7 @@ mod simulation;
 
 pub use self::gate::Gate;
 pub use self::picture::{HasTree, compare_tree, picture};
-pub use self::probe::Probe;
+pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
 pub use self::simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message};
 
+use crate::supervision::tree::{ChildRef, ChildSpec};
+
 use super::log::Log;
 
 /// An actor that stands in for one of yours, and records what it is sent. A cheap clone; clones are the same probe.
@@ -71,6 +73,13 @@ impl<M: Message + Debug> Probe<M> {
         self.actor.clone()
     }
 
+    /// A supervised actor that records into this probe at every start, for code that talks to a [`ChildRef`].
+    #[must_use]
+    pub fn child(&self, id: impl Into<Arc<str>>) -> (ChildSpec, ChildRef<M>) {
+        let came = Arc::clone(&self.came);
+        ChildSpec::actor(id, move || (Recorder(PhantomData), Arc::clone(&came)))
+    }
+
     /// Waits for the next message and takes it.
     ///
     /// # Panics
@@ -119,20 +128,17 @@ impl<M: Message + Debug> Probe<M> {
         }
     }
 
-    /// Waits for the end of another actor: it stopped, was killed, or failed; or had ended before.
+    /// Waits for the end of another actor; see [`expect_terminated`].
     ///
     /// # Panics
     /// When it still runs after that time.
     #[track_caller]
-    pub fn expect_terminated(&self, actor: impl Into<ActorCell>, within: Duration) -> impl Future<Output = ()> + Send {
-        let (place, actor) = (Location::caller(), actor.into());
-        async move {
-            if actor.wait(Some(within)).await.is_err() {
-                let (id, status) = (actor.get_id(), actor.get_status());
-                let name = actor.get_name().map(|name| format!(" ({name})")).unwrap_or_default();
-                panic!("{place}: expected the end of actor {id}{name} within {within:?}; it is {status:?}");
-            }
-        }
+    pub fn expect_terminated(
+        &self,
+        actor: impl Into<ActorCell>,
+        within: Duration,
+    ) -> impl Future<Output = ()> + Send {
+        expect_terminated(actor, within)
     }
 
     /// Takes everything that came and was not expected yet.
@@ -145,6 +151,22 @@ impl<M: Message + Debug> Probe<M> {
 impl<M: Debug> Debug for Probe<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.came.read(|came| f.debug_struct("Probe").field("unexpected", &came).finish_non_exhaustive())
+    }
+}
+
+/// Waits for the end of an actor: it stopped, was killed, or failed; or had ended before.
+///
+/// # Panics
+/// When it still runs after that time.
+#[track_caller]
+pub fn expect_terminated(actor: impl Into<ActorCell>, within: Duration) -> impl Future<Output = ()> + Send {
+    let (place, actor) = (Location::caller(), actor.into());
+    async move {
+        if actor.wait(Some(within)).await.is_err() {
+            let (id, status) = (actor.get_id(), actor.get_status());
+            let name = actor.get_name().map(|name| format!(" ({name})")).unwrap_or_default();
+            panic!("{place}: expected the end of actor {id}{name} within {within:?}; it is {status:?}");
+        }
     }
 }
 
