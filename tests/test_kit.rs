@@ -12,7 +12,7 @@ use callboard::env::Env;
 use callboard::messages::{Action, Consent, FailureKind, RunEvent};
 use callboard::prelude::*;
 use callboard::supervision::tree::{
-    Backoff, ChildRef, ChildSpec, Intensity, Supervisor, SupervisorSpec, TreeEventKind,
+    Backoff, ChildRef, ChildSpec, Intensity, Supervisor, SupervisorSpec, TreeEvent, TreeEventKind,
 };
 use callboard::testing::{Gate, Probe, Script, Sim, TreeRecorder, compare_tree, picture, seeds, simulate};
 use common::{assert_nothing_left, builder, finish, secs};
@@ -236,6 +236,24 @@ async fn a_recorder_keeps_more_events_than_their_channel_holds() {
     office.stop().await;
 }
 
+#[tokio::test]
+#[should_panic(expected = "the recorder has missed 1 events")]
+async fn a_recorder_that_misses_events_does_not_keep_it_to_itself() {
+    let (events, receiver) = tokio::sync::broadcast::channel(2);
+    let recorder = TreeRecorder::new(receiver);
+    let event = |generation| TreeEvent {
+        at: Env::system().now().wall,
+        path: "office".into(),
+        generation,
+        kind: TreeEventKind::Started,
+    };
+    for generation in 1..=3 {
+        events.send(event(generation)).unwrap();
+    }
+    common::quiet().await;
+    let _ = recorder.events();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_compared_with_what_its_picture_names() {
     let (office, ann) = office().await;
@@ -457,13 +475,17 @@ async fn a_hanging_turn_is_ended_by_its_timeout_and_a_malformed_command_by_its_r
 async fn a_turn_blocks_its_thread_until_the_test_opens_the_gate() {
     let gate = Gate::new();
     let script = Script::new().block(&gate).reply("through");
-    let board = Callboard::builder().with(AgentSpec::new("actor", script).blocking()).start().await.unwrap();
-    let run = board.submit(Task::new("x")).await.unwrap();
+    let spec = AgentSpec::new("actor", script).blocking();
+    let board = Callboard::builder().with(spec).agent("other", Script::new().reply("done")).start().await.unwrap();
+    let run = board.submit(Task::new("x").to("actor")).await.unwrap();
     gate.reached().await;
+    for _ in 0..10 {
+        assert_eq!(finish(&board, Task::new("y").to("other")).await.output, "done");
+    }
     assert_eq!(board.load().turns_at_work, 1);
     gate.open();
     assert_eq!(run.result().await.unwrap().output, "through");
-    assert_eq!(finish(&board, Task::new("it stays open")).await.output, "through");
+    assert_eq!(finish(&board, Task::new("it stays open").to("actor")).await.output, "through");
     board.shutdown().await;
 }
 

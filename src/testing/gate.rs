@@ -12,7 +12,8 @@ use tokio::sync::watch;
 /// How long a thread waits at a gate by the machine's clock; a test that forgets to open it fails then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Holds up threads of scripted agents until the test opens it; it stays open then. A cheap clone; clones are the same gate.
+/// Holds up threads of scripted agents until the test opens it; it stays open then. A cheap clone; clones are the same
+/// gate.
 #[derive(Clone)]
 pub struct Gate {
     shared: Arc<Shared>,

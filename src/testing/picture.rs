@@ -11,13 +11,13 @@ use crate::messages::visible;
 use crate::runtime::Callboard;
 use crate::supervision::tree::{ControlError, NodeKind, NodeState, Strategy, Supervisor, SupervisorRef, TreeNode};
 
-/// Compares a tree as it is now with a picture of it, and panics with a diff of both if they differ. To be used in an async
-/// function; the tree is a [`Callboard`], a [`Supervisor`], a [`SupervisorRef`] or a [`TreeNode`].
+/// Compares a tree as it is now with a picture of it, and panics with a diff of both if they differ. To be used in an
+/// async function; the tree is a [`Callboard`], a [`Supervisor`], a [`SupervisorRef`] or a [`TreeNode`].
 ///
-/// A line is a node: its name, and what else the picture wants to say of it: the strategy, the state, the generation, the
-/// number of restarts. A node without a state has to be running; the rest is compared where the picture names it. Uptimes,
-/// mailboxes and errors are left out. Children stand below their supervisor, indented by spaces or by the lines that
-/// [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
+/// A line is a node: its name, and what else the picture wants to say of it: the strategy, the state, the generation,
+/// the number of restarts. A node without a state has to be running; the rest is compared where the picture names it.
+/// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces or by the
+/// lines that [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
 ///
 /// ```
 /// use callboard::assert_tree;

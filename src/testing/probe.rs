@@ -15,8 +15,9 @@ use super::log::Log;
 
 /// An actor that stands in for one of yours, and records what it is sent. A cheap clone; clones are the same probe.
 ///
-/// What it is sent waits in order until a test expects it. A failed expectation panics with what was expected, what came,
-/// and where the expectation stands. All times are tokio's: virtual when the runtime is paused, as in a simulation.
+/// What it is sent waits in order until a test expects it. A failed expectation panics with what was expected, what
+/// came, and where the expectation stands. All times are tokio's: virtual when the runtime is paused, as in a
+/// simulation.
 ///
 /// ```
 /// use callboard::testing::Probe;
@@ -133,11 +134,7 @@ impl<M: Message + Debug> Probe<M> {
     /// # Panics
     /// When it still runs after that time.
     #[track_caller]
-    pub fn expect_terminated(
-        &self,
-        actor: impl Into<ActorCell>,
-        within: Duration,
-    ) -> impl Future<Output = ()> + Send {
+    pub fn expect_terminated(&self, actor: impl Into<ActorCell>, within: Duration) -> impl Future<Output = ()> + Send {
         expect_terminated(actor, within)
     }
 

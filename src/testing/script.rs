@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::{AgentFactory, IntoAgent, Turn, TurnError};
-use crate::messages::{Action, AgentName, Command, Json, MAX_JSON_DEPTH, Send, TurnId, Usage};
+use crate::messages::{Action, AgentName, Command, Json, MAX_JSON_DEPTH, TurnId, Usage, command};
 
 use super::gate::Gate;
 use super::log::Log;
@@ -15,20 +15,20 @@ use super::log::Log;
 /// An agent that does what is written down for each of its turns, and remembers them. It goes wherever an agent goes:
 /// `board.agent("coder", script)`, `AgentSpec::new("coder", script)`.
 ///
-/// [`Script::on_turn`] and [`Script::otherwise`] say which turns what follows is for; before the first of them it is for all
-/// turns. The acts of a turn are performed in order, and the turn returns what they say together. Turns are counted as they
-/// begin, for each agent over all runs: all attempts of a turn, and its replay after a restart, are the same turn. A clone
-/// is the same script with the same count, so a clone in every life of a simulated node goes on where the last one was; add
-/// acts before cloning, not after. A turn that a fault plan strikes down before its agent sees it does not count.
+/// [`Script::on_turn`] and [`Script::otherwise`] say which turns what follows is for; before the first of them it is
+/// for all turns. The acts of a turn are performed in order, and the turn returns what they say together. Turns are
+/// counted as they begin, for each agent over all runs: all attempts of a turn, and its replay after a restart, are the
+/// same turn. A clone is the same script with the same count, so a clone in every life of a simulated node goes on
+/// where the last one was; add acts before cloning, not after. A turn that a fault plan strikes down before its agent
+/// sees it does not count.
 ///
 /// ```
 /// use callboard::prelude::*;
 /// use callboard::testing::Script;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), callboard::Error> {
-/// let coder = Script::new().spend(1_200).update("artifacts", serde_json::json!({ "patch": "+1" })).hand_off("reviewer");
-/// let reviewer = Script::new().on_turn(1).panic("my glasses!").once().reply("fine").otherwise().fail_for_good("enough");
-/// let board =
-///     Callboard::builder().agent("coder", coder.clone()).agent("reviewer", reviewer.clone()).start().await?;
+/// let coder = Script::new().spend(1_200).update("note", "patched").hand_off("reviewer");
+/// let reviewer = Script::new().on_turn(1).panic("my glasses!").once().reply("fine").otherwise().fail_for_good("no");
+/// let board = Callboard::builder().agent("coder", coder.clone()).agent("reviewer", reviewer.clone()).start().await?;
 ///
 /// let run = board.submit(Task::new("fix the bug").to("coder")).await?;
 /// assert_eq!(run.result().await?.output, "fine");
@@ -83,7 +83,7 @@ enum Act {
     ReplyWithAnswers,
     Update { channel: Arc<str>, value: Json },
     HandOff(Arc<str>),
-    SendToMany(Vec<Send>),
+    SendToMany(Vec<command::Send>),
     End,
     Delegate { to: Arc<str>, body: Arc<str> },
     Ask(Json),
@@ -148,8 +148,8 @@ impl Script {
         self.act(Act::Reply(output.into()))
     }
 
-    /// The turn's output is what it was answered so far (delegations, questions, results of steps): an array, or the answer
-    /// itself if there is one.
+    /// The turn's output is what it was answered so far (delegations, questions, results of steps): an array, or the
+    /// answer itself if there is one.
     pub fn reply_with_answers(self) -> Self {
         self.act(Act::ReplyWithAnswers)
     }
@@ -166,7 +166,7 @@ impl Script {
 
     /// Hands control to several agents at once, each with its input.
     pub fn send_to_many<'a, T: Into<Json>>(self, sends: impl IntoIterator<Item = (&'a str, T)>) -> Self {
-        let sends = sends.into_iter().map(|(to, input)| Send::new(to, input)).collect();
+        let sends = sends.into_iter().map(|(to, input)| command::Send::new(to, input)).collect();
         self.act(Act::SendToMany(sends))
     }
 
@@ -175,8 +175,8 @@ impl Script {
         self.act(Act::End)
     }
 
-    /// Delegates to an agent and waits for the answer, which is kept in [`ScriptedTurn::answers`]. A refusal, or an answer
-    /// that does not come, fails the attempt as `?` does.
+    /// Delegates to an agent and waits for the answer, which is kept in [`ScriptedTurn::answers`]. A refusal, or an
+    /// answer that does not come, fails the attempt as `?` does.
     pub fn delegate(self, to: &str, body: &str) -> Self {
         self.act(Act::Delegate { to: to.into(), body: body.into() })
     }
@@ -226,15 +226,15 @@ impl Script {
         self.act(Act::Hang)
     }
 
-    /// Blocks the thread until the test opens the gate. That takes a thread that is not the test's: a multi-threaded runtime,
-    /// or an agent with [`AgentSpec::blocking`](crate::AgentSpec::blocking). On the test's own, as in every simulation, it
-    /// panics; so it does after 30 s of real time at the gate.
+    /// Blocks the thread until the test opens the gate. That takes a thread that is not the test's: a multi-threaded
+    /// runtime, or an agent with [`AgentSpec::blocking`](crate::AgentSpec::blocking). On the test's own, as in every
+    /// simulation, it panics; so it does after 30 s of real time at the gate.
     pub fn block(self, gate: &Gate) -> Self {
         self.act(Act::Block(gate.clone()))
     }
 
-    /// The turn returns a command that its run cannot apply, whatever its schema: a write that is nested too deeply to be
-    /// stored.
+    /// The turn returns a command that its run cannot apply, whatever its schema: a write that is nested too deeply to
+    /// be stored.
     pub fn return_malformed(self) -> Self {
         self.act(Act::ReturnMalformed)
     }
@@ -250,11 +250,7 @@ impl Script {
     /// # Panics
     /// When they have not been begun in time.
     #[track_caller]
-    pub fn expect_turns(
-        &self,
-        count: usize,
-        within: Duration,
-    ) -> impl Future<Output = ScriptedTurn> + std::marker::Send {
+    pub fn expect_turns(&self, count: usize, within: Duration) -> impl Future<Output = ScriptedTurn> + Send {
         let (place, begun) = (Location::caller(), Arc::clone(&self.begun));
         async move {
             let last = |begun: &mut Vec<Begun>| Some(begun.get(count.checked_sub(1)?)?.turn.clone());
