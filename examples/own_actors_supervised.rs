@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use callboard::env::Env;
 use callboard::supervision::tree::{
-    Backoff, ChildRef, ChildSpec, Intensity, Restart, Supervisor, SupervisorSpec, TreeEvent,
+    Backoff, ChildRef, ChildSpec, Intensity, Restart, Supervisor, SupervisorRef, SupervisorSpec, TreeEvent,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::broadcast::Receiver;
@@ -39,11 +39,10 @@ impl Actor for Counter {
     }
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+/// Two counters that go down together, and a desk for guests.
+fn app() -> (SupervisorSpec, ChildRef<Count>, SupervisorRef) {
     let (words, counter) = ChildSpec::actor("words", || (Counter, ()));
     let (lines, _) = ChildSpec::actor("lines", || (Counter, ()));
-    let (guest, guest_counter) = ChildSpec::actor("guest", || (Counter, ()));
     let (desk, desk_ref) = ChildSpec::supervisor(SupervisorSpec::one_for_one("desk"));
     let counters = SupervisorSpec::one_for_all("counters")
         .intensity(Intensity::new(2, Duration::from_secs(60)))
@@ -51,9 +50,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .child(words)
         .child(lines);
     let app = SupervisorSpec::one_for_one("app").child(ChildSpec::supervisor(counters).0).child(desk);
+    (app, counter, desk_ref)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (guest, guest_counter) = ChildSpec::actor("guest", || (Counter, ()));
+    let (app, counter, desk) = app();
     let tree = Supervisor::start(app, Env::system()).await?;
     let mut events = tree.subscribe();
-    desk_ref.start_child(guest.restart(Restart::Temporary)).await?;
+    desk.start_child(guest.restart(Restart::Temporary)).await?;
     println!("All run:\n\n{}\n", tree.snapshot().await?);
 
     counter.cast(Count::Word("folly"))?;
@@ -91,5 +97,35 @@ async fn print_until(events: &mut Receiver<TreeEvent>, last: &str) -> Result<(),
         if event == last {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use callboard::assert_tree;
+    use callboard::supervision::tree::TreeEventKind;
+    use callboard::testing::{TreeRecorder, expect_terminated};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_third_crash_within_a_minute_builds_the_group_anew() {
+        let (app, counter, _) = app();
+        let tree = Supervisor::start(app, Env::repeatable(7)).await.unwrap();
+        let recorder = TreeRecorder::new(tree.subscribe());
+        for _ in 0..2 {
+            let crashing = counter.actor().unwrap();
+            counter.cast(Count::Word("gazebo")).unwrap();
+            expect_terminated(crashing, SECOND).await;
+            recorder.expect("app/counters/lines", |kind| *kind == TreeEventKind::Restarted, SECOND).await;
+        }
+        assert_tree!(tree, "app\n  counters  gen 1\n    words  restarts 2\n    lines  restarts 2\n  desk");
+        counter.cast(Count::Word("gazebo")).unwrap();
+        recorder.expect("app/counters", |kind| *kind == TreeEventKind::Restarted, SECOND).await;
+        assert_tree!(tree, "app\n  counters  gen 2\n    words  gen 1\n    lines  gen 1\n  desk");
+        tree.stop().await;
     }
 }

@@ -1,7 +1,20 @@
 //! The test kit: what users need to test their own agents, trees and storage backends.
 
 pub mod conformance;
+mod gate;
 pub mod golden;
+mod log;
+mod picture;
+mod probe;
+mod recorder;
+mod script;
 mod simulation;
 
-pub use simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};
+pub use self::gate::Gate;
+pub use self::picture::{HasTree, compare_tree, picture};
+pub use self::probe::{Probe, expect_terminated};
+pub use self::recorder::TreeRecorder;
+pub use self::script::{Script, ScriptedTurn};
+pub use self::simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};
+#[doc(inline)]
+pub use crate::assert_tree;

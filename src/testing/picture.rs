@@ -1,0 +1,309 @@
+//! Trees as text, and assertions that compare a tree with one.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::iter::Peekable;
+use std::time::Duration;
+
+use similar::{ChangeTag, TextDiff};
+
+use crate::messages::visible;
+use crate::runtime::Callboard;
+use crate::supervision::tree::{ControlError, NodeKind, NodeState, Strategy, Supervisor, SupervisorRef, TreeNode};
+
+/// Compares a tree as it is now with a picture of it, and panics with a diff of both if they differ. To be used in an
+/// async function; the tree is a [`Callboard`], a [`Supervisor`], a [`SupervisorRef`] or a [`TreeNode`].
+///
+/// A line is a node: its name, and what else the picture wants to say of it: the strategy, the state, the generation,
+/// the number of restarts. A node without a state has to be running; the rest is compared where the picture names it.
+/// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces or by the
+/// lines that [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
+///
+/// ```
+/// use callboard::assert_tree;
+/// use callboard::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
+/// let board = Callboard::builder().agent("coder", |_: Turn| async { Ok(Command::output("done")) }).start().await?;
+/// assert_tree!(
+///     board,
+///     "
+///     callboard (one_for_one)
+///       …
+///       agents
+///         coder  gen 1  restarts 0
+///       …
+///     "
+/// );
+/// # Ok(()) }
+/// ```
+#[macro_export]
+macro_rules! assert_tree {
+    ($tree:expr, $picture:expr $(,)?) => {
+        if let Err(difference) = $crate::testing::compare_tree(&$tree, &$picture).await {
+            panic!("{difference}");
+        }
+    };
+}
+
+/// Something that has a supervision tree, or is one.
+pub trait HasTree {
+    /// The tree as it is now.
+    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send;
+}
+
+impl HasTree for Callboard {
+    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
+        self.tree()
+    }
+}
+
+impl HasTree for SupervisorRef {
+    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
+        self.snapshot()
+    }
+}
+
+impl HasTree for Supervisor {
+    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
+        self.snapshot()
+    }
+}
+
+impl HasTree for TreeNode {
+    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
+        ready(Ok(self.clone()))
+    }
+}
+
+impl<T: HasTree + ?Sized> HasTree for &T {
+    fn tree_now(&self) -> impl Future<Output = Result<TreeNode, ControlError>> + Send {
+        (**self).tree_now()
+    }
+}
+
+/// The tree as text, for [`assert_tree!`](crate::assert_tree) and for snapshots such as `insta`'s: names, strategies,
+/// states, generations and restarts, and nothing that varies from one run to the next.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
+/// # let board = callboard::Callboard::builder().start().await?;
+/// let tree = board.tree().await.unwrap();
+/// assert_eq!(
+///     callboard::testing::picture(tree.find(&["runs"]).unwrap()),
+///     "runs (one_for_one)  running  gen 1\n\
+///      ├── runs-0  running  gen 1\n\
+///      └── runs-1  running  gen 1",
+/// );
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub fn picture(tree: &TreeNode) -> String {
+    Sketch::of(tree).to_string()
+}
+
+/// Compares a tree with a picture; see [`assert_tree!`](crate::assert_tree).
+///
+/// # Errors
+/// The difference, line by line; or why there is no tree.
+pub async fn compare_tree(tree: &impl HasTree, expected: &str) -> Result<(), String> {
+    match tree.tree_now().await {
+        Ok(tree) => compare(&tree, expected),
+        Err(error) => Err(format!("there is no tree to compare: {error}")),
+    }
+}
+
+fn compare(tree: &TreeNode, expected: &str) -> Result<(), String> {
+    let expected = Level::parse(&mut lines(expected).peekable(), None);
+    let actual = Level { nodes: vec![Sketch::of(tree)], is_open: false }.limited_to(&expected);
+    let (expected, actual) = (text(&expected.nodes), text(&actual.nodes));
+    if expected == actual { Ok(()) } else { Err(difference(&expected, &actual)) }
+}
+
+fn text(sketches: &[Sketch]) -> String {
+    sketches.iter().map(|sketch| format!("{sketch}\n")).collect()
+}
+
+fn difference(expected: &str, actual: &str) -> String {
+    let mut text = "the tree differs from its picture (- expected, + actual):".to_owned();
+    for change in TextDiff::from_lines(expected, actual).iter_all_changes() {
+        let sign = match change.tag() {
+            ChangeTag::Equal => ' ',
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+        };
+        text.push_str(&format!("\n{sign} {}", change.value().trim_end()));
+    }
+    text
+}
+
+/// What a picture says of a node.
+#[derive(Default)]
+struct Sketch {
+    name: String,
+    strategy: Option<Strategy>,
+    state: Option<&'static str>,
+    generation: Option<u64>,
+    restarts: Option<u64>,
+    below: Level,
+}
+
+/// The children of a node.
+#[derive(Default)]
+struct Level {
+    nodes: Vec<Sketch>,
+    /// There may be others.
+    is_open: bool,
+}
+
+const RUNNING: &str = "running";
+const STRATEGIES: [Strategy; 3] = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
+const STATES: [NodeState; 6] = [
+    NodeState::Starting,
+    NodeState::Running,
+    NodeState::Restarting { after: Duration::ZERO },
+    NodeState::Stopping,
+    NodeState::Stopped,
+    NodeState::Failed,
+];
+
+const fn word(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Starting => "starting",
+        NodeState::Running => RUNNING,
+        NodeState::Restarting { .. } => "restarting",
+        NodeState::Stopping => "stopping",
+        NodeState::Stopped => "stopped",
+        NodeState::Failed => "failed",
+    }
+}
+
+/// The lines that say something, each with its indentation in characters.
+fn lines(picture: &str) -> impl Iterator<Item = (usize, &str)> {
+    picture.lines().map(str::trim_end).filter_map(|line| {
+        let text = line.trim_start_matches([' ', '\t', '│', '├', '└', '─']);
+        (!text.is_empty()).then(|| (line.chars().count() - text.chars().count(), text))
+    })
+}
+
+impl Level {
+    /// Reads the lines that are indented further than their parent.
+    fn parse<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>, parent: Option<usize>) -> Self {
+        let mut level = Self::default();
+        while let Some((indentation, text)) = lines.next_if(|(own, _)| parent.is_none_or(|parent| *own > parent)) {
+            if ["…", "..."].contains(&text) {
+                level.is_open = true;
+                continue;
+            }
+            let mut sketch = Sketch::parse(text);
+            sketch.below = Self::parse(lines, Some(indentation));
+            level.nodes.push(sketch);
+        }
+        level
+    }
+
+    /// What an expected level says something about.
+    fn limited_to(self, expected: &Self) -> Self {
+        let seen = |node: Sketch| match expected.nodes.iter().find(|counterpart| counterpart.name == node.name) {
+            Some(counterpart) => Some(node.limited_to(counterpart)),
+            None => (!expected.is_open).then_some(node),
+        };
+        Self { nodes: self.nodes.into_iter().filter_map(seen).collect(), is_open: expected.is_open }
+    }
+}
+
+impl Sketch {
+    fn of(node: &TreeNode) -> Self {
+        let strategy = match node.kind {
+            NodeKind::Supervisor(strategy) => Some(strategy),
+            NodeKind::Worker => None,
+        };
+        Self {
+            name: visible(&node.name),
+            strategy,
+            state: Some(word(node.state)),
+            generation: Some(node.generation),
+            restarts: Some(node.restarts),
+            below: Level { nodes: node.children.iter().map(Self::of).collect(), is_open: false },
+        }
+    }
+
+    /// Reads a line from its end. What is none of the words that a picture has for a node belongs to its name.
+    fn parse(line: &str) -> Self {
+        let mut sketch = Self::default();
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        loop {
+            match sketch.take_word(&words) {
+                0 => break,
+                taken => words.truncate(words.len() - taken),
+            }
+        }
+        sketch.name = words.join(" ");
+        sketch
+    }
+
+    /// Understands what a line ends with, and says how many words that is.
+    fn take_word(&mut self, words: &[&str]) -> usize {
+        if let [_, .., key, number] = words
+            && let Ok(number) = number.parse()
+        {
+            match *key {
+                "gen" => self.generation = Some(number),
+                "restarts" => self.restarts = Some(number),
+                _ => return 0,
+            }
+            return 2;
+        }
+        let [_, .., last] = words else { return 0 };
+        if let Some(state) = STATES.into_iter().map(word).find(|state| state == last) {
+            self.state = Some(state);
+        } else if let Some(strategy) = STRATEGIES.into_iter().find(|strategy| *last == format!("({strategy})")) {
+            self.strategy = Some(strategy);
+        } else {
+            return 0;
+        }
+        1
+    }
+
+    /// What an expected sketch says something about; that it is running goes without saying.
+    fn limited_to(self, expected: &Self) -> Self {
+        Self {
+            name: self.name,
+            strategy: self.strategy.filter(|_| expected.strategy.is_some()),
+            state: self.state.filter(|state| expected.state.is_some() || *state != RUNNING),
+            generation: self.generation.filter(|_| expected.generation.is_some()),
+            restarts: self.restarts.filter(|_| expected.restarts.is_some()),
+            below: self.below.limited_to(&expected.below),
+        }
+    }
+
+    /// Draws it as [`TreeNode`] is displayed; zeros are left out.
+    fn draw(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(strategy) = self.strategy {
+            write!(f, " ({strategy})")?;
+        }
+        if let Some(state) = self.state {
+            write!(f, "  {state}")?;
+        }
+        if let Some(generation @ 1..) = self.generation {
+            write!(f, "  gen {generation}")?;
+        }
+        if let Some(restarts @ 1..) = self.restarts {
+            write!(f, "  restarts {restarts}")?;
+        }
+        let Level { nodes, is_open } = &self.below;
+        for (index, node) in nodes.iter().enumerate() {
+            let is_last = index + 1 == nodes.len() && !is_open;
+            let (branch, below) = if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            write!(f, "\n{indent}{branch}")?;
+            node.draw(f, &format!("{indent}{below}"))?;
+        }
+        if *is_open { write!(f, "\n{indent}└── …") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Sketch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.draw(f, "")
+    }
+}
