@@ -47,6 +47,16 @@ const CAMPAIGNS: &[Campaign] = &[
         fast: 50,
         long: 1_000,
     },
+    Campaign {
+        name: "bits",
+        about: "flipped bits in stored files and rows are reported or harmless",
+        test: "bits",
+        filter: "a_flipped_bit",
+        variable: COUNT,
+        unit: "bits",
+        fast: 1_000,
+        long: 10_000,
+    },
 ];
 
 struct Wish {
