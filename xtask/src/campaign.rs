@@ -48,6 +48,16 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 1_000,
     },
     Campaign {
+        name: "powercut",
+        about: "a store's disk with any unsynced part missing holds what was acknowledged as synced",
+        test: "powercut",
+        filter: "nothing_acknowledged",
+        variable: COUNT,
+        unit: "images",
+        fast: 500,
+        long: 20_000,
+    },
+    Campaign {
         name: "bits",
         about: "flipped bits in stored files and rows are reported or harmless",
         test: "bits",

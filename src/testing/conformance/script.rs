@@ -160,8 +160,13 @@ impl Script {
         };
         let durability = [Durability::Sync, Durability::Sync, Durability::Buffered, Durability::Memory];
         let longest = [100, 100, 3000, 3000, 30_000, 80_000][(chance(3) % 6) as usize];
-        let first = chance(4);
-        let payload = (0..8 + chance(5) % longest).map(|at| (first >> (at % 8 * 8)).wrapping_add(at / 8) as u8).collect();
+        let length = (8 + chance(5) % longest) as usize;
+        let mut payload: Vec<u8> = Vec::with_capacity(length + 8);
+        while payload.len() < length {
+            payload.extend_from_slice(&mix(chance(4).wrapping_add(payload.len() as u64)).to_le_bytes());
+        }
+        payload.truncate(length);
+        let payload = payload.into();
         Write { what, durability: durability[(chance(6) % 4) as usize], payload }
     }
 
