@@ -64,6 +64,10 @@ impl Campaign {
         self.failures.extend(case.err());
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
     pub(crate) fn count_many(&mut self, cases: u64) {
         self.cases += cases;
     }

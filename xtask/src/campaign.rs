@@ -67,6 +67,16 @@ const CAMPAIGNS: &[Campaign] = &[
         fast: 1_000,
         long: 10_000,
     },
+    Campaign {
+        name: "fuzz",
+        about: "bytes that nobody would send are read or refused",
+        test: "fuzz",
+        filter: "any_",
+        variable: "CALLBOARD_SECONDS",
+        unit: "seconds each",
+        fast: 30,
+        long: 3_600,
+    },
 ];
 
 struct Wish {
