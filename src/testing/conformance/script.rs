@@ -107,16 +107,6 @@ impl Contents {
         Ok((found, taken.iter().map(|delivery| delivery.position).collect()))
     }
 
-    fn apply(&mut self, write: &Write) {
-        let hash = xxh3_64(&write.payload);
-        match write.what {
-            What::Append(number) => self.streams.entry(number).or_default().push(hash),
-            What::Put(number) => drop(self.values.insert(number, hash)),
-            What::Enqueue => self.queue.push(hash),
-            What::Claim => {}
-        }
-    }
-
     fn payloads(&self) -> impl Iterator<Item = &u64> {
         self.streams.values().flatten().chain(self.values.values()).chain(&self.queue)
     }
@@ -133,7 +123,8 @@ enum What {
 struct Write {
     what: What,
     durability: Durability,
-    payload: Arc<[u8]>,
+    /// Of the payload, in bytes.
+    length: usize,
 }
 
 /// The writes of one life of a process, on a store that held `base` when it began.
@@ -161,13 +152,28 @@ impl Script {
         let durability = [Durability::Sync, Durability::Sync, Durability::Buffered, Durability::Memory];
         let longest = [100, 100, 3000, 3000, 30_000, 80_000][(chance(3) % 6) as usize];
         let length = (8 + chance(5) % longest) as usize;
-        let mut payload: Vec<u8> = Vec::with_capacity(length + 8);
+        Write { what, durability: durability[(chance(6) % 4) as usize], length }
+    }
+
+    fn payload(&self, number: u64) -> Vec<u8> {
+        let length = self.write(number).length;
+        let begin = mix(self.seed ^ mix(number));
+        let mut payload = Vec::with_capacity(length + 8);
         while payload.len() < length {
-            payload.extend_from_slice(&mix(chance(4).wrapping_add(payload.len() as u64)).to_le_bytes());
+            payload.extend_from_slice(&mix(begin.wrapping_add(payload.len() as u64)).to_le_bytes());
         }
         payload.truncate(length);
-        let payload = payload.into();
-        Write { what, durability: durability[(chance(6) % 4) as usize], payload }
+        payload
+    }
+
+    fn apply(&self, state: &mut Contents, number: u64) {
+        let hash = || xxh3_64(&self.payload(number));
+        match self.write(number).what {
+            What::Append(to) => state.streams.entry(to).or_default().push(hash()),
+            What::Put(to) => drop(state.values.insert(to, hash())),
+            What::Enqueue => state.queue.push(hash()),
+            What::Claim => {}
+        }
     }
 
     /// Hands write after write to the store, and tells of each before it is issued and after it is acknowledged.
@@ -194,7 +200,8 @@ impl Script {
     }
 
     fn issue(&self, store: &dyn Storage, number: u64, lengths: &mut BTreeMap<u64, u64>) -> StorageFuture<u64> {
-        let Write { what, durability, payload } = self.write(number);
+        let Write { what, durability, .. } = self.write(number);
+        let payload: Arc<[u8]> = self.payload(number).into();
         match what {
             What::Append(to) => {
                 let length = lengths.entry(to).or_default();
@@ -221,7 +228,7 @@ impl Script {
     #[must_use]
     pub fn contents_after(&self, writes: u64) -> Contents {
         let mut state = self.base.clone();
-        (0..writes).for_each(|number| state.apply(&self.write(number)));
+        (0..writes).for_each(|number| self.apply(&mut state, number));
         state
     }
 
@@ -274,7 +281,7 @@ impl Script {
             if state == *found {
                 kept = Some(number);
             }
-            state.apply(&self.write(number));
+            self.apply(&mut state, number);
         }
         kept
     }
@@ -290,7 +297,7 @@ impl Script {
             Some(kept) if kept >= certain => Ok(kept),
             Some(kept) => Err(format!("of {certain} writes that were acknowledged and synced, {} are lost", certain - kept)),
             None => {
-                let written = (0..issued).map(|number| xxh3_64(&self.write(number).payload));
+                let written = (0..issued).map(|number| xxh3_64(&self.payload(number)));
                 let known: HashSet<u64> = self.base.payloads().copied().chain(written).collect();
                 let unknown = found.payloads().filter(|payload| !known.contains(payload)).count();
                 Err(format!(
