@@ -4,11 +4,13 @@
 //! the runtime is never asked what it lost.
 //!
 //! Whether it can fail was tried by hand. With the sled writer answering `Sync` writes before its batch was applied and
-//! synced, and again with the last journal record removed at each opening, `nothing_acknowledged_is_lost_in_fifty_kills`
-//! failed both times.
+//! synced, and again with the last journal record removed at each opening, `nothing_acknowledged_is_lost_to_kills` failed
+//! both times.
 
 #![cfg(feature = "sled")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod campaigns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -17,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
 
-use callboard::env::Env;
 use callboard::messages::state::Schema;
 use callboard::messages::{Reducer, RunId};
 use callboard::prelude::*;
 
-const KILLS: usize = 50;
+use crate::campaigns::{Campaign, cases};
+
 const ROLE: &str = "CALLBOARD_KILL_ROLE";
 const FOLDER: &str = "CALLBOARD_KILL_FOLDER";
 
@@ -122,14 +124,15 @@ fn the_child() {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_in_fifty_kills() {
+fn nothing_acknowledged_is_lost_to_kills() {
+    let mut campaign = Campaign::begin("kills");
+    let kills = cases(50) as usize;
     let folder = tempfile::tempdir().unwrap();
-    let random = Env::new(callboard::env::SystemClock::default(), 20_261_122);
     let mut acknowledged = BTreeSet::new();
     let mut kills_in_flight = 0;
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let mut child = spawn("load", folder.path());
-        let kill_after = 1 + random.random() % 120;
+        let kill_after = 1 + campaign.below(120);
         let mut seen = 0;
         // The pipe keeps what the child wrote before it was killed.
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -144,8 +147,8 @@ fn nothing_acknowledged_is_lost_in_fifty_kills() {
         }
         child.wait().unwrap();
     }
-    assert_eq!(kills_in_flight, KILLS, "a child ended before it was killed");
-    assert!(acknowledged.len() > KILLS * 20, "too little load: {}", acknowledged.len());
+    assert_eq!(kills_in_flight, kills, "a child ended before it was killed");
+    assert!(acknowledged.len() > kills * 20, "too little load: {}", acknowledged.len());
 
     let mut child = spawn("finish", folder.path());
     let mut stdin = child.stdin.take().unwrap();
@@ -172,5 +175,7 @@ fn nothing_acknowledged_is_lost_in_fifty_kills() {
         assert_eq!(of_run, 3, "run {run} has effects of {of_run} turns");
     }
     let repeated = effects.values().filter(|count| **count > 1).count();
-    println!("{KILLS} kills, {} runs acknowledged, {repeated} effects repeated", acknowledged.len());
+    campaign.count_many(kills as u64);
+    let runs = acknowledged.len();
+    campaign.end(format_args!("{runs} runs acknowledged, each ended as it should; {repeated} effects repeated"));
 }

@@ -20,3 +20,7 @@ callboard::storage_conformance! {
         })
     }
 }
+
+callboard::storage_crash_conformance! {
+    sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
+}

@@ -7,10 +7,13 @@ use crate::storage::codec::{self, Stored};
 
 /// Compares the bytes of `value` with `NAME-vVERSION.hex` in `folder`, and reads every older version's file there.
 ///
+/// Then flips every bit of them, one at a time: none may decode.
+///
 /// Run once with `CALLBOARD_GOLDEN=write` to write the file of a new type or version; it never replaces one.
 ///
 /// # Panics
-/// If the bytes differ from the file's, if the file is missing, or if this or an older version does not decode.
+/// If the bytes differ from the file's, if the file is missing, if this or an older version does not decode, or if a flipped
+/// bit is not noticed.
 pub fn check<T: Stored + PartialEq + Debug>(folder: impl AsRef<Path>, value: &T) {
     let file_of = |version: u16| folder.as_ref().join(format!("{}-v{version}.hex", T::NAME));
     let (file, bytes) = (file_of(T::VERSION), codec::encode(value));
@@ -31,6 +34,12 @@ pub fn check<T: Stored + PartialEq + Debug>(folder: impl AsRef<Path>, value: &T)
         to_lines(&bytes),
     );
     assert_eq!(codec::decode::<T>(&golden).as_ref(), Ok(value), "the golden file holds another value");
+    let mut damaged = golden;
+    for bit in 0..damaged.len() * 8 {
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(codec::decode::<T>(&damaged).is_err(), "bit {bit} of {} can flip unnoticed", T::NAME);
+        damaged[bit / 8] ^= 1 << (bit % 8);
+    }
     for old in (1..T::VERSION).map(file_of).filter(|file| file.exists()) {
         if let Err(error) = codec::decode::<T>(&read(&old)) {
             panic!("{} is not readable any more: {error}", old.display());

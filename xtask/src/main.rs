@@ -1,16 +1,21 @@
-//! Chores of the workspace: `cargo xtask test` is the whole test run.
+//! Chores of the workspace: `cargo xtask test` is the whole test run, `cargo xtask campaign` repeats a part of it.
+
+mod campaign;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
         Some("test") => test(),
+        Some("campaign") => campaign::campaign(arguments),
         name => {
             if let Some(name) = name {
                 eprintln!("there is no chore {name:?}");
             }
             eprintln!("usage: cargo xtask test    format, lints, tests, doc tests, docs, minimal build, licences");
+            eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
             ExitCode::from(2)
         }
     }

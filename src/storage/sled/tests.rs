@@ -99,7 +99,7 @@ async fn a_new_folder_is_synced_before_it_is_used() {
     let path = folder.path().join("store");
     let store = Sled::open_on(&path, Arc::new(SystemClock::default()), disk).unwrap();
     let parent = folder.path().file_name().unwrap().to_string_lossy().into_owned();
-    assert_eq!(recorder.take(), [&*parent, "format", "store", "store", "db"]);
+    assert_eq!(recorder.take(), [&*parent, "format", "store", "conf", "store", "db"]);
     drop(store);
 }
 

@@ -80,8 +80,12 @@ impl Writer {
         }
     }
 
-    /// Makes what opening has changed durable: the names of new files, and the new session.
+    /// Makes what opening has changed durable: sled's settings, which it never syncs and without which it refuses its log,
+    /// the names of new files, and the new session.
     pub(super) fn commit_opening(&mut self) -> Result<(), String> {
+        let settings = self.folder.path().join("conf");
+        let synced = File::open(&settings).and_then(|file| self.disk.sync(&file, &settings));
+        synced.map_err(|error| failed("conf", &error))?;
         sync_folder(&*self.disk, self.folder.path()).map_err(|error| failed("the folder", &error))?;
         self.sync()
     }

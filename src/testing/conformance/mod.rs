@@ -14,10 +14,26 @@
 //!
 //! A store that survives its process says `on_disk` instead of `in_memory` and is tested across reopening as well; the
 //! closure then has to open the same place each time it is called.
+//!
+//! Of a store that a process keeps on a disk, or elsewhere outside, [`storage_crash_conformance!`] tests what is left of it
+//! when the process is killed. The tests start themselves as the process that dies, so they take a place, not a store:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use callboard::storage::Sled;
+//!
+//! callboard::storage_crash_conformance! {
+//!     sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
+//! }
+//! ```
+//!
+//! [`storage_crash_conformance!`]: crate::storage_crash_conformance
 
 mod claims;
+mod crashes;
 mod queues;
 mod reopening;
+mod script;
 mod streams;
 mod values;
 
@@ -29,8 +45,10 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 pub use self::claims::*;
+pub use self::crashes::*;
 pub use self::queues::*;
 pub use self::reopening::*;
+pub use self::script::{Contents, Script, Told};
 pub use self::streams::*;
 pub use self::values::*;
 use crate::env::{Clock, Now};
@@ -257,6 +275,33 @@ macro_rules! storage_conformance {
             #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
             use super::*;
             $(#[test] fn $rule() { ($subject).check($crate::testing::conformance::$rule); })*
+        }
+    };
+}
+
+/// Makes a module with one test for each rule of stores whose process is killed; see
+/// [`testing::conformance`](crate::testing::conformance). Each test kills six processes.
+#[macro_export]
+macro_rules! storage_crash_conformance {
+    ($name:ident: $open:expr) => {
+        $crate::storage_crash_conformance! { @tests $name, $open;
+            what_was_acknowledged_as_synced_is_there_after_a_crash
+            what_a_crash_leaves_is_a_beginning_of_what_was_written
+            no_number_is_given_out_twice_across_a_crash
+            a_repeated_enqueue_is_a_repeat_across_a_crash
+        }
+    };
+    (@tests $name:ident, $open:expr; $($rule:ident)*) => {
+        mod $name {
+            #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
+            use super::*;
+            $(
+                #[test]
+                fn $rule() {
+                    let test = concat!(module_path!(), "::", stringify!($rule));
+                    $crate::testing::conformance::Mortal::new(test, $open).check($crate::testing::conformance::$rule);
+                }
+            )*
         }
     };
 }

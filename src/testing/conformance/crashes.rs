@@ -1,0 +1,180 @@
+//! Rules of stores whose process dies. A child process writes and says how far it has come; it is killed at some point, and
+//! the store is opened again. What is known of it comes from outside: the store is never asked what it lost.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::script::{Contents, Script, Told, claimed};
+use super::expect;
+use crate::storage::{Durability, Expected, Key, Put, Storage};
+
+/// Where the child finds the store, and which script it plays.
+const PLACE: &str = "CALLBOARD_CRASH_PLACE";
+const SCRIPT: &str = "CALLBOARD_CRASH_SCRIPT";
+/// Lives on one store.
+const LIVES: u64 = 6;
+
+type Open = Box<dyn Fn(PathBuf) -> BoxFuture<'static, Arc<dyn Storage>>>;
+
+/// A backend whose process can be killed, made by [`storage_crash_conformance!`](crate::storage_crash_conformance).
+pub struct Mortal {
+    open: Open,
+    test: &'static str,
+    place: PathBuf,
+}
+
+impl std::fmt::Debug for Mortal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mortal").field("test", &self.test).field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// One life of a child: its script, what it told before it was killed, and what was found.
+struct Life {
+    script: Script,
+    told: Vec<Told>,
+    found: Contents,
+    positions: Vec<u64>,
+}
+
+impl Mortal {
+    /// A backend that `open` opens at a place: the path of a folder that does not exist yet, or a name made of it. `test` is
+    /// the path of the test that checks a rule with it, from the name of its crate on.
+    pub fn new<F>(test: &'static str, open: impl Fn(PathBuf) -> F + 'static) -> Self
+    where
+        F: Future<Output = Arc<dyn Storage>> + Send + 'static,
+    {
+        let open: Open = Box::new(move |place| Box::pin(open(place)));
+        let test = test.split_once("::").map_or(test, |(_crate, test)| test);
+        let rule = test.replace("::", "-");
+        let place = std::env::temp_dir().join(format!("callboard-crash-{}-{rule}", std::process::id()));
+        Self { open, test, place }
+    }
+
+    /// Runs one rule; in a child, what is to be killed.
+    ///
+    /// # Panics
+    /// If the backend breaks the rule.
+    pub fn check<F: Future<Output = ()>>(self, rule: impl FnOnce(Self) -> F) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => panic!("cannot start a runtime: {error}"),
+        };
+        runtime.block_on(async move {
+            match (std::env::var_os(PLACE), std::env::var(SCRIPT)) {
+                (Some(place), Ok(seed)) => self.live(place.into(), &seed).await,
+                _ => rule(self).await,
+            }
+        });
+    }
+
+    async fn live(&self, place: PathBuf, seed: &str) {
+        let Ok(seed) = seed.parse() else { panic!("{SCRIPT}={seed:?} is not a number") };
+        let store = (self.open)(place).await;
+        let (base, _) = expect(Contents::read(&*store).await);
+        Script::new(seed, base).play(&*store, u64::MAX, |told| println!("{told}")).await;
+    }
+
+    async fn open(&self) -> Arc<dyn Storage> {
+        (self.open)(self.place.clone()).await
+    }
+
+    /// Lets a child live until it has told `lines` lines; what a store held before it.
+    async fn life(&self, seed: u64, lines: usize, base: Contents) -> Life {
+        let told = self.kill_after(seed, lines);
+        let (found, positions) = expect(Contents::read(&*self.open().await).await);
+        Life { script: Script::new(seed, base), told, found, positions }
+    }
+
+    fn kill_after(&self, seed: u64, lines: usize) -> Vec<Told> {
+        let program = match std::env::current_exe() {
+            Ok(program) => program,
+            Err(error) => panic!("the test program is not to be found: {error}"),
+        };
+        let child = Command::new(program)
+            .args([self.test, "--exact", "--nocapture", "--quiet"])
+            .env(PLACE, &self.place)
+            .env(SCRIPT, seed.to_string())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => panic!("the child cannot be started: {error}"),
+        };
+        let output = child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines());
+        let mut told = Vec::new();
+        // The pipe keeps what the child wrote before it was killed.
+        for line in output.map_while(Result::ok) {
+            told.extend(line.parse::<Told>());
+            if told.len() == lines {
+                let _ = child.kill();
+            }
+        }
+        let _ = child.wait();
+        assert!(told.len() >= lines, "the child ended before it was killed");
+        told
+    }
+
+    async fn lives(&self, judge: impl AsyncFn(&Life)) {
+        let mut base = Contents::default();
+        for seed in 0..LIVES {
+            let life = self.life(seed, [5, 40, 90, 17, 200, 63][seed as usize % 6], base).await;
+            judge(&life).await;
+            base = life.found;
+        }
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        // A backend that keeps nothing there has none.
+        let _ = std::fs::remove_dir_all(&self.place);
+    }
+}
+
+/// Everything up to the last acknowledged `Sync` write, whatever its own durability was.
+pub async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Mortal) {
+    store
+        .lives(async |life| {
+            let judged = life.script.judge(&life.told, &life.found);
+            assert!(judged.is_ok(), "{judged:?}");
+        })
+        .await;
+}
+
+/// Long and short payloads, records, values and queues: in the order in which they were issued, each whole.
+pub async fn what_a_crash_leaves_is_a_beginning_of_what_was_written(store: Mortal) {
+    store.lives(async |life| assert!(life.script.kept(&life.told, &life.found).is_some())).await;
+}
+
+/// Revisions, fences and queue positions.
+pub async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
+    store
+        .lives(async |life| {
+            let (fence, revision) = life.script.given_out(&life.told);
+            let opened = store.open().await;
+            assert!(expect(opened.claim(&claimed(), "script", 60).await).0 > fence);
+            let (key, value, expected) = (Key::new(["crash", "after"]), b"x".as_slice().into(), Expected::Any);
+            let put = Put { key, value, expected, ttl_secs: None, durability: Durability::Sync };
+            assert!(expect(opened.put_if_revision(put).await) > revision);
+            assert!(life.positions.is_sorted_by(|one, next| one < next), "{:?}", life.positions);
+        })
+        .await;
+}
+
+/// Whoever does not know whether an item was queued before the crash may queue it again.
+pub async fn a_repeated_enqueue_is_a_repeat_across_a_crash(store: Mortal) {
+    store
+        .lives(async |life| {
+            let Some(kept) = life.script.kept(&life.told, &life.found) else { panic!("another rule is broken") };
+            let opened = store.open().await;
+            life.script.queue_again(&*opened, kept).await;
+            assert_eq!(expect(Contents::read(&*opened).await).0, life.found);
+        })
+        .await;
+}

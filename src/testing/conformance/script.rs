@@ -1,0 +1,368 @@
+//! What a process that is going to die writes, and what of it may be found afterwards.
+//!
+//! The script is a function of a seed, so whoever did not die knows what was written without asking the store: it needs to
+//! be told only how far the process has come.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::expect;
+use crate::storage::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError, StorageFuture};
+
+/// Writes that are under way at once.
+const IN_FLIGHT: usize = 4;
+
+/// What a process says of itself: one line each, which it wrote before it went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A write, counted from 0, is about to be handed to the store.
+    Issued(u64),
+    /// The store has acknowledged a write, with the sequence, revision or fence that it gave out; 0 for none.
+    Acknowledged(u64, u64),
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Issued(write) => write!(f, "issued {write}"),
+            Self::Acknowledged(write, number) => write!(f, "acknowledged {write} {number}"),
+        }
+    }
+}
+
+impl FromStr for Told {
+    type Err = ();
+
+    fn from_str(line: &str) -> Result<Self, ()> {
+        let mut words = line.split(' ');
+        let said = words.next();
+        let mut number = || words.next().and_then(|word| word.parse().ok()).ok_or(());
+        match said {
+            Some("issued") => Ok(Self::Issued(number()?)),
+            Some("acknowledged") => Ok(Self::Acknowledged(number()?, number()?)),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Everything that scripts write, as found in a store: payloads by their hashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    streams: BTreeMap<u64, Vec<u64>>,
+    values: BTreeMap<u64, u64>,
+    queue: Vec<u64>,
+}
+
+const STREAMS: u64 = 3;
+const KEYS: u64 = 5;
+
+fn stream(number: u64) -> Key {
+    Key::new(["crash", "stream", &number.to_string()])
+}
+
+fn key(number: u64) -> Key {
+    Key::new(["crash", "value", &number.to_string()])
+}
+
+fn queue() -> Key {
+    Key::new(["crash", "queue"])
+}
+
+pub(super) fn claimed() -> Key {
+    Key::new(["crash", "claimed"])
+}
+
+impl Contents {
+    /// Reads what scripts have left, and the positions of the queue's items.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn read(store: &dyn Storage) -> Result<(Self, Vec<Sequence>), StorageError> {
+        let mut found = Self::default();
+        for number in 0..STREAMS {
+            let records = store.read(&stream(number), 1, usize::MAX).await?;
+            if !records.is_empty() {
+                found.streams.insert(number, records.iter().map(|record| xxh3_64(&record.payload)).collect());
+            }
+        }
+        for number in 0..KEYS {
+            if let Some(entry) = store.get(&key(number)).await? {
+                found.values.insert(number, xxh3_64(&entry.value));
+            }
+        }
+        let mut taken = Vec::new();
+        while let Some(delivery) = store.next(&queue(), 60).await? {
+            found.queue.push(xxh3_64(&delivery.payload));
+            taken.push(delivery.id);
+        }
+        for delivery in &taken {
+            store.nack(delivery, 0).await?;
+        }
+        Ok((found, taken.iter().map(|delivery| delivery.position).collect()))
+    }
+
+    fn payloads(&self) -> impl Iterator<Item = &u64> {
+        self.streams.values().flatten().chain(self.values.values()).chain(&self.queue)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Append(u64),
+    Put(u64),
+    Enqueue,
+    Claim,
+}
+
+struct Write {
+    what: What,
+    durability: Durability,
+    /// Of the payload, in bytes.
+    length: usize,
+}
+
+/// The writes of one life of a process, on a store that held `base` when it began.
+#[derive(Clone, Debug)]
+pub struct Script {
+    seed: u64,
+    base: Contents,
+}
+
+impl Script {
+    /// The script of a seed.
+    #[must_use]
+    pub fn new(seed: u64, base: Contents) -> Self {
+        Self { seed, base }
+    }
+
+    fn write(&self, number: u64) -> Write {
+        let chance = |what: u64| mix(mix(self.seed ^ what).wrapping_add(number));
+        let what = match chance(1) % 16 {
+            0..8 => What::Append(chance(2) % STREAMS),
+            8..13 => What::Put(chance(2) % KEYS),
+            13..15 => What::Enqueue,
+            _ => What::Claim,
+        };
+        let durability = [Durability::Sync, Durability::Sync, Durability::Buffered, Durability::Memory];
+        let longest = [100, 100, 3000, 3000, 30_000, 80_000][(chance(3) % 6) as usize];
+        let length = (8 + chance(5) % longest) as usize;
+        Write { what, durability: durability[(chance(6) % 4) as usize], length }
+    }
+
+    fn payload(&self, number: u64) -> Vec<u8> {
+        let length = self.write(number).length;
+        let begin = mix(self.seed ^ mix(number));
+        let mut payload = Vec::with_capacity(length + 8);
+        while payload.len() < length {
+            payload.extend_from_slice(&mix(begin.wrapping_add(payload.len() as u64)).to_le_bytes());
+        }
+        payload.truncate(length);
+        payload
+    }
+
+    fn apply(&self, state: &mut Contents, number: u64) {
+        let hash = || xxh3_64(&self.payload(number));
+        match self.write(number).what {
+            What::Append(to) => state.streams.entry(to).or_default().push(hash()),
+            What::Put(to) => drop(state.values.insert(to, hash())),
+            What::Enqueue => state.queue.push(hash()),
+            What::Claim => {}
+        }
+    }
+
+    /// Hands write after write to the store, and tells of each before it is issued and after it is acknowledged.
+    ///
+    /// # Panics
+    /// If the store refuses a write.
+    pub async fn play(&self, store: &dyn Storage, writes: u64, mut tell: impl FnMut(Told)) {
+        let mut lengths: BTreeMap<u64, u64> =
+            self.base.streams.iter().map(|(number, records)| (*number, records.len() as u64)).collect();
+        let mut in_flight = FuturesUnordered::new();
+        for number in 0..writes {
+            while in_flight.len() >= IN_FLIGHT {
+                if let Some(told) = in_flight.next().await {
+                    tell(told);
+                }
+            }
+            tell(Told::Issued(number));
+            let answer = self.issue(store, number, &mut lengths);
+            in_flight.push(async move { Told::Acknowledged(number, expect(answer.await)) });
+        }
+        while let Some(told) = in_flight.next().await {
+            tell(told);
+        }
+    }
+
+    fn issue(&self, store: &dyn Storage, number: u64, lengths: &mut BTreeMap<u64, u64>) -> StorageFuture<u64> {
+        let Write { what, durability, .. } = self.write(number);
+        let payload: Arc<[u8]> = self.payload(number).into();
+        match what {
+            What::Append(to) => {
+                let length = lengths.entry(to).or_default();
+                let expected = *length;
+                *length += 1;
+                store.append(Append { stream: stream(to), fence: Fence::FIRST, expected, payload, durability })
+            }
+            What::Put(to) => {
+                let (value, expected) = (payload, Expected::Any);
+                store.put_if_revision(Put { key: key(to), value, expected, ttl_secs: None, durability })
+            }
+            What::Enqueue => {
+                let done = store.enqueue(&queue(), &self.dedupe_id(number), payload, durability);
+                Box::pin(async move { done.await.map(|()| 0) })
+            }
+            What::Claim => {
+                let fence = store.claim(&claimed(), "script", 3600);
+                Box::pin(async move { fence.await.map(|fence| fence.0) })
+            }
+        }
+    }
+
+    /// What a store holds after the first `writes` writes.
+    #[must_use]
+    pub fn contents_after(&self, writes: u64) -> Contents {
+        let mut state = self.base.clone();
+        (0..writes).for_each(|number| self.apply(&mut state, number));
+        state
+    }
+
+    /// How many writes, from the first one on, have to be there: up to the last acknowledged one that was to be synced.
+    #[must_use]
+    pub fn certain(&self, told: &[Told]) -> u64 {
+        let synced = told.iter().filter_map(|told| match told {
+            Told::Acknowledged(number, _) if self.is_synced(*number) => Some(number + 1),
+            Told::Acknowledged(..) | Told::Issued(_) => None,
+        });
+        synced.max().unwrap_or(0)
+    }
+
+    fn is_synced(&self, number: u64) -> bool {
+        let Write { what, durability, .. } = self.write(number);
+        durability == Durability::Sync && what != What::Claim
+    }
+
+    /// The greatest number that the store said it had given out for claims, and for values.
+    pub(super) fn given_out(&self, told: &[Told]) -> (u64, u64) {
+        let greatest = |is_meant: fn(What) -> bool| {
+            let numbers = told.iter().filter_map(|told| match told {
+                Told::Acknowledged(number, given) if is_meant(self.write(*number).what) => Some(*given),
+                Told::Acknowledged(..) | Told::Issued(_) => None,
+            });
+            numbers.max().unwrap_or(0)
+        };
+        (greatest(|what| what == What::Claim), greatest(|what| matches!(what, What::Put(_))))
+    }
+
+    /// Queues the first `writes` writes' items again, with another payload.
+    pub(super) async fn queue_again(&self, store: &dyn Storage, writes: u64) {
+        for number in (0..writes).filter(|number| self.write(*number).what == What::Enqueue) {
+            let (id, payload) = (self.dedupe_id(number), b"again".as_slice().into());
+            expect(store.enqueue(&queue(), &id, payload, Durability::Sync).await);
+        }
+    }
+
+    fn dedupe_id(&self, number: u64) -> String {
+        format!("{} {number}", self.seed)
+    }
+
+    /// How many writes, from the first one on, are in the store; `None` if it holds something else than a beginning of what
+    /// was issued.
+    #[must_use]
+    pub fn kept(&self, told: &[Told], found: &Contents) -> Option<u64> {
+        let mut state = self.base.clone();
+        let mut kept = None;
+        for number in 0..=issued(told) {
+            if state == *found {
+                kept = Some(number);
+            }
+            self.apply(&mut state, number);
+        }
+        kept
+    }
+
+    /// As [`Script::kept`].
+    ///
+    /// # Errors
+    /// Says what is wrong if the store holds less than it has to, a write that is not whole, or a later one without an
+    /// earlier one.
+    pub fn judge(&self, told: &[Told], found: &Contents) -> Result<u64, String> {
+        let (issued, certain) = (issued(told), self.certain(told));
+        match self.kept(told, found) {
+            Some(kept) if kept >= certain => Ok(kept),
+            Some(kept) => Err(format!("of {certain} writes that were acknowledged and synced, {} are lost", certain - kept)),
+            None => {
+                let written = (0..issued).map(|number| xxh3_64(&self.payload(number)));
+                let known: HashSet<u64> = self.base.payloads().copied().chain(written).collect();
+                let unknown = found.payloads().filter(|payload| !known.contains(payload)).count();
+                Err(format!(
+                    "it holds no beginning of the {issued} writes that were issued, {certain} of them certain; {unknown} \
+                     payloads were never written"
+                ))
+            }
+        }
+    }
+}
+
+fn issued(told: &[Told]) -> u64 {
+    told.iter().filter(|told| matches!(told, Told::Issued(_))).count() as u64
+}
+
+fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::storage::Memory;
+
+    fn played(writes: u64) -> (Script, Vec<Told>, Contents) {
+        let (script, store, mut told) = (Script::new(1, Contents::default()), Memory::default(), Vec::new());
+        script.play(&store, writes, |line| told.push(line)).now_or_never().unwrap();
+        let (found, _) = Contents::read(&store).now_or_never().unwrap().unwrap();
+        (script, told, found)
+    }
+
+    #[test]
+    fn a_store_may_hold_less_than_was_issued_but_not_than_was_synced() {
+        let (script, told, found) = played(40);
+        assert_eq!(script.judge(&told, &found), Ok(40));
+        let certain = script.certain(&told);
+        assert!((30..=40).contains(&certain));
+        assert!(script.judge(&told, &played(certain).2).is_ok_and(|kept| kept >= certain));
+        let lost = script.judge(&told, &played(20).2).unwrap_err();
+        assert!(lost.starts_with(&format!("of {certain} writes that were acknowledged and synced, ")), "{lost}");
+        let unacknowledged: Vec<Told> = told.into_iter().filter(|told| matches!(told, Told::Issued(_))).collect();
+        assert_eq!(script.judge(&unacknowledged, &played(20).2), Ok(20));
+    }
+
+    #[test]
+    fn a_store_that_lost_an_earlier_write_or_holds_another_is_found_out() {
+        let (script, told, found) = played(40);
+        let mut without_one = found.clone();
+        without_one.queue.remove(0);
+        assert!(script.judge(&told, &without_one).unwrap_err().ends_with("0 payloads were never written"));
+        let mut torn = found;
+        *torn.values.values_mut().next().unwrap() ^= 1;
+        assert!(script.judge(&told, &torn).unwrap_err().ends_with("1 payloads were never written"));
+    }
+
+    #[test]
+    fn what_a_process_tells_is_read_back() {
+        for told in [Told::Issued(3), Told::Acknowledged(3, 9)] {
+            assert_eq!(told.to_string().parse(), Ok(told));
+        }
+        assert_eq!("acknowledged 3".parse::<Told>(), Err(()), "a line that was cut");
+    }
+}

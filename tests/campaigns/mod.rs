@@ -1,0 +1,86 @@
+//! What campaigns share: how much they do, where their chance comes from, and the line that says what came of it.
+//!
+//! `cargo xtask campaign NAME` sets the variables and shows the line.
+
+#![allow(dead_code, clippy::disallowed_methods, reason = "each campaign uses its part of it; a budget is real time")]
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use callboard::env::{Env, SystemClock};
+
+/// How many failures are shown.
+const SHOWN: usize = 5;
+
+fn number_in(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text:?} is not a number")))
+}
+
+/// How many cases to run: what `CALLBOARD_SEEDS` says, or `fast`.
+pub(crate) fn cases(fast: u64) -> u64 {
+    number_in("CALLBOARD_SEEDS").unwrap_or(fast)
+}
+
+/// How long to go on: `CALLBOARD_SECONDS`, or `fast`.
+pub(crate) fn seconds(fast: u64) -> Duration {
+    Duration::from_secs(number_in("CALLBOARD_SECONDS").unwrap_or(fast))
+}
+
+/// A campaign under way.
+pub(crate) struct Campaign {
+    name: &'static str,
+    seed: u64,
+    random: Env,
+    started: Instant,
+    cases: u64,
+    failures: Vec<String>,
+}
+
+impl Campaign {
+    /// Begins with `CALLBOARD_SEED`, or always in the same way.
+    pub(crate) fn begin(name: &'static str) -> Self {
+        let seed = number_in("CALLBOARD_SEED").unwrap_or(20_261_122);
+        let random = Env::new(SystemClock::default(), seed);
+        Self { name, seed, random, started: Instant::now(), cases: 0, failures: Vec::new() }
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.random.random()
+    }
+
+    /// A number under `bound`, which is not 0.
+    pub(crate) fn below(&self, bound: usize) -> usize {
+        (self.random() % bound as u64) as usize
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Counts a case, and what went wrong in it.
+    pub(crate) fn count(&mut self, case: Result<(), String>) {
+        self.cases += 1;
+        self.failures.extend(case.err());
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    pub(crate) fn count_many(&mut self, cases: u64) {
+        self.cases += cases;
+    }
+
+    /// Says what came of it.
+    ///
+    /// # Panics
+    /// If a case failed, or none was run.
+    pub(crate) fn end(self, covered: impl Display) {
+        let Self { name, seed, cases, failures, .. } = self;
+        println!("\ncampaign {name}: seed {seed}, {cases} cases, {} failures; {covered}", failures.len());
+        let shown = failures.iter().take(SHOWN).map(|failure| format!("\n- {failure}")).collect::<String>();
+        assert!(failures.is_empty(), "{} of {cases} cases failed with CALLBOARD_SEED={seed}:{shown}", failures.len());
+        assert!(cases > 0, "no case was run");
+    }
+}

@@ -1,0 +1,166 @@
+//! Campaigns: tests that repeat with chance, as often as asked. `cargo xtask test` runs their fast forms with all other
+//! tests; here one is run by its name, and says in one line what came of it.
+//!
+//! A campaign is a test binary that takes its count from the environment. It may print lines that begin with `campaign `;
+//! for one that does not, the count that it was given and its exit say it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+struct Campaign {
+    name: &'static str,
+    /// What it looks for.
+    about: &'static str,
+    /// The test binary, and what the names of its tests contain.
+    test: &'static str,
+    filter: &'static str,
+    /// The variable by which it is told how much to do, and what that counts.
+    variable: &'static str,
+    unit: &'static str,
+    fast: u64,
+    long: u64,
+}
+
+/// The variables by which tests are told how many cases to run, and the seed to begin with.
+const COUNT: &str = "CALLBOARD_SEEDS";
+const SEED: &str = "CALLBOARD_SEED";
+
+const CAMPAIGNS: &[Campaign] = &[
+    Campaign {
+        name: "schedules",
+        about: "random swarms under random schedules, faults and crashes end as planned",
+        test: "schedules",
+        filter: "",
+        variable: COUNT,
+        unit: "seeds",
+        fast: 500,
+        long: 50_000,
+    },
+    Campaign {
+        name: "kills",
+        about: "SIGKILL under load, one store kept: nothing acknowledged is lost",
+        test: "kill",
+        filter: "nothing_acknowledged",
+        variable: COUNT,
+        unit: "kills",
+        fast: 50,
+        long: 1_000,
+    },
+    Campaign {
+        name: "powercut",
+        about: "a store's disk with any unsynced part missing holds what was acknowledged as synced",
+        test: "powercut",
+        filter: "nothing_acknowledged",
+        variable: COUNT,
+        unit: "images",
+        fast: 500,
+        long: 20_000,
+    },
+    Campaign {
+        name: "bits",
+        about: "flipped bits in stored files and rows are reported or harmless",
+        test: "bits",
+        filter: "a_flipped_bit",
+        variable: COUNT,
+        unit: "bits",
+        fast: 1_000,
+        long: 10_000,
+    },
+    Campaign {
+        name: "fuzz",
+        about: "bytes that nobody would send are read or refused",
+        test: "fuzz",
+        filter: "any_",
+        variable: "CALLBOARD_SECONDS",
+        unit: "seconds each",
+        fast: 30,
+        long: 3_600,
+    },
+];
+
+struct Wish {
+    campaign: &'static Campaign,
+    is_long: bool,
+    seed: Option<u64>,
+}
+
+/// `cargo xtask campaign` with these arguments.
+pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
+    match parse(arguments) {
+        Ok(Some(wish)) => run(&wish),
+        Ok(None) => {
+            list();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}\nusage: cargo xtask campaign NAME [--long] [--seed N], cargo xtask campaign --list");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// `None` asks for the list.
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Wish>, String> {
+    let (mut campaign, mut is_long, mut seed) = (None, false, None);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--list" => return Ok(None),
+            "--long" => is_long = true,
+            "--seed" => {
+                let number = arguments.next().and_then(|text| text.parse().ok());
+                seed = Some(number.ok_or("--seed needs a number")?);
+            }
+            name if campaign.is_none() && !name.starts_with('-') => {
+                let found = CAMPAIGNS.iter().find(|campaign| campaign.name == name);
+                campaign = Some(found.ok_or_else(|| format!("there is no campaign {name:?}: see --list"))?);
+            }
+            other => return Err(format!("what is {other:?}?")),
+        }
+    }
+    let campaign = campaign.ok_or("which campaign?")?;
+    Ok(Some(Wish { campaign, is_long, seed }))
+}
+
+fn list() {
+    for Campaign { name, about, unit, fast, long, .. } in CAMPAIGNS {
+        println!("{name:<10} {fast} {unit}, --long {long}: {about}");
+    }
+}
+
+/// The long form runs in release, the fast one in what `cargo xtask test` has built.
+fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
+    let Campaign { name, about, test, filter, variable, unit, fast, long } = campaign;
+    let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "--package", "callboard", "--profile", profile, "--test", test]);
+    cargo.args(["--", "--nocapture", filter]);
+    cargo.env(variable, count.to_string()).stdout(Stdio::piped());
+    if let Some(seed) = seed {
+        cargo.env(SEED, seed.to_string());
+    }
+    #[allow(clippy::disallowed_methods, reason = "a chore, not the library")]
+    let started = Instant::now();
+    let mut child = match cargo.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("cargo cannot be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut told = Vec::new();
+    for line in child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok) {
+        match line.strip_prefix("campaign ") {
+            Some(line) => told.push(line.to_owned()),
+            None => eprintln!("{line}"),
+        }
+    }
+    let passed = child.wait().is_ok_and(|status| status.success());
+    if told.is_empty() {
+        let seeds = seed.map_or_else(|| format!("{count} {unit}"), |seed| format!("seed {seed}"));
+        told.push(format!("{name}: {seeds}, {}; {about}", if passed { "0 failures" } else { "it stopped at a failure" }));
+    }
+    let verdict = if passed { "passed" } else { "FAILED" };
+    told.iter().for_each(|line| println!("{line}; {verdict} in {:.1?}", started.elapsed()));
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
