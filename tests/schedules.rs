@@ -127,7 +127,10 @@ fn one_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
         8 => faults.at("storage.append").error("planned").on_pass(pass),
         9 => faults.at("storage.read").error("planned").on_pass(1 + sim.below(3)),
         10 => faults.at("agent.handle").panics("planned").on_pass(pass),
-        _ => faults.at(["storage.append", "storage.put", "turn.end", "runs.applied"][sim.below(4) as usize]).crash().on_pass(pass),
+        _ => faults
+            .at(["storage.append", "storage.put", "turn.end", "runs.applied"][sim.below(4) as usize])
+            .crash()
+            .on_pass(pass),
     }
 }
 

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use callboard::prelude::*;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{Durability, RunId};
+use callboard::prelude::*;
 use callboard::testing::{Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;

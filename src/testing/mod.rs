@@ -4,4 +4,7 @@ pub mod conformance;
 pub mod golden;
 mod simulation;
 
+pub use crate::supervision::runs::replay::{
+    AtTurn, Cause, Deed, Moment, Replay, ReplayError, Step, TurnEnd, TurnStory,
+};
 pub use simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};

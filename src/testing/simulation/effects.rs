@@ -48,13 +48,14 @@ impl Effects {
         }
         self.world.note(Weight::Shown, format!("effect of {id} {step}: {what}"));
         let mut book = self.book.lock();
-        let is_recorded = self.disk.events(id.run).iter().any(|event| {
-            matches!(event, RunEvent::StepFinished { turn, name, .. } if *turn == id.number && **name == *step)
-        });
+        let is_recorded = self.disk.events(id.run).iter().any(
+            |event| matches!(event, RunEvent::StepFinished { turn, name, .. } if *turn == id.number && **name == *step),
+        );
         if is_recorded {
             book.wrongs.push(format!("{what:?} was done again although step {step:?} of {id} is in the journal"));
         }
-        let effect = book.done.entry((id, step.to_owned())).or_insert_with(|| Effect { what: what.to_owned(), told: 0 });
+        let effect =
+            book.done.entry((id, step.to_owned())).or_insert_with(|| Effect { what: what.to_owned(), told: 0 });
         effect.told += 1;
         if effect.what != what {
             let wrong = format!("step {step:?} of {id} did {:?}, and then {what:?} under the same key", effect.what);

@@ -1,0 +1,67 @@
+//! What the command line takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Looks into the runs of a callboard store, replays, compares and forks them
+#[derive(Debug, Parser)]
+#[command(name = "callboard", version, after_help = EXIT_CODES)]
+pub(crate) enum Arguments {
+    /// The runs of a store
+    #[command(after_help = EXIT_CODES)]
+    Runs {
+        #[command(subcommand)]
+        command: Runs,
+    },
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, or \
+                          the store cannot be used.\n\nA store is open to one process at a time: stop its program first.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// All runs, oldest first
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One run: its task, its turns, what it came to, and who handed what to whom
+    Show {
+        #[command(flatten)]
+        common: Common,
+        /// The run's id, or a beginning that no other run has
+        run: String,
+    },
+    /// What happened in a run, event by event, with what each event changed
+    Replay {
+        #[command(flatten)]
+        common: Common,
+        /// The run's id, or a beginning that no other run has
+        run: String,
+        /// The state as this turn saw it and as it left it, instead of all events
+        #[arg(long, value_name = "N", conflicts_with = "step")]
+        turn: Option<u32>,
+        /// Stop after each event with the whole state; Enter goes on, q ends
+        #[arg(long)]
+        step: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The folder of the store
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: PathBuf,
+    /// Answer in JSON, for machines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Runs {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::List { common } | Self::Show { common, .. } | Self::Replay { common, .. } => common,
+        }
+    }
+}
