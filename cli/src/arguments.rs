@@ -46,6 +46,15 @@ pub(crate) enum Runs {
         #[arg(long)]
         step: bool,
     },
+    /// Where two runs went apart: the first different event, how they ended, their channels and their turns
+    Diff {
+        #[command(flatten)]
+        common: Common,
+        /// The id of one run, or a beginning that no other run has
+        first: String,
+        /// The other run
+        second: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -61,7 +70,10 @@ pub(crate) struct Common {
 impl Runs {
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Self::List { common } | Self::Show { common, .. } | Self::Replay { common, .. } => common,
+            Self::List { common }
+            | Self::Show { common, .. }
+            | Self::Replay { common, .. }
+            | Self::Diff { common, .. } => common,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! them; this one runs none.
 
 mod arguments;
+mod comparing;
 mod listing;
 mod page;
 mod replaying;
@@ -29,6 +30,7 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
     match command {
         Runs::List { .. } => listing::list(&store).await,
         Runs::Show { run, .. } => showing::show(&store.load(run).await?),
+        Runs::Diff { first, second, .. } => Ok(comparing::diff(&store.load(first).await?, &store.load(second).await?)),
         Runs::Replay { run, turn, step, common } => {
             let loaded = store.load(run).await?;
             match turn {

@@ -117,7 +117,7 @@ fn moment_json(moment: &Moment) -> Value {
     json!({ "event": step, "state": state, "open": open, "metrics": metrics, "outcome": outcome })
 }
 
-fn step_json(step: &Step) -> Value {
+pub(crate) fn step_json(step: &Step) -> Value {
     json!({
         "number": step.number,
         "at": step.at,

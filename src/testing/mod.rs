@@ -5,6 +5,6 @@ pub mod golden;
 mod simulation;
 
 pub use crate::supervision::runs::replay::{
-    AtTurn, Cause, Deed, Moment, Replay, ReplayError, Step, TurnEnd, TurnStory,
+    Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, Step, TurnDifference, TurnEnd, TurnStory,
 };
 pub use simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};

@@ -3,6 +3,8 @@
 //! A replay is the fold that the runtime itself makes, stopped where somebody wants to look. It asks nobody anything, runs
 //! no agent, and comes to the result that the run came to.
 
+mod diff;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::messages::{
 use super::reopen::in_order_of_effect;
 use super::run::{LATE_ORDINAL, Now, Phase, Run};
 use super::step::Effect;
+
+pub use diff::{Aspect, Diff, TurnDifference};
 
 /// A run as its journal tells it, with what every event changed.
 ///
