@@ -10,7 +10,9 @@ use std::sync::Arc;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Json, Limits, RunEvent, RunResult, Send, Usage};
 use callboard::prelude::*;
-use callboard::testing::{Cause, Replay, ReplayError, TurnEnd};
+use callboard::runtime::Builder;
+use callboard::storage::Storage;
+use callboard::testing::{Aspect, Cause, Diff, Fork, ForkError, Replay, ReplayError, TurnEnd};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
@@ -174,4 +176,125 @@ fn a_journal_without_its_beginning_is_not_replayed() {
     let (_, history, _) = played(Vec::new());
     assert_eq!(Replay::of(history[1..].to_vec(), &rules()).unwrap_err(), ReplayError::Trimmed);
     assert_eq!(Replay::of(Vec::new(), &rules()).unwrap_err(), ReplayError::Empty);
+}
+
+#[test]
+fn a_run_does_not_differ_from_itself_nor_from_one_that_went_the_same_way() {
+    let acts = vec![Act::Spread, Act::Detach, Act::FailOnce, Act::Delegate];
+    let (_, history, _) = played(acts.clone());
+    let (_, mut other, _) = played(acts);
+    let RunEvent::Submitted(submission) = &mut other[0] else { panic!("{other:?}") };
+    let mut later = (**submission).clone();
+    later.at = later.at + std::time::Duration::from_secs(1);
+    *submission = Arc::new(later);
+    let [first, second] = [history, other].map(|history| Replay::of(history, &rules()).unwrap());
+    let diff = Diff::of(&first, &second);
+    assert!(diff.is_empty(), "{diff}");
+}
+
+#[test]
+fn a_diff_names_the_first_different_event_the_channels_and_the_turns() {
+    let (_, history, _) = played(vec![Act::Spread, Act::End, Act::End]);
+    let (_, other, _) = played(vec![Act::Spread, Act::Delegate, Act::FailOnce]);
+    let [first, second] = [history, other].map(|history| Replay::of(history, &rules()).unwrap());
+    let diff = Diff::of(&first, &second);
+    let (old, new) = diff.first.clone().unwrap();
+    assert_eq!((old.unwrap().event.turn(), new.unwrap().event.turn()), (Some(2), Some(2)));
+    assert_eq!((diff.outcomes.is_none(), diff.outputs.is_none()), (true, true));
+    assert_eq!(diff.channels.iter().map(|change| change.place.join(".")).collect::<Vec<_>>(), ["answers", "messages"]);
+    let turns: Vec<_> =
+        diff.turns.iter().map(|turn| (turn.first.as_ref().map(|turn| turn.number), &turn.aspects)).collect();
+    let expected = [(Some(2), &vec![Aspect::Deeds, Aspect::End]), (None, &vec![]), (Some(3), &vec![Aspect::Attempts])];
+    assert_eq!(turns, expected, "{diff}");
+}
+
+/// `a` hands to `b` and `c` beside it; each `b` asks `d`. Counts what runs.
+fn team(storage: impl Storage, ran: &Arc<Mutex<Vec<String>>>) -> Builder {
+    let noted = move |name: &'static str| {
+        let ran = Arc::clone(ran);
+        move |turn: &Turn| ran.lock().push(format!("{name}({})", turn.input_json()))
+    };
+    let (a, b, c, d) = (noted("a"), noted("b"), noted("c"), noted("d"));
+    Callboard::builder()
+        .storage(storage)
+        .agent("a", move |turn: Turn| {
+            a(&turn);
+            async { Ok(Command::update("messages", "a").goto_many([Send::new("b", 1), Send::new("c", 2)])) }
+        })
+        .agent("b", move |turn: Turn| {
+            b(&turn);
+            async move {
+                let answer = turn.delegate("d", "help").await?;
+                let word = turn.channel::<String>("word")?.unwrap_or_else(|| "plain".to_owned());
+                Ok(Command::output(answer).with("messages", format!("b: {word}")))
+            }
+        })
+        .agent("c", move |turn: Turn| {
+            c(&turn);
+            async move { Ok(Command::output(turn.input_json().clone()).with("messages", "c")) }
+        })
+        .agent("d", move |turn: Turn| {
+            d(&turn);
+            async move { Ok(Command::output(format!("d on {}", turn.input_json()))) }
+        })
+}
+
+#[tokio::test]
+async fn a_fork_runs_what_comes_of_its_turn_and_copies_the_rest_also_in_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let store = Arc::new(Sled::open(folder.path()).unwrap());
+    let board = team(Arc::clone(&store), &ran).start().await.unwrap();
+    let run = board.submit(Task::new("go").to("a")).await.unwrap();
+    let old = run.result().await.unwrap();
+    assert_eq!(old.state["messages"], json!(["a", "b: plain", "c"]));
+    board.shutdown().await;
+    store.close().await;
+    ran.lock().clear();
+
+    let board = team(Sled::open(folder.path()).unwrap(), &ran).start().await.unwrap();
+    let fork = board.fork(run.id(), 2, Fork::new().input("other").set("word", "new")).await.unwrap();
+    let result = fork.result().await.unwrap();
+    assert_eq!(result.outcome, Outcome::Finished);
+    assert_eq!(result.state, json!({ "messages": ["a", "b: new", "c"], "word": "new" }));
+    assert_eq!(
+        *ran.lock(),
+        [r#"b("other")"#, r#"d("help")"#],
+        "what did not come of the turn answers from the journal"
+    );
+    assert_eq!(board.run(run.id()).result().await.unwrap(), old, "the old run stays as it is");
+
+    let again = board.fork(fork.id(), 2, Fork::new()).await.unwrap();
+    assert_eq!(again.result().await.unwrap().state, result.state, "a fork of the fork has what that one changed");
+    let missing = board.fork(run.id(), 9, Fork::new()).await.unwrap_err();
+    assert_eq!(missing, ForkError::NoTurn { turn: 9, last: 4 });
+    let refused = board.fork(run.id(), 2, Fork::new().set("metrics", 1)).await.unwrap_err();
+    assert!(matches!(refused, ForkError::State(_)), "{refused}");
+    board.shutdown().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_turn_of_any_run_can_be_forked_at_and_sees_what_it_saw(
+        acts in prop::collection::vec(act(), 0..10),
+        turn in any::<prop::sample::Index>(),
+    ) {
+        let (_, history, _) = played(acts);
+        let old = Replay::of(history.clone(), &rules()).unwrap();
+        let turn = u32::try_from(turn.index(old.turns().count())).unwrap() + 1;
+        let id = (callboard::messages::RunId(uuid::Uuid::from_u128(9)), old.submission().at);
+        let events = callboard::supervision::runs::fork::fork_at(&history, turn, &Fork::new().input("new"), id, &rules());
+        let fork = Replay::of(events.unwrap(), &rules()).unwrap();
+        let last = fork.steps().last().unwrap();
+        let is_fork = matches!(last.event, RunEvent::Forked { from, .. } if from.number == turn);
+        prop_assert!(is_fork, "{last:?}");
+        let begun = fork.turn(last.event.turn().unwrap()).unwrap();
+        prop_assert_eq!(&begun.agent, &old.turn(turn).unwrap().agent);
+        prop_assert_eq!((&begun.input, &begun.end, begun.did.len()), (&Json::from("new"), &TurnEnd::Open, 0));
+        prop_assert_eq!(fork.at_turn(begun.number).unwrap().saw.state, old.at_turn(turn).unwrap().saw.state);
+        prop_assert!(fork.result().is_none());
+        prop_assert_eq!(fork.run().metrics().tokens_spent, 0);
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use serde_json::Value;
 
 /// Looks into the runs of a callboard store, replays, compares and forks them
 #[derive(Debug, Parser)]
@@ -55,6 +56,39 @@ pub(crate) enum Runs {
         /// The other run
         second: String,
     },
+    /// A new run that begins as a copy of one, up to a turn; the program with the agents goes on with it at its next start
+    Fork {
+        #[command(flatten)]
+        common: Common,
+        /// The run's id, or a beginning that no other run has
+        run: String,
+        /// The turn that begins anew
+        #[arg(long, value_name = "N")]
+        turn: u32,
+        /// What the turn works on, instead of what it worked on before
+        #[arg(long, value_name = "JSON", value_parser = json)]
+        input: Option<Value>,
+        /// What the turn finds in a channel; may be given several times
+        #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
+        set: Vec<Setting>,
+    },
+}
+
+/// A channel and what is to stand there.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) channel: String,
+    pub(crate) value: Value,
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    let (channel, value) = text.split_once('=').ok_or("write CHANNEL=JSON")?;
+    Ok(Setting { channel: channel.to_owned(), value: json(value)? })
 }
 
 #[derive(Debug, Args)]
@@ -73,7 +107,8 @@ impl Runs {
             Self::List { common }
             | Self::Show { common, .. }
             | Self::Replay { common, .. }
-            | Self::Diff { common, .. } => common,
+            | Self::Diff { common, .. }
+            | Self::Fork { common, .. } => common,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod comparing;
+mod forking;
 mod listing;
 mod page;
 mod replaying;
@@ -31,6 +32,9 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
         Runs::List { .. } => listing::list(&store).await,
         Runs::Show { run, .. } => showing::show(&store.load(run).await?),
         Runs::Diff { first, second, .. } => Ok(comparing::diff(&store.load(first).await?, &store.load(second).await?)),
+        Runs::Fork { run, turn, input, set, .. } => {
+            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set).await
+        }
         Runs::Replay { run, turn, step, common } => {
             let loaded = store.load(run).await?;
             match turn {

@@ -48,16 +48,35 @@ impl Failure {
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     let (code, printed) = match answer {
         Ok(page) => {
-            let text = if json { format!("{:#}\n", page.json) } else { page.text };
+            let text = if json { format!("{}\n", json_text(&page.json)) } else { page.text };
             (u8::from(page.differs), std::io::stdout().lock().write_all(text.as_bytes()))
         }
         Err(Failure { code, text }) if json => {
-            (code, writeln!(std::io::stdout(), "{:#}", json!({ "error": text, "code": code })))
+            (code, writeln!(std::io::stdout(), "{}", json_text(&json!({ "error": text, "code": code }))))
         }
         Err(Failure { code, text }) => (code, writeln!(std::io::stderr(), "error: {text}")),
     };
     drop(printed);
     ExitCode::from(code)
+}
+
+/// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
+fn json_text(value: &Value) -> String {
+    let (mut escaped, mut units) = (String::new(), [0; 2]);
+    for c in format!("{value:#}").chars() {
+        if c == '\n' || !is_hidden(c) {
+            escaped.push(c);
+        } else {
+            escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    escaped
+}
+
+fn is_hidden(c: char) -> bool {
+    let mut bytes = [0; 4];
+    let text: &str = c.encode_utf8(&mut bytes);
+    visible(text) != text
 }
 
 /// A table in the style of this program, as wide as the terminal if there is one.

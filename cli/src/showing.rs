@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::{AgentName, Flow, Verdict, visible};
+use callboard::messages::{AgentName, Flow, RunEvent, Verdict, visible};
 use callboard::supervision::runs::replay::{Deed, Replay, TurnEnd, TurnStory};
 use callboard::supervision::runs::snapshot::late_turns;
 
@@ -40,6 +40,10 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     lines.extend(submission.task.input.as_ref().map(|input| ("input", brief_json(input, 400))));
     lines.push(("agent", submission.agent.to_string()));
     lines.push(("submitted", time(submission.at)));
+    lines.extend(replay.steps().iter().rev().find_map(|step| match &step.event {
+        RunEvent::Forked { from, .. } => Some(("forked", format!("from turn {} of {}", from.number, from.run))),
+        _ => None,
+    }));
     let outcome = match replay.result() {
         Some(result) => brief(&result.outcome.to_string(), 400),
         None => standing(replay.run()),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
-use callboard::messages::{RunEvent, RunId, visible};
+use callboard::messages::{Durability, RunEvent, RunId, visible};
 use callboard::storage::{Journal, Sled, StorageError};
 use callboard::supervision::runs::replay::{Replay, ReplayError};
 
@@ -51,6 +51,14 @@ impl Store {
 
     pub(crate) async fn history(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {
         Ok(self.journal.read(run).await?.events)
+    }
+
+    /// Writes the beginning of a run, for whichever board comes next.
+    pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
+        // Boards are named by ids, so none that lives has this name, and the next one takes the run over.
+        const OWNER: &str = "callboard runs fork";
+        let begun = self.journal.begin(run, OWNER, &Journal::stream(run), events, durability).await;
+        begun.map(|_| ()).map_err(trouble)
     }
 
     /// The run that an id, or the beginning of one, stands for.

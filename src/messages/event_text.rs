@@ -57,6 +57,13 @@ impl fmt::Display for RunEvent {
                 let channels: Vec<&str> = update.writes().iter().map(|write| &*write.channel).collect();
                 write!(f, "{} wrote over {}", cut(by), cut(&channels.join(", ")))
             }
+            Self::Forked { from, input, .. } => {
+                write!(f, "forked from turn {} of run {}", from.number, from.run)?;
+                match input {
+                    Some(input) => write!(f, ", with the input {}", shown(input)),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod conformance;
 pub mod golden;
 mod simulation;
 
+pub use crate::supervision::runs::fork::{Fork, ForkError};
 pub use crate::supervision::runs::replay::{
     Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, Step, TurnDifference, TurnEnd, TurnStory,
 };

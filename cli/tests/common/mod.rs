@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::{self, Output, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::env::Env;
 use callboard::messages::{Durability, RunId, Send, Timestamp, Usage};
@@ -26,6 +27,7 @@ pub(crate) fn press(builder: Builder) -> Builder {
             Ok(Command::output(text).with("messages", "planned").with("sources", found).goto("writer"))
         })
         .agent("scout", |turn: Turn| async move {
+            tokio::time::sleep(Duration::from_millis(2500)).await;
             turn.reserve(1500).await?.settle(Usage { input_tokens: 1000, output_tokens: 234 });
             let pages: u32 = turn.step("search", async { Ok::<_, TurnError>(3) }).await?;
             Ok(Command::output(pages).with("artifacts", json!({ HOSTILE: "sources.md" })))
@@ -75,7 +77,7 @@ pub(crate) fn make_store(folder: &Path) -> Runs {
         let submit = async |task: Task| board.submit(task).await.unwrap();
         let ended = async |run: RunHandle| {
             run.result().await.unwrap();
-            tokio::time::advance(std::time::Duration::from_millis(1234)).await;
+            tokio::time::advance(Duration::from_millis(1234)).await;
             run.id()
         };
         let printed = ended(submit(Task::new("write about sleds").to("lead")).await).await;

@@ -95,7 +95,7 @@ pub struct TurnStory {
     pub cause: Cause,
     /// How many attempts have begun.
     pub attempts: u32,
-    /// The number of the step that began it.
+    /// The number of the step that began it; in a fork, of that which changed it.
     pub begun: usize,
     /// When that was.
     pub begun_at: Timestamp,
@@ -406,6 +406,12 @@ impl Replay {
                 {
                     *verdict = decided.clone();
                 }
+            }
+            RunEvent::Forked { turn, .. } => {
+                let Some(open) = self.run.turn(*turn) else { return };
+                story.input = open.input.clone();
+                story.saw = self.run.branch_of(open).view.clone().into();
+                story.begun = self.steps.len() + 1;
             }
             RunEvent::TurnFailed { failure, .. } if !is_over => story.end = TurnEnd::Failed(failure.clone()),
             RunEvent::AttemptFailed { turn, .. }

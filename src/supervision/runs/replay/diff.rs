@@ -109,7 +109,8 @@ fn turn_differences(first: &Replay, second: &Replay) -> Vec<TurnDifference> {
             found.push((origin, TurnDifference { first: Some(turn.clone()), second: other.cloned(), aspects }));
         }
     }
-    let only_second = |turn: &TurnStory| TurnDifference { first: None, second: Some(turn.clone()), aspects: Vec::new() };
+    let only_second =
+        |turn: &TurnStory| TurnDifference { first: None, second: Some(turn.clone()), aspects: Vec::new() };
     found.extend(others.into_iter().map(|(origin, turn)| (origin, only_second(turn))));
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     found.into_iter().map(|(_, difference)| difference).collect()
@@ -181,6 +182,10 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::TurnEnded { verdict, at, .. }
         | RunEvent::Overwritten { verdict, at, .. } => {
             bare_verdict(verdict);
+            *at = never;
+        }
+        RunEvent::Forked { from, at, .. } => {
+            from.run = RunId(uuid::Uuid::nil());
             *at = never;
         }
         RunEvent::DelegationExpired { at, .. }
