@@ -16,7 +16,10 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let flow = Flow::of(history, late_turns(history, &rules.state));
     let mut text = head(loaded);
     text.push_str(&format!("\n{}", lines_of(&turns_table(replay))));
-    text.push_str(&format!("\nflow\n{}", indented(&flow.to_string())));
+    let drawn = flow.to_string();
+    if !drawn.is_empty() {
+        text.push_str(&format!("\nflow\n{}", indented(&drawn)));
+    }
     let state = replay.steps().last().map(|step| step.state().clone()).unwrap_or_default();
     text.push_str(&format!("\nstate\n{}{}", whole_json(&state, "  "), rules.notes()));
     let json = json!({
@@ -27,7 +30,7 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
         "metrics": replay.run().metrics(),
         "state": state,
         "turns": replay.turns().map(turn_json).collect::<Vec<_>>(),
-        "flow": flow.to_string(),
+        "flow": drawn,
     });
     Ok(Page::new(text, json))
 }
