@@ -5,6 +5,7 @@ use crate::actors::context::ContextError;
 use crate::messages::{NameError, Refusal};
 use crate::runtime::{AgentError, AskError, BuildError, LetterError, RunError};
 use crate::storage::StorageError;
+use crate::supervision::runs::fork::ForkError;
 use crate::supervision::runs::inbox::{AnswerError, SubmitError};
 use crate::supervision::runs::reopen::OverwriteError;
 
@@ -21,6 +22,8 @@ pub enum Error {
     Run(#[from] RunError),
     #[error(transparent)]
     Letter(#[from] LetterError),
+    #[error(transparent)]
+    Fork(#[from] ForkError),
     #[error(transparent)]
     Ask(#[from] AskError),
     #[error(transparent)]

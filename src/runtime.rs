@@ -5,6 +5,7 @@ mod asking;
 mod builder;
 mod classifier;
 mod dead_letters;
+mod forking;
 mod handle;
 mod run_handle;
 mod starting;

@@ -67,7 +67,10 @@ async fn fill(folder: &Path) -> Kept {
                 let key = Key::new([kind, &format!("{session} {number}")]);
                 let (expected, bytes) = (Expected::Any, value.as_slice().into());
                 let ttl_secs = (kind == "context").then_some(1 << 30);
-                store.put_if_revision(Put { key: key.clone(), value: bytes, expected, ttl_secs, durability }).await.unwrap();
+                store
+                    .put_if_revision(Put { key: key.clone(), value: bytes, expected, ttl_secs, durability })
+                    .await
+                    .unwrap();
                 kept.values.insert(key, value.clone());
             }
         }
@@ -104,9 +107,11 @@ impl Kept {
         for (stream, records) in &self.streams {
             let read = store.read(stream, 1, usize::MAX).await;
             let is_right = |read: &[callboard::storage::Record]| {
-                let right = read.iter().zip(1..).zip(records).all(|((read, at), record)| {
-                    read.sequence == at && read.payload[..] == record[..]
-                });
+                let right = read
+                    .iter()
+                    .zip(1..)
+                    .zip(records)
+                    .all(|((read, at), record)| read.sequence == at && read.payload[..] == record[..]);
                 right && read.len() == records.len()
             };
             judge(stream, read.map(|read| is_right(&read)))?;
@@ -217,17 +222,17 @@ fn a_flipped_bit_in_a_file_is_reported_or_harmless() {
         let folder = files.copy(Some((file, bit)));
         campaign.count(match open_and_compare(folder.path(), &kept) {
             Ok(Met::Refused) => {
-refused += 1;
-Ok(())
-}
+                refused += 1;
+                Ok(())
+            }
             Ok(Met::Opened { damaged }) if damaged.is_empty() => {
-harmless += 1;
-Ok(())
-}
+                harmless += 1;
+                Ok(())
+            }
             Ok(Met::Opened { .. }) => {
-reported += 1;
-Ok(())
-}
+                reported += 1;
+                Ok(())
+            }
             Err(error) => Err(format!("bit {bit} of {}: {error}", path.display())),
         });
     }
@@ -240,7 +245,9 @@ fn owner(row: &[u8]) -> Option<Key> {
     match row[0] {
         b's' | b'q' | b'r' => Key::from_bytes(&row[1..row.len() - 10]),
         b'h' | b'v' => Key::from_bytes(&row[1..]),
-        b'd' => (1..row.len()).filter(|end| row[*end..].starts_with(&[0, 0])).find_map(|end| Key::from_bytes(&row[1..end])),
+        b'd' => {
+            (1..row.len()).filter(|end| row[*end..].starts_with(&[0, 0])).find_map(|end| Key::from_bytes(&row[1..end]))
+        }
         _ => None,
     }
 }

@@ -38,7 +38,8 @@ impl StreamMode {
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Recovered { .. }
             | RunEvent::Stopped { .. }
-            | RunEvent::Overwritten { .. } => matches!(self, Self::Updates | Self::Debug),
+            | RunEvent::Overwritten { .. }
+            | RunEvent::Forked { .. } => matches!(self, Self::Updates | Self::Debug),
             RunEvent::TurnEnded { command, .. } => match self {
                 Self::Values => !command.update.is_empty(),
                 Self::Updates | Self::Debug => true,

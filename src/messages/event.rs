@@ -226,6 +226,20 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// The run was forked from another one at a turn: what comes before is copied from there. The turn begins here, with what
+    /// was changed about it.
+    Forked {
+        /// The turn.
+        turn: u32,
+        /// The turn that it was in the other run.
+        from: super::TurnId,
+        /// What it works on, if that was changed.
+        input: Option<Json>,
+        /// What its branch sees that was changed.
+        update: Update,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -249,7 +263,8 @@ macro_rules! turn_of {
             | RunEvent::TurnFailed { turn, .. }
             | RunEvent::NeedsAttention { turn, .. }
             | RunEvent::TurnRestarted { turn, .. }
-            | RunEvent::Overwritten { turn, .. } => Some(turn),
+            | RunEvent::Overwritten { turn, .. }
+            | RunEvent::Forked { turn, .. } => Some(turn),
         }
     };
 }

@@ -109,7 +109,8 @@ impl Flow {
                 | RunEvent::Answered { .. }
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::Noticed { .. }
-                | RunEvent::Recovered { .. } => {}
+                | RunEvent::Recovered { .. }
+                | RunEvent::Forked { .. } => {}
             }
             flow.add_late_nodes();
         }

@@ -6,6 +6,7 @@ pub mod command;
 mod context;
 mod delegation;
 mod event;
+mod event_text;
 mod flow;
 mod ids;
 mod json;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::{DeadLetter, Durability, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId};
-use crate::storage::{Fence, Journal, LetterNote, StorageError};
-use crate::supervision::runs::fork::fork;
-use crate::supervision::runs::inbox::Input;
+use crate::messages::{DeadLetter, Refusal, RunEvent, RunId, Timestamp, TurnId};
+use crate::storage::{LetterNote, StorageError};
+use crate::supervision::runs::fork;
 
 use super::handle::Callboard;
 use super::run_handle::{RunError, RunHandle};
@@ -119,29 +118,10 @@ impl Callboard {
         if board.journal.has(run).await? {
             return Ok(handle);
         }
-        let mut submission = Submission { run, at: board.env.now().wall, ..(**original).clone() };
-        submission.task.id = None;
-        let events = fork(&history, letter.number, submission, &board.rules);
+        let submission = fork::submission(original, run, board.env.now().wall);
+        let events = fork::fork(&history, letter.number, submission, &board.rules);
         let events = events.ok_or(LetterError::Unknown(letter))?;
-        if durability != Durability::Memory {
-            board.journal.mark_open(run, board.claims.owner()).await?;
-        }
-        let stream = Journal::stream(run);
-        match board.journal.append(&stream, Fence::FIRST, 0, &events, durability).await {
-            Ok(_) => {
-                board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
-                let going = handle.clone();
-                tokio::spawn(async move {
-                    // How it ends is for others to say.
-                    let _ = going.result().await;
-                    drop(place);
-                });
-                Ok(handle)
-            }
-            // Asked for twice at once.
-            Err(StorageError::WrongSequence { .. } | StorageError::Fenced { .. }) => Ok(handle),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.begin_fork(run, &events, durability, place).await?)
     }
 }
 

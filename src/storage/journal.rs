@@ -464,6 +464,13 @@ mod tests {
                 by: "ann".into(),
                 at,
             },
+            RunEvent::Forked {
+                turn,
+                from: request.turn,
+                input: Some(Json::from("other")),
+                update: Command::new().overwrite("verdict", "good").update,
+                at,
+            },
         ]);
         events
     }

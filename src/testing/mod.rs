@@ -18,3 +18,7 @@ pub use self::script::{Script, ScriptedTurn};
 pub use self::simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};
 #[doc(inline)]
 pub use crate::assert_tree;
+pub use crate::supervision::runs::fork::{Fork, ForkError};
+pub use crate::supervision::runs::replay::{
+    Aspect, AtTurn, Cause, Deed, Diff, Moment, Replay, ReplayError, Step, TurnDifference, TurnEnd, TurnStory,
+};

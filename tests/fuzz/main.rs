@@ -82,9 +82,9 @@ fn fuzz(target: &'static str, corpus: &[Vec<u8>], read: impl Fn(&[u8]) -> Result
         let read = catch_unwind(AssertUnwindSafe(|| read(input))).unwrap_or_else(|_| Err("it panicked".to_owned()));
         campaign.count(match read {
             Ok(is_accepted) => {
-accepted += u64::from(is_accepted);
-Ok(())
-}
+                accepted += u64::from(is_accepted);
+                Ok(())
+            }
             Err(error) => Err(format!("{target}: {error}: {}", to_hex(input))),
         });
     };
@@ -166,7 +166,8 @@ fn any_record_of_a_journal_is_read_and_folded_or_an_error() {
 #[test]
 fn any_order_of_events_folds() {
     let events = journal_of(&hex_files("golden", "journal-record")).unwrap();
-    let corpus: Vec<Vec<u8>> = vec![(0..events.len() as u8).collect(), vec![0, 1, 2, 3], (0..30).map(|at| at * 7).collect()];
+    let corpus: Vec<Vec<u8>> =
+        vec![(0..events.len() as u8).collect(), vec![0, 1, 2, 3], (0..30).map(|at| at * 7).collect()];
     fuzz("fold", &corpus, |which| {
         let chosen = which.iter().map(|number| events[*number as usize % events.len()].clone());
         let journal: Vec<RunEvent> = std::iter::once(events[0].clone()).chain(chosen).collect();
@@ -176,9 +177,11 @@ fn any_order_of_events_folds() {
 
 #[test]
 fn any_name_is_taken_as_it_is_or_refused() {
-    let names = ["a", "planner", "a-b_c.d", "ä", "日本", "a\u{202e}b", "a\u{200b}", "\u{1b}[31m", "7", "", "a b", "A.B"];
+    let names =
+        ["a", "planner", "a-b_c.d", "ä", "日本", "a\u{202e}b", "a\u{200b}", "\u{1b}[31m", "7", "", "a b", "A.B"];
     let ids = ["00000000-0000-0000-0000-000000000007", "{0192f0c1-0000-7000-8000-000000000000}", "urn:uuid:0"];
-    let keys = [Key::new(["run", "1"]), Key::new(["", "a\0b", "\u{1}"]), Key::new([])].map(|key| key.as_bytes().to_vec());
+    let keys =
+        [Key::new(["run", "1"]), Key::new(["", "a\0b", "\u{1}"]), Key::new([])].map(|key| key.as_bytes().to_vec());
     let corpus: Vec<Vec<u8>> = names.iter().chain(&ids).map(|name| name.as_bytes().to_vec()).chain(keys).collect();
     fuzz("names", &corpus, |bytes| {
         let text = String::from_utf8_lossy(bytes);
@@ -219,7 +222,11 @@ fn any_json_is_a_value_or_an_error() {
     let command = serde_json::to_vec(&Command::output("done").with("score", 7).goto("reviewer")).unwrap();
     let limits = serde_json::to_vec(&Limits::default()).unwrap();
     let deep = ["[".repeat(130), "]".repeat(130)].concat().into_bytes();
-    let odd = [&br#"{"a":1e400,"b":-0.0,"c":1.7976931348623157e308,"d":18446744073709551616}"#[..], br#""\ud800""#, b"[1.0,0.1]"];
+    let odd = [
+        &br#"{"a":1e400,"b":-0.0,"c":1.7976931348623157e308,"d":18446744073709551616}"#[..],
+        br#""\ud800""#,
+        b"[1.0,0.1]",
+    ];
     let mut corpus = vec![task, command, limits, deep];
     corpus.extend(odd.iter().map(|text| text.to_vec()));
     fuzz("json", &corpus, |text| {

@@ -130,13 +130,13 @@ fn nothing_acknowledged_is_lost_to_power_cuts() {
             let script = &scripts[life];
             campaign.count(match open(folder.path(), script, &told) {
                 Ok(Met::Held(kept)) => {
-beyond_certain += u64::from(kept > script.certain(&told));
-Ok(())
-}
+                    beyond_certain += u64::from(kept > script.certain(&told));
+                    Ok(())
+                }
                 Ok(Met::Refused(_)) if life == 0 && script.certain(&told) == 0 => {
-refused_empty += 1;
-Ok(())
-}
+                    refused_empty += 1;
+                    Ok(())
+                }
                 Ok(Met::Refused(reason)) => Err(format!("record {seed}, moment {moment}: refused: {reason}")),
                 Err(error) => Err(format!("record {seed}, moment {moment} of {}: {error}", disk.moments())),
             });

@@ -149,7 +149,8 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
         }
     };
     let mut told = Vec::new();
-    for line in child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok) {
+    for line in child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok)
+    {
         match line.strip_prefix("campaign ") {
             Some(line) => told.push(line.to_owned()),
             None => eprintln!("{line}"),
@@ -158,7 +159,10 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     let passed = child.wait().is_ok_and(|status| status.success());
     if told.is_empty() {
         let seeds = seed.map_or_else(|| format!("{count} {unit}"), |seed| format!("seed {seed}"));
-        told.push(format!("{name}: {seeds}, {}; {about}", if passed { "0 failures" } else { "it stopped at a failure" }));
+        told.push(format!(
+            "{name}: {seeds}, {}; {about}",
+            if passed { "0 failures" } else { "it stopped at a failure" }
+        ));
     }
     let verdict = if passed { "passed" } else { "FAILED" };
     told.iter().for_each(|line| println!("{line}; {verdict} in {:.1?}", started.elapsed()));

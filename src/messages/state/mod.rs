@@ -3,6 +3,7 @@
 //! Channels are persistent structures: a clone is a pointer, so every branch and every turn holds its own view, and the
 //! cost of a write does not depend on how much was written before.
 
+mod changes;
 mod finished;
 mod join;
 mod schema;
@@ -14,6 +15,7 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
+pub use changes::{Change, Difference, changes};
 pub use finished::FinalState;
 pub use join::{Delta, join, overwrite};
 pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};

@@ -1,21 +1,131 @@
-//! A fork: the beginning of a new run that is an old one up to a turn that failed for good. Pure.
+//! A fork: the beginning of a new run that is an old one up to one of its turns. Pure.
 //!
-//! What the failed turn caused is left out, and everything that did not come from it is copied, whenever it happened: the
-//! cause decides, not the time. So a sibling of the failed turn that ended after it is not done again, and the turns that
-//! wait for the failed one begin again with what they had asked for before. A turn that failed beside it, and whose
-//! failure nobody has been told, runs again too: it has no answer to copy.
+//! What the turn caused is left out, and everything that did not come from it is copied, whenever it happened: the cause
+//! decides, not the time. So a sibling of the turn that ended after it is not done again, and the turns that wait for it
+//! begin again with what they had asked for before. A turn that failed beside it, and whose failure nobody has been told,
+//! runs again too: it has no answer to copy.
 //!
 //! Not copied are tokens (the fork has a budget of its own), failed attempts, open questions, and any consent that a turn
 //! asked for while it ran: an approval binds to its run. A turn that has ended is not asked about again.
+//!
+//! A turn that failed for good is a dead letter, and its retry is a fork; [`fork_at`] forks at any turn, and may change what
+//! that one works on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messages::state::StateRules;
-use crate::messages::{Goto, RunEvent, Submission, Verdict};
+use crate::messages::state::{StateError, StateRules};
+use crate::messages::{Goto, Json, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict};
+use crate::storage::StorageError;
 
+use super::decide::MAX_COMMAND;
 use super::reopen::in_order_of_effect;
 use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
+
+/// What is different about the turn that a fork begins at; by default nothing.
+///
+/// ```
+/// use callboard::supervision::runs::fork::Fork;
+/// let fork = Fork::new().input("the short version").set("verdict", "accept");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fork {
+    /// What it works on, instead of what it worked on before.
+    pub input: Option<Json>,
+    /// Writes to the channels that its branch sees, as if they had been made before it.
+    pub update: Update,
+}
+
+/// Why a run was not forked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForkError {
+    /// The store does not know the run.
+    #[error("there is no run {0}")]
+    Unknown(RunId),
+    /// A run in memory has forgotten its first turns, so that nothing can be copied from it.
+    #[error("the journal does not go back to the run's beginning")]
+    Trimmed,
+    /// The run has no such turn.
+    #[error("the run has no turn {turn}; its last is {last}")]
+    NoTurn {
+        /// The number asked for.
+        turn: u32,
+        /// The highest that there is.
+        last: u32,
+    },
+    /// What led to the turn is not copied, so it cannot begin.
+    #[error("turn {0} cannot begin anew: what led to it is not copied")]
+    NotReached(u32),
+    /// A channel does not take what was changed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// What was changed is larger than a command may be.
+    #[error("the input and the writes have {size} bytes; at most {MAX_COMMAND} are allowed")]
+    TooLarge {
+        /// The size in bytes.
+        size: usize,
+    },
+    /// A value is nested too deeply to be stored.
+    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
+    TooDeep,
+    /// The board takes no new work.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// It is not known whether the fork was journaled.
+    #[error("nothing is known about the fork; look whether there is a run {0}")]
+    Interrupted(RunId),
+}
+
+impl Fork {
+    /// The turn as it was.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Changes what the turn works on.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Json>) -> Self {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// Changes what the turn finds in a channel, past the channel's reducer.
+    #[must_use]
+    pub fn set(mut self, channel: &str, value: impl Into<Json>) -> Self {
+        self.update.push(channel, value.into(), true);
+        self
+    }
+
+    /// Writes to a channel through its reducer.
+    #[must_use]
+    pub fn with(mut self, channel: &str, value: impl Into<Json>) -> Self {
+        self.update.push(channel, value.into(), false);
+        self
+    }
+
+    fn check_size(&self) -> Result<(), ForkError> {
+        let values = || self.input.iter().chain(self.update.writes().iter().map(|write| &write.value));
+        if values().any(Json::is_too_deep) {
+            return Err(ForkError::TooDeep);
+        }
+        let channels: usize = self.update.writes().iter().map(|write| write.channel.len()).sum();
+        let size = channels + values().map(Json::size).sum::<usize>();
+        if size > MAX_COMMAND { Err(ForkError::TooLarge { size }) } else { Ok(()) }
+    }
+}
+
+/// What a fork of a run is submitted as.
+#[must_use]
+pub fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submission {
+    let mut submission = Submission { run, at, ..original.clone() };
+    submission.task.id = None;
+    submission
+}
 
 /// The first events of the run that `submission` begins, forked from `history` where turn `dead` failed; the turn is open
 /// again in it, with nothing recorded. `None` if the history does not begin with a submission or has no such failure.
@@ -25,9 +135,69 @@ use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 #[must_use]
 pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &StateRules) -> Option<Vec<RunEvent>> {
     let history = &*in_order_of_effect(history.to_vec());
-    let RunEvent::Submitted(original) = history.first()? else { return None };
     let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead))?;
-    let told = ToldBy::at(end, history, Arc::clone(original), rules);
+    let copy = copy_around(history, dead, end, submission, rules)?;
+    copy.names.contains_key(&dead).then_some(copy.events)
+}
+
+/// The first events of the run `run`, forked from `history` at a turn, whether that has ended or not: the turn is open in it,
+/// with nothing recorded and with what `fork` changes.
+///
+/// # Errors
+/// See [`ForkError`].
+///
+/// # Panics
+/// When a custom reducer does.
+pub fn fork_at(
+    history: &[RunEvent],
+    turn: u32,
+    fork: &Fork,
+    (run, at): (RunId, Timestamp),
+    rules: &StateRules,
+) -> Result<Vec<RunEvent>, ForkError> {
+    fork.check_size()?;
+    let history = &*in_order_of_effect(history.to_vec());
+    let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
+    let (end, last) = end_of(history, turn, original, rules);
+    if !(1..=last).contains(&turn) {
+        return Err(ForkError::NoTurn { turn, last });
+    }
+    let from = TurnId { run: original.run, number: turn };
+    let copy = copy_around(history, turn, end, submission(original, run, at), rules).ok_or(ForkError::Trimmed)?;
+    let (Some(name), mut events) = (copy.names.get(&turn).copied(), copy.events) else {
+        return Err(ForkError::NotReached(turn));
+    };
+    let open = copy.new.turn(name).ok_or(ForkError::NotReached(turn))?;
+    copy.new.branch_of(open).view.clone().apply(&fork.update, &copy.new.rules)?;
+    let Fork { input, update } = fork.clone();
+    events.push(RunEvent::Forked { turn: name, from, input, update, at });
+    Ok(events)
+}
+
+/// The position of the event that closes a turn, or the history's length; and the number of the last turn.
+fn end_of(history: &[RunEvent], turn: u32, original: &Arc<Submission>, rules: &StateRules) -> (usize, u32) {
+    let (mut run, _) = Run::begin(Arc::clone(original), rules.clone());
+    let mut end = None;
+    for (position, event) in history.iter().enumerate().skip(1) {
+        let was_open = run.turns.contains_key(&turn);
+        run.step(event);
+        if was_open && !run.turns.contains_key(&turn) {
+            end = Some(position);
+        }
+    }
+    (end.unwrap_or(history.len()), run.next_turn - 1)
+}
+
+/// Copies what did not come from turn `dead`, which was over with the event at `end`.
+fn copy_around(
+    history: &[RunEvent],
+    dead: u32,
+    end: usize,
+    submission: Submission,
+    rules: &StateRules,
+) -> Option<Copy> {
+    let RunEvent::Submitted(original) = history.first()? else { return None };
+    let told = ToldBy::at(end, history, dead, Arc::clone(original), rules);
     let submission = Arc::new(submission);
     let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
     let (old, _) = Run::begin(Arc::clone(original), rules.clone());
@@ -41,7 +211,9 @@ pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &Sta
     for (position, event) in history.iter().enumerate().skip(1) {
         let is_after = position >= end;
         let is_wanted = match event.turn() {
-            Some(turn) => turn != dead && !(is_after && told.waiting.contains(&turn)),
+            // What an earlier fork has changed about it is not its own doing.
+            Some(turn) if turn == dead => matches!(event, RunEvent::Forked { .. }),
+            Some(turn) => !(is_after && told.waiting.contains(&turn)),
             None => false,
         };
         let is_wanted = is_wanted && match event {
@@ -54,7 +226,8 @@ pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &Sta
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
             | RunEvent::TurnRestarted { .. }
-            | RunEvent::Overwritten { .. } => true,
+            | RunEvent::Overwritten { .. }
+            | RunEvent::Forked { .. } => true,
             RunEvent::Asked { turn, ordinal, .. } => history[position..].iter().enumerate().any(|(later, event)| {
                 let is_copied = position + later < end || !told.waiting.contains(turn);
                 is_copied
@@ -73,19 +246,19 @@ pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &Sta
         };
         copy.follow(event, is_wanted, is_after);
     }
-    copy.names.contains_key(&dead).then_some(copy.events)
+    Some(copy)
 }
 
-/// Who was told of the failure, and whose failures nobody was told of by then.
+/// Who was told of the turn's end, and whose failures nobody was told of by then.
 struct ToldBy {
-    /// The turns that the failed one works for, near and far.
+    /// The turns that it works for, near and far.
     waiting: BTreeSet<u32>,
     /// Failed siblings in forks that have not joined.
     untold: BTreeSet<u32>,
 }
 
 impl ToldBy {
-    fn at(end: usize, history: &[RunEvent], original: Arc<Submission>, rules: &StateRules) -> Self {
+    fn at(end: usize, history: &[RunEvent], dead: u32, original: Arc<Submission>, rules: &StateRules) -> Self {
         let (mut run, _) = Run::begin(original, rules.clone());
         let mut failed = Vec::new();
         for event in &history[1..end] {
@@ -99,8 +272,7 @@ impl ToldBy {
         }
         let is_open = |parent: &u32| matches!(run.branches.get(parent).map(|fork| &fork.now), Some(Now::Forked { .. }));
         let untold = failed.iter().filter(|(_, parent)| is_open(parent)).map(|(turn, _)| *turn).collect();
-        let dead = history[end].turn().and_then(|dead| run.turns.get(&dead));
-        let waiting = dead.map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
+        let waiting = run.turns.get(&dead).map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
         Self { waiting, untold }
     }
 }
@@ -153,7 +325,7 @@ impl Copy {
         self.new.step(&copied);
         self.events.push(copied);
         for (old, new) in (first_of_old..self.old.next_turn).zip(first_of_new..self.new.next_turn) {
-            // From the failure on, the two runs may go on differently.
+            // From the turn's end on, the two runs may go on differently.
             if !is_after || self.begin_alike(old, new) {
                 self.names.insert(old, new);
             }

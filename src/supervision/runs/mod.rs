@@ -11,6 +11,7 @@ pub mod guard;
 pub mod inbox;
 mod live;
 pub mod reopen;
+pub mod replay;
 pub mod retry;
 pub mod run;
 pub mod snapshot;

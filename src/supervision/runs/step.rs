@@ -269,6 +269,23 @@ impl Run {
                 let written = Delta { turn: self.turn_id(*turn), update: Arc::new(written) };
                 self.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
             }
+            RunEvent::Forked { turn, input, update, at, .. } => {
+                self.last_at = *at;
+                self.forked(*turn, input.as_ref(), update);
+            }
+        }
+    }
+
+    /// What was changed for a turn counts as written in its branch; whoever forked it has found that it can be.
+    fn forked(&mut self, turn: u32, input: Option<&Json>, update: &Update) {
+        let written = Delta { turn: self.turn_id(turn), update: Arc::new(update.clone()) };
+        let Some(open) = self.turns.get_mut(&turn) else { return };
+        if let Some(input) = input {
+            open.input = input.clone();
+        }
+        let Some(branch) = self.branches.get_mut(&open.branch) else { return };
+        if branch.view.apply(update, &self.rules).is_ok() && branch.origin != Origin::Root && !update.is_empty() {
+            branch.deltas.push(written);
         }
     }
 

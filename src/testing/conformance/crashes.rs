@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::script::{Contents, Script, Told, claimed};
 use super::expect;
+use super::script::{Contents, Script, Told, claimed};
 use crate::storage::{Durability, Expected, Key, Put, Storage};
 
 /// Where the child finds the store, and which script it plays.

@@ -295,7 +295,9 @@ impl Script {
         let (issued, certain) = (issued(told), self.certain(told));
         match self.kept(told, found) {
             Some(kept) if kept >= certain => Ok(kept),
-            Some(kept) => Err(format!("of {certain} writes that were acknowledged and synced, {} are lost", certain - kept)),
+            Some(kept) => {
+                Err(format!("of {certain} writes that were acknowledged and synced, {} are lost", certain - kept))
+            }
             None => {
                 let written = (0..issued).map(|number| xxh3_64(&self.payload(number)));
                 let known: HashSet<u64> = self.base.payloads().copied().chain(written).collect();

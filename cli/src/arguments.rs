@@ -1,0 +1,114 @@
+//! What the command line takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::Value;
+
+/// Looks into the runs of a callboard store, replays, compares and forks them
+#[derive(Debug, Parser)]
+#[command(name = "callboard", version, after_help = EXIT_CODES)]
+pub(crate) enum Arguments {
+    /// The runs of a store
+    #[command(after_help = EXIT_CODES)]
+    Runs {
+        #[command(subcommand)]
+        command: Runs,
+    },
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, or \
+                          the store cannot be used.\n\nA store is open to one process at a time: stop its program first.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// All runs, oldest first
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One run: its task, its turns, what it came to, and who handed what to whom
+    Show {
+        #[command(flatten)]
+        common: Common,
+        /// The run's id, or a beginning that no other run has
+        run: String,
+    },
+    /// What happened in a run, event by event, with what each event changed
+    Replay {
+        #[command(flatten)]
+        common: Common,
+        /// The run's id, or a beginning that no other run has
+        run: String,
+        /// The state as this turn saw it and as it left it, instead of all events
+        #[arg(long, value_name = "N", conflicts_with = "step")]
+        turn: Option<u32>,
+        /// Stop after each event with the whole state; Enter goes on, q ends
+        #[arg(long)]
+        step: bool,
+    },
+    /// Where two runs went apart: the first different event, how they ended, their channels and their turns
+    Diff {
+        #[command(flatten)]
+        common: Common,
+        /// The id of one run, or a beginning that no other run has
+        first: String,
+        /// The other run
+        second: String,
+    },
+    /// A new run that begins as a copy of one, up to a turn; the program with the agents goes on with it at its next start
+    Fork {
+        #[command(flatten)]
+        common: Common,
+        /// The run's id, or a beginning that no other run has
+        run: String,
+        /// The turn that begins anew
+        #[arg(long, value_name = "N")]
+        turn: u32,
+        /// What the turn works on, instead of what it worked on before
+        #[arg(long, value_name = "JSON", value_parser = json)]
+        input: Option<Value>,
+        /// What the turn finds in a channel; may be given several times
+        #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
+        set: Vec<Setting>,
+    },
+}
+
+/// A channel and what is to stand there.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) channel: String,
+    pub(crate) value: Value,
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    let (channel, value) = text.split_once('=').ok_or("write CHANNEL=JSON")?;
+    Ok(Setting { channel: channel.to_owned(), value: json(value)? })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The folder of the store
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: PathBuf,
+    /// Answer in JSON, for machines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Runs {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::List { common }
+            | Self::Show { common, .. }
+            | Self::Replay { common, .. }
+            | Self::Diff { common, .. }
+            | Self::Fork { common, .. } => common,
+        }
+    }
+}

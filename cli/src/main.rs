@@ -1,0 +1,47 @@
+//! `callboard`: looks into the runs of a store, replays, compares and forks them. Agents live in the programs that have
+//! them; this one runs none.
+
+mod arguments;
+mod comparing;
+mod forking;
+mod listing;
+mod page;
+mod replaying;
+mod showing;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Runs};
+
+fn main() -> ExitCode {
+    let Arguments::Runs { command } = Arguments::parse();
+    let common = command.common();
+    let answer = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| page::Failure::trouble(format!("the runtime cannot be started: {error}")))
+        .and_then(|runtime| runtime.block_on(answer(&command)));
+    page::print(answer, common.json)
+}
+
+async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
+    let store = store::Store::open(&command.common().data)?;
+    match command {
+        Runs::List { .. } => listing::list(&store).await,
+        Runs::Show { run, .. } => showing::show(&store.load(run).await?),
+        Runs::Diff { first, second, .. } => Ok(comparing::diff(&store.load(first).await?, &store.load(second).await?)),
+        Runs::Fork { run, turn, input, set, .. } => {
+            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set).await
+        }
+        Runs::Replay { run, turn, step, common } => {
+            let loaded = store.load(run).await?;
+            match turn {
+                Some(turn) => replaying::at_turn(&loaded, *turn),
+                None if *step && !common.json => replaying::step_by_step(&loaded),
+                None => Ok(replaying::whole(&loaded)),
+            }
+        }
+    }
+}

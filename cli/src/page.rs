@@ -1,0 +1,154 @@
+//! An answer on its way to people or to machines.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde_json::{Value, json};
+
+use callboard::messages::{Json, Timestamp, visible};
+
+/// The answer to a command, in both forms.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) text: String,
+    pub(crate) json: Value,
+    /// The runs differ that were to be compared.
+    pub(crate) differs: bool,
+}
+
+impl Page {
+    pub(crate) fn new(text: String, json: Value) -> Self {
+        Self { text, json, differs: false }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    /// There is no such run or turn.
+    pub(crate) fn unknown(text: String) -> Self {
+        Self { code: 1, text }
+    }
+
+    /// The command line is wrong, or the store cannot be used.
+    pub(crate) fn trouble(text: String) -> Self {
+        Self { code: 2, text }
+    }
+}
+
+/// Prints the answer. A reader that has gone, such as `head`, is no error.
+pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
+    let (code, printed) = match answer {
+        Ok(page) => {
+            let text = if json { format!("{}\n", json_text(&page.json)) } else { page.text };
+            (u8::from(page.differs), std::io::stdout().lock().write_all(text.as_bytes()))
+        }
+        Err(Failure { code, text }) if json => {
+            (code, writeln!(std::io::stdout(), "{}", json_text(&json!({ "error": text, "code": code }))))
+        }
+        Err(Failure { code, text }) => (code, writeln!(std::io::stderr(), "error: {text}")),
+    };
+    drop(printed);
+    ExitCode::from(code)
+}
+
+/// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
+fn json_text(value: &Value) -> String {
+    let (mut escaped, mut units) = (String::new(), [0; 2]);
+    for c in format!("{value:#}").chars() {
+        if c == '\n' || !is_hidden(c) {
+            escaped.push(c);
+        } else {
+            escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    escaped
+}
+
+fn is_hidden(c: char) -> bool {
+    let mut bytes = [0; 4];
+    let text: &str = c.encode_utf8(&mut bytes);
+    visible(text) != text
+}
+
+/// A table in the style of this program, as wide as the terminal if there is one.
+pub(crate) fn table<const N: usize>(header: [&str; N], numbers: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.remove_style(comfy_table::TableComponent::HorizontalLines);
+    table.remove_style(comfy_table::TableComponent::MiddleIntersections);
+    for column in numbers {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// The table's lines, without what pads them at their ends.
+pub(crate) fn lines_of(table: &Table) -> String {
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// At most this many characters of a stranger's text, in one line.
+pub(crate) fn brief(text: &str, most: usize) -> String {
+    let shown = visible(text);
+    if shown.chars().count() <= most {
+        return shown;
+    }
+    shown.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A value in one line: a string by itself.
+pub(crate) fn brief_json(json: &Json, most: usize) -> String {
+    match json.as_str() {
+        Some(text) => brief(text, most),
+        None => brief(&json.to_string(), most),
+    }
+}
+
+/// A value over several lines.
+pub(crate) fn whole_json(json: &Json, indent: &str) -> String {
+    let text = format!("{:#}", json.value());
+    text.lines().map(|line| format!("{indent}{}\n", visible(line))).collect()
+}
+
+/// `2026-01-01 00:00:00`, in UTC.
+pub(crate) fn time(at: Timestamp) -> String {
+    at.to_string().replace('T', " ").chars().take(19).collect()
+}
+
+pub(crate) fn duration(duration: Duration) -> String {
+    match duration.as_millis() {
+        millis @ 0..10_000 => format!("{}.{:03} s", millis / 1000, millis % 1000),
+        millis @ 10_000..120_000 => format!("{} s", millis / 1000),
+        millis @ 120_000..7_200_000 => format!("{} min", millis / 60_000),
+        millis => format!("{} h", millis / 3_600_000),
+    }
+}
+
+/// `1 turn`, `2 turns`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number as u64)) }
+}
+
+/// `150,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}

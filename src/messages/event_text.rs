@@ -1,0 +1,110 @@
+//! Events as people read them: one line each.
+
+use std::fmt;
+
+use super::visible::cut;
+use super::{AgentName, Command, Goto, Json, RunEvent, Verdict};
+
+/// One line, fit for a terminal; what agents wrote is escaped and cut.
+impl fmt::Display for RunEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Submitted(submission) => {
+                write!(f, "submitted to {}: {}", submission.agent, cut(&submission.task.body))
+            }
+            Self::StepStarted { name, .. } => write!(f, "step {} started", cut(name)),
+            Self::StepFinished { name, value, .. } => write!(f, "step {} gave {}", cut(name), shown(value)),
+            Self::Delegated { order, verdict, .. } => match verdict {
+                Verdict::Admitted(agents) => write!(f, "delegated to {}: {}", names(agents), cut(&order.body)),
+                Verdict::Nothing | Verdict::Refused(_) | Verdict::Parked(_) => {
+                    write!(f, "delegates to {}: {}{}", cut(&order.to), cut(&order.body), Said(verdict))
+                }
+            },
+            Self::DelegationExpired { ordinal, .. } => write!(f, "request {ordinal} was not answered in time"),
+            Self::Reserved { tokens, verdict, .. } => match verdict {
+                Verdict::Admitted(_) | Verdict::Nothing => write!(f, "reserved {tokens} tokens"),
+                Verdict::Refused(_) | Verdict::Parked(_) => write!(f, "asks for {tokens} tokens{}", Said(verdict)),
+            },
+            Self::Settled { usage: Some(usage), .. } => {
+                write!(f, "used {} tokens ({} in, {} out)", usage.total(), usage.input_tokens, usage.output_tokens)
+            }
+            Self::Settled { usage: None, .. } => f.write_str("gave its tokens back"),
+            Self::Asked { question, .. } => write!(f, "asked {}", shown(question)),
+            Self::Answered { answer, by, .. } => write!(f, "{} answered {}", cut(by), shown(answer)),
+            Self::ApprovalAsked { envelope, .. } => {
+                write!(f, "asks for consent: {}", cut(&envelope.action.to_string()))
+            }
+            Self::Decided { decision, verdict, .. } => {
+                let decided = if decision.approved { "approved" } else { "denied" };
+                write!(f, "{decided} by {}", cut(&decision.by))?;
+                if !decision.reason.is_empty() {
+                    write!(f, ": {}", cut(&decision.reason))?;
+                }
+                Said(verdict).fmt(f)
+            }
+            Self::Noticed { text, .. } => write!(f, "says {}", cut(text)),
+            Self::AttemptFailed { attempt, failure, .. } => {
+                write!(f, "attempt {attempt} failed: {}", cut(&failure.to_string()))
+            }
+            Self::TurnEnded { command, verdict, .. } => write!(f, "ended{}{}", Went(command, verdict), Said(verdict)),
+            Self::TurnFailed { failure, .. } => write!(f, "failed for good: {}", cut(&failure.to_string())),
+            Self::Recovered { new_process: true, .. } => f.write_str("found unfinished by a new process"),
+            Self::Recovered { new_process: false, .. } => f.write_str("read back by its supervisor"),
+            Self::NeedsAttention { why, .. } => write!(f, "needs attention: {}", cut(why)),
+            Self::TurnRestarted { .. } => f.write_str("restarted by a person"),
+            Self::Stopped { outcome, .. } => write!(f, "stopped, {}", cut(&outcome.to_string())),
+            Self::Overwritten { by, update, .. } => {
+                let channels: Vec<&str> = update.writes().iter().map(|write| &*write.channel).collect();
+                write!(f, "{} wrote over {}", cut(by), cut(&channels.join(", ")))
+            }
+            Self::Forked { from, input, .. } => {
+                write!(f, "forked from turn {} of run {}", from.number, from.run)?;
+                match input {
+                    Some(input) => write!(f, ", with the input {}", shown(input)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn shown(json: &Json) -> String {
+    cut(&json.to_string())
+}
+
+fn names(agents: &[AgentName]) -> String {
+    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Where a turn went.
+struct Went<'a>(&'a Command, &'a Verdict);
+
+impl fmt::Display for Went<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(command, verdict) = self;
+        if let Verdict::Admitted(agents) = verdict {
+            return write!(f, ", went to {}", names(agents));
+        }
+        match &command.goto {
+            Goto::Next => Ok(()),
+            Goto::End => f.write_str(" and ended its run or delegation"),
+            Goto::Agent(_) | Goto::Many(_) => {
+                let targets: Vec<&str> = command.goto.targets().map(|target| &**target).collect();
+                write!(f, ", to go to {}", cut(&targets.join(", ")))
+            }
+        }
+    }
+}
+
+/// What was said against it, if anything was.
+struct Said<'a>(&'a Verdict);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Verdict::Nothing | Verdict::Admitted(_) => Ok(()),
+            Verdict::Refused(refusal) => write!(f, "; refused ({})", refusal.name()),
+            Verdict::Parked(_) => f.write_str("; waits for consent"),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What differs between two states, place by place.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::messages::Json;
+use crate::messages::visible::{cut, visible};
+
+/// A place where two states differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The channel, then the keys inside it; none if a whole state is not an object.
+    pub place: Vec<String>,
+    /// What is different there.
+    pub difference: Difference,
+}
+
+/// What is different about a place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Difference {
+    /// Only the second has it.
+    Added(Json),
+    /// Only the first has it.
+    Removed(Json),
+    /// The second has the list of the first, and these after it.
+    Appended(Vec<Json>),
+    /// They have different values.
+    Replaced {
+        /// The first one's.
+        before: Json,
+        /// The second one's.
+        after: Json,
+    },
+}
+
+/// Where two states differ, each as one object of channels, in the order of the places. Objects are compared key by key.
+///
+/// ```
+/// use callboard::messages::state::changes;
+/// use serde_json::json;
+/// let (before, after) = (json!({ "messages": ["a"], "plan": { "step": 1 } }), json!({ "messages": ["a", "b"], "plan": { "step": 2 } }));
+/// let shown: Vec<String> = changes(&before.into(), &after.into()).iter().map(ToString::to_string).collect();
+/// assert_eq!(shown, [r#"messages: + "b""#, "plan.step: 1 → 2"]);
+/// ```
+#[must_use]
+pub fn changes(before: &Json, after: &Json) -> Vec<Change> {
+    let mut found = Vec::new();
+    compare(before.value(), after.value(), &mut Vec::new(), &mut found);
+    found
+}
+
+fn compare(before: &Value, after: &Value, place: &mut Vec<String>, found: &mut Vec<Change>) {
+    let difference = match (before, after) {
+        (before, after) if before == after => return,
+        (Value::Object(before), Value::Object(after)) => {
+            let mut keys: Vec<&String> = before.keys().chain(after.keys()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                place.push(key.clone());
+                match (before.get(key), after.get(key)) {
+                    (Some(before), Some(after)) => compare(before, after, place, found),
+                    (Some(before), None) => found.push(at(place, Difference::Removed(Json::from(before.clone())))),
+                    (None, Some(after)) => found.push(at(place, Difference::Added(Json::from(after.clone())))),
+                    (None, None) => {}
+                }
+                place.pop();
+            }
+            return;
+        }
+        (Value::Array(before), Value::Array(after)) if after.starts_with(before) => {
+            Difference::Appended(after[before.len()..].iter().cloned().map(Json::from).collect())
+        }
+        (before, after) => {
+            Difference::Replaced { before: Json::from(before.clone()), after: Json::from(after.clone()) }
+        }
+    };
+    found.push(at(place, difference));
+}
+
+fn at(place: &[String], difference: Difference) -> Change {
+    Change { place: place.to_vec(), difference }
+}
+
+/// One line, fit for a terminal; long values are cut.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |json: &Json| cut(&json.to_string());
+        let place: Vec<String> = self.place.iter().map(|key| visible(key)).collect();
+        write!(f, "{}: ", place.join("."))?;
+        match &self.difference {
+            Difference::Added(value) => write!(f, "= {}", shown(value)),
+            Difference::Removed(value) => write!(f, "gone, was {}", shown(value)),
+            Difference::Appended(values) => {
+                let values: Vec<String> = values.iter().map(shown).collect();
+                write!(f, "+ {}", values.join(", "))
+            }
+            Difference::Replaced { before, after } => write!(f, "{} → {}", shown(before), shown(after)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(before: Value, after: Value) -> Vec<String> {
+        changes(&before.into(), &after.into()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_change_names_its_place_and_what_happened_there() {
+        let before = json!({ "a": { "b": 1, "c": 1 }, "list": [1], "other": [1, 2], "same": null });
+        let after = json!({ "a": { "b": 2, "d": null }, "list": [1, { "x": 2 }], "other": [1], "same": null });
+        assert_eq!(
+            shown(before, after),
+            ["a.b: 1 → 2", "a.c: gone, was 1", "a.d: = null", r#"list: + {"x":2}"#, "other: [1,2] → [1]"]
+        );
+    }
+
+    #[test]
+    fn what_a_change_shows_is_one_line_that_deceives_nobody() {
+        let shown = shown(json!({}), json!({ "a\u{202e}\n": "b\u{1b}[31m" }));
+        assert_eq!(shown, [r#"a\u{202e}\u{a}: = "b\u001b[31m""#]);
+    }
+}

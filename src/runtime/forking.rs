@@ -1,0 +1,98 @@
+//! Forks: new runs that begin as copies of old ones.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::messages::{Durability, Refusal, RunEvent, RunId};
+use crate::storage::{Fence, Journal, StorageError};
+use crate::supervision::runs::fork::{Fork, ForkError, fork_at};
+use crate::supervision::runs::inbox::Input;
+
+use super::handle::Callboard;
+use super::run_handle::RunHandle;
+
+impl Callboard {
+    /// Forks a run at one of its turns, whether the run has ended or not: a new run goes on from there, with what `fork`
+    /// changes about the turn (SEMANTICS 10). What did not come of the turn is copied and answers from the journal, the turn
+    /// itself runs, and what comes after it. The fork has its own id, token budget and deadline; handoffs that were copied
+    /// count. Open questions and consents are not copied: they are asked again. The old run stays as it is.
+    ///
+    /// Waits for room when too many runs are in flight. Each call makes a run of its own.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::supervision::runs::fork::Fork;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("scout", |_: Turn| async { Ok(Command::output("three pages").with("messages", "found").goto("writer")) })
+    ///     .agent("writer", |turn: Turn| async move { Ok(Command::output(format!("a text from {}", turn.input::<String>()?))) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("write").to("scout")).await?;
+    /// assert_eq!(run.result().await?.output, "a text from three pages");
+    /// let fork = board.fork(run.id(), 2, Fork::new().input("one page")).await?;
+    /// assert_eq!(fork.result().await?.output, "a text from one page");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ForkError`].
+    pub async fn fork(&self, run: RunId, turn: u32, fork: Fork) -> Result<RunHandle, ForkError> {
+        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let (board, id) = (self.clone(), RunId(self.board.env.id()));
+        // A caller that goes away leaves no run that is journaled and not begun.
+        let forked = tokio::spawn(async move { board.fork_as(id, run, turn, fork, place).await });
+        forked.await.unwrap_or(Err(ForkError::Interrupted(id)))
+    }
+
+    async fn fork_as(
+        &self,
+        id: RunId,
+        run: RunId,
+        turn: u32,
+        fork: Fork,
+        place: OwnedSemaphorePermit,
+    ) -> Result<RunHandle, ForkError> {
+        let board = &self.board;
+        let history = board.journal.read(run).await?.events;
+        let asked = match history.first() {
+            None => return Err(ForkError::Unknown(run)),
+            Some(RunEvent::Submitted(original)) => original.task.durability,
+            Some(_) => return Err(ForkError::Trimmed),
+        };
+        let events = fork_at(&history, turn, &fork, (id, board.env.now().wall), &board.rules)?;
+        Ok(self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await?)
+    }
+
+    /// Journals the first events of a fork and lets it go on. One that is there already is left as it is.
+    pub(super) async fn begin_fork(
+        &self,
+        run: RunId,
+        events: &[RunEvent],
+        durability: Durability,
+        place: OwnedSemaphorePermit,
+    ) -> Result<RunHandle, StorageError> {
+        let (board, handle) = (&self.board, self.run(run));
+        if durability != Durability::Memory {
+            board.journal.mark_open(run, board.claims.owner()).await?;
+        }
+        let stream = Journal::stream(run);
+        match board.journal.append(&stream, Fence::FIRST, 0, events, durability).await {
+            Ok(_) => {
+                board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
+                let going = handle.clone();
+                tokio::spawn(async move {
+                    // How it ends is for others to say.
+                    let _ = going.result().await;
+                    drop(place);
+                });
+                Ok(handle)
+            }
+            // Asked for twice at once.
+            Err(StorageError::WrongSequence { .. } | StorageError::Fenced { .. }) => Ok(handle),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! A run's journal taken apart again: event by event, and turn by turn. Pure.
+//!
+//! A replay is the fold that the runtime itself makes, stopped where somebody wants to look. It asks nobody anything, runs
+//! no agent, and comes to the result that the run came to.
+
+mod diff;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::messages::state::{Change, FinalState, StateRules, changes};
+use crate::messages::{
+    AgentName, Command, Failure, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Usage, Verdict,
+};
+
+use super::reopen::in_order_of_effect;
+use super::run::{LATE_ORDINAL, Now, Phase, Run};
+use super::step::Effect;
+
+pub use diff::{Aspect, Diff, TurnDifference};
+
+/// A run as its journal tells it, with what every event changed.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard::messages::state::StateRules;
+/// use callboard::testing::Replay;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let board = Callboard::builder()
+///     .agent("scout", |_: Turn| async { Ok(Command::update("messages", "found").goto("writer")) })
+///     .agent("writer", |_: Turn| async { Ok(Command::output("done").with("messages", "written")) })
+///     .start()
+///     .await?;
+/// let run = board.submit(Task::new("write").to("scout")).await?;
+/// let result = run.result().await?;
+///
+/// let replay = Replay::of(run.history().await?, &StateRules::default())?;
+/// let at = replay.at_turn(2).expect("there were two");
+/// assert_eq!(at.saw.state, serde_json::json!({ "messages": ["found"] }));
+/// assert_eq!(at.left.expect("it has ended").state, serde_json::json!({ "messages": ["found", "written"] }));
+/// assert_eq!(replay.result(), Some(&result));
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Replay {
+    rules: StateRules,
+    steps: Vec<Step>,
+    turns: BTreeMap<u32, TurnStory>,
+    run: Run,
+}
+
+/// Why a history cannot be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// There are no events.
+    #[error("there is no such run: its journal is empty")]
+    Empty,
+    /// The first event is not a submission: a run that lived in memory only has forgotten how it began.
+    #[error("the journal does not go back to the run's beginning")]
+    Trimmed,
+}
+
+/// One event and what it changed.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its number, from 1, in the order in which events take effect: as in the journal, but for overwrites, which come
+    /// before the event whose join had failed.
+    pub number: usize,
+    /// What happened.
+    pub event: RunEvent,
+    /// Whose turn it is about, if it is about one.
+    pub agent: Option<AgentName>,
+    /// The turns that it began.
+    pub begun: Vec<u32>,
+    /// The turns that are over with it.
+    pub closed: Vec<u32>,
+    /// When: the time of the last event that has one.
+    pub at: Timestamp,
+    before: FinalState,
+    after: FinalState,
+}
+
+/// What became of one turn.
+#[derive(Clone, Debug)]
+pub struct TurnStory {
+    /// Its number in the run.
+    pub number: u32,
+    /// Whose it was.
+    pub agent: AgentName,
+    /// What it worked on.
+    pub input: Json,
+    /// Why it was there.
+    pub cause: Cause,
+    /// How many attempts have begun.
+    pub attempts: u32,
+    /// The number of the step that began it; in a fork, of that which changed it.
+    pub begun: usize,
+    /// When that was.
+    pub begun_at: Timestamp,
+    /// The number of the step after which it was over, and when that was.
+    pub closed: Option<(usize, Timestamp)>,
+    /// How it ended.
+    pub end: TurnEnd,
+    /// What it did before it ended, in order.
+    pub did: Vec<Deed>,
+    /// Tokens that providers reported for its calls.
+    pub usage: Usage,
+    saw: FinalState,
+}
+
+/// Something that a turn did before it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It finished a step of this name.
+    Step(Arc<str>),
+    /// It gave a task to these agents.
+    Delegated(Vec<AgentName>),
+    /// It was refused to: the refusal's name.
+    Refused(&'static str),
+    /// It asked people something.
+    Asked,
+    /// It asked for consent.
+    AskedConsent,
+}
+
+/// What a turn comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The task itself.
+    Task,
+    /// A turn's command, as one of its targets.
+    Handoff {
+        /// The turn.
+        from: u32,
+        /// Which of the targets.
+        target: usize,
+    },
+    /// A turn's request.
+    Delegation {
+        /// The turn.
+        from: u32,
+        /// Which of its requests.
+        ordinal: u32,
+    },
+    /// The answer to a delegation whose asking turn had ended without waiting; the turn whose end brought it.
+    Answer {
+        /// The turn.
+        from: u32,
+    },
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnEnd {
+    /// It has not.
+    Open,
+    /// It waits for a person.
+    NeedsAttention {
+        /// Why.
+        why: Arc<str>,
+    },
+    /// With a command.
+    Command {
+        /// What it returned.
+        command: Arc<Command>,
+        /// What was said to where it goes, in the end.
+        verdict: Verdict,
+    },
+    /// It failed for good.
+    Failed(Failure),
+    /// It was cut off by what another turn, a person or the time did.
+    Cancelled,
+}
+
+/// A run at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// After this step.
+    pub step: usize,
+    /// The channels, as the turn that the moment is about has them.
+    pub state: Json,
+    /// The turns that are open, with their agents.
+    pub open: Vec<(u32, AgentName)>,
+    /// What the run took by then.
+    pub metrics: RunMetrics,
+    /// How the run ended, if it had by then.
+    pub outcome: Option<Outcome>,
+}
+
+/// A run around one turn.
+#[derive(Clone, Debug)]
+pub struct AtTurn<'a> {
+    /// The turn.
+    pub turn: &'a TurnStory,
+    /// When it began.
+    pub saw: Moment,
+    /// When it was over, if it is.
+    pub left: Option<Moment>,
+}
+
+impl Replay {
+    /// Replays a journal from its beginning. `rules` are the board's: a task's own schema comes first, custom reducers are
+    /// found by name.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    pub fn of(history: Vec<RunEvent>, rules: &StateRules) -> Result<Self, ReplayError> {
+        let mut events = in_order_of_effect(history).into_iter();
+        let first = events.next().ok_or(ReplayError::Empty)?;
+        let RunEvent::Submitted(submission) = &first else { return Err(ReplayError::Trimmed) };
+        let (run, _) = Run::begin(Arc::clone(submission), rules.clone());
+        let (at, agent) = (submission.at, Some(submission.agent.clone()));
+        let mut replay = Self { rules: rules.clone(), steps: Vec::new(), turns: BTreeMap::new(), run };
+        replay.begin_turn(1, Cause::Task, 1);
+        let nothing = FinalState::from(crate::messages::State::default());
+        replay.steps.push(Step {
+            number: 1,
+            event: first,
+            agent,
+            begun: vec![1],
+            closed: Vec::new(),
+            at,
+            before: nothing.clone(),
+            after: nothing,
+        });
+        let mut resumed_with = BTreeMap::new();
+        for event in events {
+            replay.take(event, &mut resumed_with);
+        }
+        Ok(replay)
+    }
+
+    /// Every event with what it changed.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Every turn, in order of admission.
+    pub fn turns(&self) -> impl Iterator<Item = &TurnStory> {
+        self.turns.values()
+    }
+
+    /// One turn.
+    #[must_use]
+    pub fn turn(&self, number: u32) -> Option<&TurnStory> {
+        self.turns.get(&number)
+    }
+
+    /// The run after its last event.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// What was submitted.
+    #[must_use]
+    pub fn submission(&self) -> &Submission {
+        self.run.submission()
+    }
+
+    /// What the run came to, if it has ended.
+    #[must_use]
+    pub fn result(&self) -> Option<&RunResult> {
+        self.run.result().map(|result| &**result)
+    }
+
+    /// The run after a step (1 is the submission); `None` if there is no such step.
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    #[must_use]
+    pub fn at_step(&self, number: usize) -> Option<Moment> {
+        let step = self.steps.get(number.checked_sub(1)?)?;
+        Some(self.moment(step, step.state().clone()))
+    }
+
+    /// The run as a turn saw it, and as the turn left it; `None` if there was no such turn.
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    #[must_use]
+    pub fn at_turn(&self, number: u32) -> Option<AtTurn<'_>> {
+        let turn = self.turns.get(&number)?;
+        let saw = self.moment(self.steps.get(turn.begun - 1)?, (*turn.saw).clone());
+        let left = turn.closed.and_then(|(step, _)| self.at_step(step));
+        Some(AtTurn { turn, saw, left })
+    }
+
+    fn moment(&self, step: &Step, state: Json) -> Moment {
+        let (mut run, _) = Run::begin(Arc::clone(self.run.submission()), self.rules.clone());
+        for earlier in &self.steps[1..step.number] {
+            run.step(&earlier.event);
+        }
+        let open = run.turns.iter().map(|(number, turn)| (*number, turn.agent.clone())).collect();
+        let outcome = run.result().map(|result| result.outcome.clone());
+        Moment { step: step.number, state, open, metrics: run.metrics(), outcome }
+    }
+
+    fn take(&mut self, event: RunEvent, resumed_with: &mut BTreeMap<u32, Verdict>) {
+        let number = self.steps.len() + 1;
+        let branch = event.turn().and_then(|turn| branch_at_work(&self.run, turn));
+        let before = state_of(&self.run, branch);
+        let agent = event.turn().and_then(|turn| Some(self.turns.get(&turn)?.agent.clone()));
+        // A branch that ends takes its view along.
+        let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
+        let effects = self.run.step(&event);
+        let at = self.run.last_at();
+        let is_gone = branch.is_some_and(|branch| !self.run.branches.contains_key(&branch));
+        let after = if is_gone && self.run.result.is_none() {
+            left.unwrap_or_else(|| before.clone())
+        } else {
+            state_of(&self.run, branch)
+        };
+        let (mut begun, mut closed) = (Vec::new(), Vec::new());
+        for effect in effects {
+            match effect {
+                Effect::Start(turn) if !self.turns.contains_key(&turn) => begun.push(turn),
+                Effect::Close { turn, .. } => closed.push(turn),
+                Effect::Start(_)
+                | Effect::Retry(..)
+                | Effect::Deadline { .. }
+                | Effect::Reply { .. }
+                | Effect::Answered(_)
+                | Effect::RequestApproval { .. }
+                | Effect::WithdrawApproval(_)
+                | Effect::Ended => {}
+            }
+        }
+        self.tell(&event, resumed_with);
+        for turn in &closed {
+            if let Some(story) = self.turns.get_mut(turn) {
+                story.closed = Some((number, at));
+                if matches!(story.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }) {
+                    story.end = TurnEnd::Cancelled;
+                }
+            }
+        }
+        for (target, turn) in begun.iter().enumerate() {
+            let from = event.turn().unwrap_or_default();
+            let is_late = self.run.turn(*turn).is_some_and(|open| open.record(LATE_ORDINAL).is_some());
+            let cause = match &event {
+                _ if is_late => Cause::Answer { from },
+                RunEvent::Delegated { ordinal, .. } => Cause::Delegation { from, ordinal: *ordinal },
+                _ => Cause::Handoff { from, target },
+            };
+            self.begin_turn(*turn, cause, number);
+        }
+        self.steps.push(Step { number, event, agent, begun, closed, at, before, after });
+    }
+
+    fn begin_turn(&mut self, number: u32, cause: Cause, begun: usize) {
+        let Some(open) = self.run.turn(number) else { return };
+        let story = TurnStory {
+            number,
+            agent: open.agent.clone(),
+            input: open.input.clone(),
+            cause,
+            attempts: open.attempt,
+            begun,
+            begun_at: self.run.last_at(),
+            closed: None,
+            end: TurnEnd::Open,
+            did: Vec::new(),
+            usage: Usage::default(),
+            saw: self.run.branch_of(open).view.clone().into(),
+        };
+        self.turns.insert(number, story);
+    }
+
+    /// Enters an event in the story of its turn. `resumed_with` are the verdicts that overwrites brought along.
+    fn tell(&mut self, event: &RunEvent, resumed_with: &mut BTreeMap<u32, Verdict>) {
+        let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) else { return };
+        let is_over = story.closed.is_some();
+        match event {
+            RunEvent::StepFinished { name, .. } if !is_over => story.did.push(Deed::Step(Arc::clone(name))),
+            RunEvent::Delegated { verdict: Verdict::Admitted(agents), .. } if !is_over => {
+                story.did.push(Deed::Delegated(agents.clone()));
+            }
+            RunEvent::Delegated { verdict: Verdict::Refused(refusal), .. }
+            | RunEvent::Reserved { verdict: Verdict::Refused(refusal), .. }
+                if !is_over =>
+            {
+                story.did.push(Deed::Refused(refusal.name()));
+            }
+            RunEvent::Asked { .. } if !is_over => story.did.push(Deed::Asked),
+            RunEvent::ApprovalAsked { .. } if !is_over => story.did.push(Deed::AskedConsent),
+            RunEvent::Settled { usage: Some(usage), .. } => story.usage += *usage,
+            RunEvent::Overwritten { turn, verdict, .. } => {
+                if *verdict != Verdict::Nothing {
+                    resumed_with.insert(*turn, verdict.clone());
+                }
+            }
+            RunEvent::TurnEnded { turn, command, verdict, .. } if !is_over => {
+                let verdict = resumed_with.remove(turn).unwrap_or_else(|| verdict.clone());
+                story.end = TurnEnd::Command { command: Arc::clone(command), verdict };
+            }
+            RunEvent::Decided { verdict: decided, .. } if is_over => {
+                if let TurnEnd::Command { verdict, .. } = &mut story.end
+                    && matches!(verdict, Verdict::Parked(_))
+                {
+                    *verdict = decided.clone();
+                }
+            }
+            RunEvent::Forked { turn, .. } => {
+                let Some(open) = self.run.turn(*turn) else { return };
+                story.input = open.input.clone();
+                story.saw = self.run.branch_of(open).view.clone().into();
+                story.begun = self.steps.len() + 1;
+            }
+            RunEvent::TurnFailed { failure, .. } if !is_over => story.end = TurnEnd::Failed(failure.clone()),
+            RunEvent::AttemptFailed { turn, .. }
+            | RunEvent::NeedsAttention { turn, .. }
+            | RunEvent::TurnRestarted { turn, .. } => {
+                let Some(open) = self.run.turn(*turn) else { return };
+                story.attempts = open.attempt;
+                story.end = match &open.phase {
+                    Phase::NeedsAttention { why } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
+                    Phase::Leased | Phase::Backoff { .. } => TurnEnd::Open,
+                };
+            }
+            RunEvent::Submitted(_)
+            | RunEvent::StepStarted { .. }
+            | RunEvent::StepFinished { .. }
+            | RunEvent::Delegated { .. }
+            | RunEvent::DelegationExpired { .. }
+            | RunEvent::Reserved { .. }
+            | RunEvent::Settled { .. }
+            | RunEvent::Asked { .. }
+            | RunEvent::Answered { .. }
+            | RunEvent::ApprovalAsked { .. }
+            | RunEvent::Decided { .. }
+            | RunEvent::Noticed { .. }
+            | RunEvent::TurnEnded { .. }
+            | RunEvent::TurnFailed { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::Stopped { .. } => {}
+        }
+    }
+}
+
+impl Step {
+    /// The channels after it, as the turn that it is about has them; the run's own if it is about none, or ended the run.
+    #[must_use]
+    pub fn state(&self) -> &Json {
+        &self.after
+    }
+
+    /// What it changed there.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        changes(&self.before, &self.after)
+    }
+}
+
+/// The branch in which a turn is open, or has parked its handoff.
+fn branch_at_work(run: &Run, turn: u32) -> Option<u32> {
+    if let Some(open) = run.turns.get(&turn) {
+        return Some(open.branch);
+    }
+    let is_parked = |now: &Now| matches!(now, Now::Parked(parked) if parked.ended.number == turn);
+    run.branches.iter().find(|(_, branch)| is_parked(&branch.now)).map(|(id, _)| *id)
+}
+
+/// What a branch sees, or the run itself.
+fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
+    if let Some(result) = run.result() {
+        return result.state.clone();
+    }
+    run.branches.get(&branch.unwrap_or_default()).map(|branch| branch.view.clone()).unwrap_or_default().into()
+}
+
+/// What a branch sees after the end of its turn.
+fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<FinalState> {
+    let RunEvent::TurnEnded { turn, command, verdict, .. } = event else { return None };
+    if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+        return None;
+    }
+    let children = run.children_of(run.turn(*turn)?);
+    run.settle(*turn, branch, &children, &command.update).ok().map(|(view, _)| view.into())
+}

@@ -1,0 +1,304 @@
+//! Where two runs went apart.
+//!
+//! Ids, times and nonces differ between any two runs and are not compared. Turns are matched by what caused them and not by
+//! their numbers, so two runs whose branches took turns in another order have the same turns.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::messages::state::{Change, changes};
+use crate::messages::visible::cut;
+use crate::messages::{
+    ApprovalId, Envelope, Json, Outcome, RunEvent, RunId, Submission, Timestamp, TraceId, Verdict, visible,
+};
+
+use super::{Cause, Replay, Step, TurnEnd, TurnStory};
+
+/// What is different about two runs.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    /// The first events that are not alike, of the first run and of the second; one that has ended by then has none.
+    pub first: Option<(Option<Step>, Option<Step>)>,
+    /// How they ended, if not in the same way; nothing for one that has not.
+    pub outcomes: Option<(Option<Outcome>, Option<Outcome>)>,
+    /// Their outputs, if not the same; null for one that has none.
+    pub outputs: Option<(Json, Json)>,
+    /// What the second has in its channels at the end that the first has not, or the other way round.
+    pub channels: Vec<Change>,
+    /// The turns that only one has, or that went differently, in the order of what caused them.
+    pub turns: Vec<TurnDifference>,
+}
+
+/// A turn that only one run has, or that went differently in the other.
+#[derive(Clone, Debug)]
+pub struct TurnDifference {
+    /// The first run's turn.
+    pub first: Option<TurnStory>,
+    /// The second run's.
+    pub second: Option<TurnStory>,
+    /// What is different about them, if both have it.
+    pub aspects: Vec<Aspect>,
+}
+
+/// Something about a turn that can be different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    /// Whose it was.
+    Agent,
+    /// What it worked on.
+    Input,
+    /// How many attempts it took.
+    Attempts,
+    /// What it did before it ended.
+    Deeds,
+    /// How it ended.
+    End,
+}
+
+impl Diff {
+    /// Compares two runs.
+    #[must_use]
+    pub fn of(first: &Replay, second: &Replay) -> Self {
+        let end = |replay: &Replay| replay.steps.last().map(|step| step.state().clone()).unwrap_or_default();
+        let outcome = |replay: &Replay| replay.result().map(|result| result.outcome.clone());
+        let output = |replay: &Replay| replay.result().map(|result| result.output.clone()).unwrap_or_default();
+        let different = |a, b| (a != b).then_some((a, b));
+        Self {
+            first: first_difference(first, second),
+            outcomes: different(outcome(first), outcome(second)),
+            outputs: Some((output(first), output(second))).filter(|(a, b)| a != b),
+            channels: changes(&end(first), &end(second)),
+            turns: turn_differences(first, second),
+        }
+    }
+
+    /// Whether nothing is different.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+            && self.outcomes.is_none()
+            && self.outputs.is_none()
+            && self.channels.is_empty()
+            && self.turns.is_empty()
+    }
+}
+
+fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<Step>, Option<Step>)> {
+    // That a run was found unfinished says nothing about what its agents did.
+    let told = |replay: &Replay| {
+        let steps = replay.steps.iter().filter(|step| !matches!(step.event, RunEvent::Recovered { .. }));
+        steps.cloned().collect::<Vec<Step>>()
+    };
+    let (steps, others) = (told(first), told(second));
+    let bare = |replay: &Replay, step: Option<&Step>| step.map(|step| bare(&step.event, replay.run.id()));
+    let differ = |at: &usize| bare(first, steps.get(*at)) != bare(second, others.get(*at));
+    let at = (0..steps.len().max(others.len())).find(differ)?;
+    Some((steps.get(at).cloned(), others.get(at).cloned()))
+}
+
+/// What caused a turn, from the task on.
+type Origin = Vec<(u8, u32, usize)>;
+
+fn turn_differences(first: &Replay, second: &Replay) -> Vec<TurnDifference> {
+    let (turns, mut others) = (by_origin(first), by_origin(second));
+    let mut found: Vec<(Origin, TurnDifference)> = Vec::new();
+    for (origin, turn) in turns {
+        let other = others.remove(&origin);
+        let aspects = other.map(|other| aspects(turn, first, other, second)).unwrap_or_default();
+        if other.is_none() || !aspects.is_empty() {
+            found.push((origin, TurnDifference { first: Some(turn.clone()), second: other.cloned(), aspects }));
+        }
+    }
+    let only_second =
+        |turn: &TurnStory| TurnDifference { first: None, second: Some(turn.clone()), aspects: Vec::new() };
+    found.extend(others.into_iter().map(|(origin, turn)| (origin, only_second(turn))));
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    found.into_iter().map(|(_, difference)| difference).collect()
+}
+
+fn by_origin(replay: &Replay) -> BTreeMap<Origin, &TurnStory> {
+    let mut origins: BTreeMap<u32, Origin> = BTreeMap::new();
+    for turn in replay.turns() {
+        let (from, link) = match turn.cause {
+            Cause::Task => (None, (0, 0, 0)),
+            Cause::Delegation { from, ordinal } => (Some(from), (1, ordinal, 0)),
+            Cause::Handoff { from, target } => (Some(from), (2, 0, target)),
+            Cause::Answer { from } => (Some(from), (3, 0, 0)),
+        };
+        let mut origin = from.and_then(|from| origins.get(&from).cloned()).unwrap_or_default();
+        origin.push(link);
+        origins.insert(turn.number, origin);
+    }
+    replay.turns().filter_map(|turn| Some((origins.remove(&turn.number)?, turn))).collect()
+}
+
+fn aspects(turn: &TurnStory, of: &Replay, other: &TurnStory, of_other: &Replay) -> Vec<Aspect> {
+    let input = |turn: &TurnStory, of: &Replay| bare_input(&turn.input, of.run.id());
+    let differ = [
+        (Aspect::Agent, turn.agent != other.agent),
+        (Aspect::Input, input(turn, of) != input(other, of_other)),
+        (Aspect::Attempts, turn.attempts != other.attempts),
+        (Aspect::Deeds, turn.did != other.did),
+        (Aspect::End, bare_end(&turn.end) != bare_end(&other.end)),
+    ];
+    differ.into_iter().filter_map(|(aspect, differs)| differs.then_some(aspect)).collect()
+}
+
+fn bare_end(end: &TurnEnd) -> TurnEnd {
+    let mut bare = end.clone();
+    if let TurnEnd::Command { verdict, .. } = &mut bare {
+        bare_verdict(verdict);
+    }
+    bare
+}
+
+/// An event without what differs between any two runs.
+fn bare(event: &RunEvent, run: RunId) -> RunEvent {
+    let never = Timestamp::default();
+    let mut bare = event.clone();
+    match &mut bare {
+        RunEvent::Submitted(submission) => {
+            let mut task = submission.task.clone();
+            task.id = None;
+            let (run, trace) = (RunId(uuid::Uuid::nil()), TraceId(uuid::Uuid::nil()));
+            *submission = Submission { run, trace, at: never, task, ..(**submission).clone() }.into();
+        }
+        RunEvent::Asked { nonce, at, .. } => (*nonce, *at) = (0, never),
+        RunEvent::ApprovalAsked { envelope, at, .. } => {
+            bare_envelope(envelope);
+            *at = never;
+        }
+        RunEvent::Decided { approval, decision, verdict, at, .. } => {
+            *approval = ApprovalId([0; 32]);
+            (decision.at, *at) = (never, never);
+            bare_verdict(verdict);
+        }
+        RunEvent::AttemptFailed { retry_at, at, .. } => (*retry_at, *at) = (never, never),
+        RunEvent::TurnFailed { input, at, .. } => {
+            *input = bare_input(input, run);
+            *at = never;
+        }
+        RunEvent::Delegated { verdict, at, .. }
+        | RunEvent::TurnEnded { verdict, at, .. }
+        | RunEvent::Overwritten { verdict, at, .. } => {
+            bare_verdict(verdict);
+            *at = never;
+        }
+        RunEvent::Forked { from, at, .. } => {
+            from.run = RunId(uuid::Uuid::nil());
+            *at = never;
+        }
+        RunEvent::DelegationExpired { at, .. }
+        | RunEvent::Answered { at, .. }
+        | RunEvent::Noticed { at, .. }
+        | RunEvent::Recovered { at, .. }
+        | RunEvent::NeedsAttention { at, .. }
+        | RunEvent::TurnRestarted { at, .. }
+        | RunEvent::Stopped { at, .. } => *at = never,
+        RunEvent::StepStarted { .. }
+        | RunEvent::StepFinished { .. }
+        | RunEvent::Reserved { .. }
+        | RunEvent::Settled { .. } => {}
+    }
+    bare
+}
+
+fn bare_verdict(verdict: &mut Verdict) {
+    match verdict {
+        Verdict::Parked(envelope) => bare_envelope(envelope),
+        Verdict::Nothing | Verdict::Admitted(_) | Verdict::Refused(_) => {}
+    }
+}
+
+fn bare_envelope(envelope: &mut Envelope) {
+    envelope.request.turn.run = RunId(uuid::Uuid::nil());
+    (envelope.nonce, envelope.expires_at) = (0, Timestamp::default());
+}
+
+/// The input of a turn that takes a late answer names the request, and so its run.
+fn bare_input(input: &Json, run: RunId) -> Json {
+    let request = input["request"].as_str().and_then(|request| request.strip_prefix(&format!("{run}/")));
+    let Some(request) = request else { return input.clone() };
+    let mut bare = input.value().clone();
+    bare["request"] = request.into();
+    bare.into()
+}
+
+impl fmt::Display for Aspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Agent => "agent",
+            Self::Input => "input",
+            Self::Attempts => "attempts",
+            Self::Deeds => "what it did",
+            Self::End => "how it ended",
+        })
+    }
+}
+
+/// As text fit for a terminal: what begins with `-` is the first run's, what begins with `+` the second's. Empty if nothing
+/// is different.
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((first, second)) = &self.first {
+            writeln!(f, "first different event")?;
+            for (sign, step) in [('-', first), ('+', second)] {
+                match step {
+                    Some(step) => writeln!(f, "  {sign} {}{}", Whose(step), step.event)?,
+                    None => writeln!(f, "  {sign} nothing more")?,
+                }
+            }
+        }
+        if let Some((first, second)) = &self.outcomes {
+            writeln!(f, "outcome")?;
+            for (sign, outcome) in [('-', first), ('+', second)] {
+                let outcome = outcome.as_ref().map_or("has not ended".to_owned(), ToString::to_string);
+                writeln!(f, "  {sign} {}", visible(&outcome))?;
+            }
+        }
+        if let Some((first, second)) = &self.outputs {
+            writeln!(f, "output")?;
+            for (sign, output) in [('-', first), ('+', second)] {
+                writeln!(f, "  {sign} {}", cut(&output.to_string()))?;
+            }
+        }
+        if !self.channels.is_empty() {
+            writeln!(f, "state at the end")?;
+            self.channels.iter().try_for_each(|change| writeln!(f, "    {change}"))?;
+        }
+        if !self.turns.is_empty() {
+            writeln!(f, "turns")?;
+        }
+        for TurnDifference { first, second, aspects } in &self.turns {
+            match (first, second) {
+                (Some(first), Some(second)) => {
+                    let aspects: Vec<String> = aspects.iter().map(ToString::to_string).collect();
+                    let aspects = aspects.join(" and ");
+                    write!(f, "    turn {} ({})", first.number, first.agent)?;
+                    if (first.number, &first.agent) != (second.number, &second.agent) {
+                        write!(f, ", in the second turn {} ({})", second.number, second.agent)?;
+                    }
+                    writeln!(f, ": other {aspects}")?;
+                }
+                (Some(only), None) => writeln!(f, "  - turn {} ({})", only.number, only.agent)?,
+                (None, Some(only)) => writeln!(f, "  + turn {} ({})", only.number, only.agent)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which event, and whose turn it is about.
+struct Whose<'a>(&'a Step);
+
+impl fmt::Display for Whose<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step { number, event, agent, .. } = self.0;
+        match (event.turn(), agent) {
+            (Some(turn), Some(agent)) => write!(f, "event {number}, turn {turn} ({agent}): "),
+            (Some(turn), None) => write!(f, "event {number}, turn {turn}: "),
+            (None, _) => write!(f, "event {number}: "),
+        }
+    }
+}
