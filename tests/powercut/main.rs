@@ -19,7 +19,7 @@ use std::process::Command;
 
 use callboard::storage::{Sled, StorageError};
 use callboard::testing::conformance::{Contents, Script, Told};
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 use crate::campaigns::{Campaign, cases};
 use crate::disk::Disk;
@@ -105,6 +105,11 @@ fn open(image: &Path, script: &Script, told: &[Told]) -> Result<Met, String> {
     met.unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
 
+/// A folder for an image; where there is a file system in memory, opening it does not wait for a disk.
+fn in_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_to_power_cuts() {
     /// Images made of one record.
@@ -124,7 +129,7 @@ fn nothing_acknowledged_is_lost_to_power_cuts() {
             let moment = campaign.below(disk.moments());
             let (image, left_out_here) = disk.cut_at(moment, &mut || campaign.random());
             let (life, told) = disk.told_by(moment);
-            let folder = tempdir().unwrap();
+            let folder = in_memory();
             image.write(folder.path());
             left_out += u64::from(left_out_here > 0);
             let script = &scripts[life];
