@@ -96,7 +96,8 @@ pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) 
         }
     }
     let unreached = unreached.unwrap_or_default();
-    assert!(unreached.is_empty(), "in none of {count} seeds was it reached: {}", unreached.join("; "));
+    // One seed alone was chosen for what happens in it.
+    assert!(unreached.is_empty() || count == 1, "in none of {count} seeds was it reached: {}", unreached.join("; "));
 }
 
 fn number_in(variable: &str) -> Option<u64> {
