@@ -54,7 +54,7 @@ pub trait Faults: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct Env {
     clock: Arc<dyn Clock>,
-    random: Arc<AtomicU64>,
+    random: Arc<Random>,
     faults: Option<Arc<dyn Faults>>,
     has_threads: bool,
 }
@@ -79,7 +79,7 @@ impl Env {
     /// A world of your own.
     #[must_use]
     pub fn new(clock: impl Clock, seed: u64) -> Self {
-        Self { clock: Arc::new(clock), random: Arc::new(AtomicU64::new(seed)), faults: None, has_threads: true }
+        Self { clock: Arc::new(clock), random: Arc::new(Random::new(seed)), faults: None, has_threads: true }
     }
 
     /// The same world with a fault plan.
@@ -114,14 +114,10 @@ impl Env {
         Arc::clone(&self.clock)
     }
 
-    /// The next random number (splitmix64; not for secrets).
+    /// The next random number (not for secrets).
     #[must_use]
     pub fn random(&self) -> u64 {
-        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.random.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.random.next()
     }
 
     /// A new time-ordered id (UUID version 7).
@@ -184,6 +180,23 @@ impl Env {
 
     fn fault_at(&self, point: &'static str, subject: &str) -> Option<Fault> {
         self.faults.as_ref()?.at(point, subject)
+    }
+}
+
+/// Random numbers that follow from a seed (splitmix64).
+pub(crate) struct Random(AtomicU64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     }
 }
 

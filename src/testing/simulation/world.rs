@@ -9,7 +9,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::env::{Clock, Fault, Faults, Now};
+use crate::env::{Clock, Fault, Faults, Now, Random};
 use crate::messages::Timestamp;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::Callboard;
@@ -19,7 +19,7 @@ use super::trace::{Trace, Weight};
 
 pub(super) struct World {
     pub(super) clock: SimClock,
-    chance: Mutex<u64>,
+    chance: Random,
     plan: Mutex<Vec<Planned>>,
     /// Every fault point that execution came to.
     points: Mutex<BTreeSet<&'static str>>,
@@ -57,7 +57,7 @@ impl World {
         const LIMIT: Duration = Duration::from_secs(3600);
         Self {
             clock: SimClock::default(),
-            chance: Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed),
+            chance: Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed),
             plan: Mutex::default(),
             points: Mutex::default(),
             trace: Mutex::default(),
@@ -151,14 +151,9 @@ impl World {
         self.with_plan(|plan| plan.iter().filter(|planned| planned.struck == 0).map(text).collect())
     }
 
-    /// A number below `bound` (splitmix64).
+    /// A number below `bound`.
     pub(super) fn below(&self, bound: u64) -> u64 {
-        let mut state = self.chance.lock();
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.chance.next() % bound
     }
 
     /// What the plan has for this place; a crash has happened when this returns.
