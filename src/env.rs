@@ -236,16 +236,23 @@ impl std::fmt::Debug for Env {
     }
 }
 
-/// The machine's clocks.
+/// The machine's clocks. With the feature `testing` they are moved by what a paused tokio runtime has skipped, as its timers
+/// are.
 #[derive(Debug)]
 pub struct SystemClock {
     started: std::time::Instant,
+    #[cfg(any(test, feature = "testing"))]
+    timers: tokio::time::Instant,
 }
 
 impl Default for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
     fn default() -> Self {
-        Self { started: std::time::Instant::now() }
+        Self {
+            started: std::time::Instant::now(),
+            #[cfg(any(test, feature = "testing"))]
+            timers: tokio::time::Instant::now(),
+        }
     }
 }
 
@@ -253,7 +260,13 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
     fn now(&self) -> Now {
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Now { monotonic: self.started.elapsed(), wall: Timestamp::from_millis(wall.as_millis() as u64) }
+        let (monotonic, wall) = (self.started.elapsed(), Timestamp::from_millis(wall.as_millis() as u64));
+        #[cfg(any(test, feature = "testing"))]
+        let (monotonic, wall) = {
+            let skipped = self.timers.elapsed().saturating_sub(monotonic);
+            (monotonic.saturating_add(skipped), wall + skipped)
+        };
+        Now { monotonic, wall }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
 use callboard::messages::{Durability, RunEvent, RunId, visible};
-use callboard::storage::{Journal, Sled, StorageError};
+use callboard::storage::{Fence, Journal, Sled, StorageError};
 use callboard::supervision::runs::replay::{Replay, ReplayError};
 
 use crate::page::Failure;
@@ -57,7 +57,10 @@ impl Store {
     pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
         // Boards are named by ids, so none that lives has this name, and the next one takes the run over.
         const OWNER: &str = "callboard runs fork";
-        let begun = self.journal.begin(run, OWNER, &Journal::stream(run), events, durability).await;
+        let begun = self
+            .journal
+            .append_and_note((run, OWNER), &Journal::stream(run), Fence::FIRST, 0, events, durability)
+            .await;
         begun.map(|_| ()).map_err(trouble)
     }
 

@@ -127,8 +127,8 @@ pub enum Refusal {
         /// Failed or stopped, and why.
         why: String,
     },
-    /// The run's deadline has passed.
-    #[error("the deadline of the run has passed")]
+    /// The deadline of the run or of the delegation has passed (SEMANTICS 2).
+    #[error("the deadline has passed; give the task or the delegation more time with `.deadline(…)`")]
     DeadlinePassed,
     /// The runtime is shutting down and admits nothing new.
     #[error("the board is shutting down and takes no new work")]

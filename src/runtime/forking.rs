@@ -75,11 +75,14 @@ impl Callboard {
         place: OwnedSemaphorePermit,
     ) -> Result<RunHandle, StorageError> {
         let (board, handle) = (&self.board, self.run(run));
-        if durability != Durability::Memory {
-            board.journal.mark_open(run, board.claims.owner()).await?;
-        }
-        let stream = Journal::stream(run);
-        match board.journal.append(&stream, Fence::FIRST, 0, events, durability).await {
+        let (journal, stream) = (&board.journal, Journal::stream(run));
+        let begun = match durability {
+            Durability::Memory => journal.append(&stream, Fence::FIRST, 0, events, durability),
+            Durability::Buffered | Durability::Sync => {
+                journal.append_and_note((run, board.claims.owner()), &stream, Fence::FIRST, 0, events, durability)
+            }
+        };
+        match begun.await {
             Ok(_) => {
                 board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
                 let going = handle.clone();
@@ -91,7 +94,8 @@ impl Callboard {
                 Ok(handle)
             }
             // Asked for twice at once.
-            Err(StorageError::WrongSequence { .. } | StorageError::Fenced { .. }) => Ok(handle),
+            Err(StorageError::WrongSequence { .. }) => Ok(handle),
+            Err(StorageError::Fenced { .. }) if journal.has(run).await? => Ok(handle),
             Err(error) => Err(error),
         }
     }

@@ -185,8 +185,12 @@ impl Builder {
             tree.join().await;
             watched.hub.close();
         });
-        if let Some(observe) = observer {
-            observe(&callboard);
+        match observer {
+            Some(observe) => observe(&callboard),
+            #[cfg(any(test, feature = "testing"))]
+            None => crate::testing::strange_board(),
+            #[cfg(not(any(test, feature = "testing")))]
+            None => {}
         }
         for spec in agents {
             if let Err(error) = callboard.spawn(spec).await {

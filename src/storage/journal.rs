@@ -255,27 +255,28 @@ impl Journal {
         Key::new([kind, &*run.0.as_simple().encode_lower(&mut Uuid::encode_buffer())])
     }
 
-    /// Adds the first record of a run, with the note of [`Journal::mark_open`].
+    /// Adds a record to a run, with the note of [`Journal::mark_open`] if it has none.
     ///
     /// # Errors
-    /// As [`Storage::append`]. If the run is there already, nothing is changed: its note stays as it is, or absent.
-    pub fn begin(
+    /// As [`Storage::append`]. If that refuses the record, the run's note stays as it was, or absent.
+    pub fn append_and_note(
         &self,
-        run: RunId,
-        owner: &str,
+        (run, owner): (RunId, &str),
         stream: &Key,
+        fence: Fence,
+        expected: Sequence,
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
         let (journal, owner): (_, Arc<str>) = (self.clone(), owner.into());
         // Handed over first: a record that is on disk has its note there too.
         let noted = self.write_open_note(run, &owner, Expected::Absent);
-        let appended = self.append(stream, Fence::FIRST, 0, events, durability);
+        let appended = self.append(stream, fence, expected, events, durability);
         async move {
             match (noted.await, appended.await) {
                 (Ok(_), Ok(sequence)) => Ok(sequence),
                 (Ok(revision), Err(error @ (StorageError::WrongSequence { .. } | StorageError::Fenced { .. }))) => {
-                    // It had no note, so it has ended.
+                    // It had no note, so it has ended, or was never there.
                     let note = Self::key_of(OPEN, run);
                     let _ = journal.storage.delete_if_revision(&note, revision, Durability::Memory).await;
                     Err(error)
@@ -319,13 +320,21 @@ impl Journal {
         written.map(|written| written.map(remember)).boxed()
     }
 
-    /// The board in the note of [`Journal::mark_open`].
+    /// The board in the note of [`Journal::mark_open`], and the note's revision.
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn owner_of(&self, run: RunId) -> Result<Option<Arc<str>>, StorageError> {
+    pub async fn owner_of(&self, run: RunId) -> Result<Option<(Arc<str>, Revision)>, StorageError> {
         let entry = self.storage.get(&Self::key_of(OPEN, run)).await?;
-        Ok(entry.and_then(|entry| Some(std::str::from_utf8(&entry.value).ok()?.into())))
+        Ok(entry.and_then(|entry| Some((std::str::from_utf8(&entry.value).ok()?.into(), entry.revision))))
+    }
+
+    /// Puts this board into the note of [`Journal::mark_open`].
+    ///
+    /// # Errors
+    /// [`StorageError::WrongRevision`] when somebody was quicker; what the store reports.
+    pub async fn take_note(&self, run: RunId, owner: &str, revision: Revision) -> Result<(), StorageError> {
+        self.write_open_note(run, owner, Expected::Revision(revision)).await.map(|_| ())
     }
 
     /// Removes the note of [`Journal::mark_open`], unless somebody has written it again.
@@ -486,7 +495,7 @@ mod tests {
         let journal = Journal::new(Arc::new(Memory::default()));
         let run = RunId(Uuid::from_u128(7));
         journal.mark_open(run, "board").await.unwrap();
-        assert_eq!(journal.owner_of(run).await.unwrap().as_deref(), Some("board"));
+        assert_eq!(journal.owner_of(run).await.unwrap().map(|(owner, _)| owner).as_deref(), Some("board"));
         let stream = Journal::stream(run);
         journal.append(&stream, Fence::FIRST, 0, &events(), Durability::Memory).await.unwrap();
         let history = journal.read(run).await.unwrap();

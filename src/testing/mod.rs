@@ -15,6 +15,7 @@ pub use self::picture::{HasTree, compare_tree, picture};
 pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
+pub(crate) use self::simulation::strange_board;
 pub use self::simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};
 #[doc(inline)]
 pub use crate::assert_tree;

@@ -1,7 +1,7 @@
 //! What only the seam to the disk can show: the order of syncs, how many there are, and what happens when one fails.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 
 use futures::StreamExt;
 use futures::future::join_all;
@@ -90,6 +90,30 @@ async fn a_short_write_does_not_overtake_a_long_one_that_was_issued_before() {
     assert_eq!(recorder.take(), ["payload", "payloads", "db", "acknowledged"]);
     assert_eq!(store.read(&Key::new(["a"]), 1, 1).await.unwrap().len(), 1);
     long.await.unwrap();
+}
+
+/// A disk on which the log grows as soon as it is synced, as it does while others write. Remembers what was synced.
+#[derive(Clone, Default)]
+struct Growing(Arc<Mutex<u64>>);
+
+impl Disk for Growing {
+    fn sync(&self, file: &File, path: &Path) -> io::Result<()> {
+        if path.ends_with("db") {
+            *self.0.lock() = file.metadata()?.len();
+            File::options().append(true).open(path)?.write_all(&[0; 24])?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_is_noted_as_synced_was_there_before_the_sync() {
+    let (growing, folder) = (Growing::default(), folder());
+    let disk = Arc::new(growing.clone());
+    let store = Sled::open_on(folder.path(), Arc::new(SystemClock::default()), disk).unwrap();
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    let noted = std::fs::read(folder.path().join("synced")).unwrap();
+    assert_eq!(u64::from_le_bytes(noted[8..16].try_into().unwrap()), *growing.0.lock());
 }
 
 #[tokio::test]

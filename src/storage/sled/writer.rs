@@ -176,10 +176,11 @@ impl Writer {
     fn sync_log(&mut self, sync: u64, loose_payloads: &[PayloadName]) -> Result<(), String> {
         self.tree.flush().map_err(|error| format!("the log was not written: {error}"))?;
         self.sync_blobs().map_err(|error| failed("blobs", &error))?;
+        // Before the sync: what others add meanwhile may not be on disk.
+        let db_length = self.db.metadata().map_err(|error| failed("db", &error))?.len();
         let path = self.folder.path().join("db");
         self.disk.sync(&self.db, &path).map_err(|error| failed("db", &error))?;
         self.shared.count_sync();
-        let db_length = self.db.metadata().map_err(|error| failed("db", &error))?.len();
         self.folder.note_synced(Synced { sync, db_length }).map_err(|error| failed("synced", &error))?;
         for name in loose_payloads.iter().filter(|name| !is_used(&self.tree, name)) {
             self.payloads.remove(name);

@@ -92,11 +92,21 @@ impl Claims {
     }
 
     async fn take(&self, run: RunId) -> Result<Fence, StorageError> {
-        if let Some(owner) = self.journal.owner_of(run).await?.filter(|owner| **owner != *self.owner) {
+        while let Some((owner, revision)) =
+            self.journal.owner_of(run).await?.filter(|(owner, _)| **owner != *self.owner)
+        {
             let board = board(&owner);
             let fence = self.storage.claim(&board, &self.owner, CLAIM_SECS).await?;
             // Another run supervisor may have claimed it again and released it.
             let _ = self.storage.release(&board, fence).await;
+            match self.journal.take_note(run, &self.owner, revision).await {
+                // Another board was quicker, and lives.
+                Err(StorageError::WrongRevision { .. }) => {}
+                taken => {
+                    taken?;
+                    break;
+                }
+            }
         }
         let stream = Journal::stream(run);
         let fence = self.storage.claim(&stream, &self.owner, CLAIM_SECS).await?;

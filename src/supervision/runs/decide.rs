@@ -354,5 +354,5 @@ pub const EXPIRY: &str = "expiry";
 /// What a deadline that has passed does to a run.
 #[must_use]
 pub fn on_deadline(around: &Surroundings<'_>) -> RunEvent {
-    RunEvent::Stopped { outcome: Outcome::Failed { error: Refusal::DeadlinePassed.to_string() }, at: around.now.wall }
+    RunEvent::Stopped { outcome: Outcome::refused(Refusal::DeadlinePassed), at: around.now.wall }
 }

@@ -170,7 +170,7 @@ impl Run {
                 self.last_at = *at;
                 if let Some(child) = self.delegated_branch(*turn, *ordinal) {
                     self.cancel_branch(child, effects);
-                    let outcome = Outcome::Failed { error: Refusal::DeadlinePassed.to_string() };
+                    let outcome = Outcome::refused(Refusal::DeadlinePassed);
                     let answer = Answer { outcome, output: Json::null() };
                     self.answered(*turn, *ordinal, answer, Vec::new(), effects);
                 }

@@ -101,10 +101,8 @@ impl Write {
         match self {
             Self::Append(append) => {
                 for event in Journal::events_in(&append.payload).unwrap_or_default() {
-                    let text = format!("{event:?}");
-                    let end = text.char_indices().nth(160).map_or(text.len(), |(end, _)| end);
                     let run = key.segments().pop().unwrap_or_default();
-                    world.note(Weight::Shown, format!("{run}: {}", &text[..end]));
+                    world.note(Weight::Shown, format!("{run}: {event:?}"));
                 }
                 world.note_bytes(&append.payload);
             }

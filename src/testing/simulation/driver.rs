@@ -13,6 +13,7 @@ use crate::supervision::panic_text;
 
 use super::Sim;
 use super::trace::Trace;
+use super::watchdog::Watchdog;
 
 /// Asks for one seed; every other one is left out.
 const SEED: &str = "CALLBOARD_SEED";
@@ -44,6 +45,10 @@ impl Seeds {
         Self { first, ..self }
     }
 
+    fn all(self) -> impl Iterator<Item = u64> {
+        (0..self.count).map_while(move |number| self.first.checked_add(number))
+    }
+
     /// This seed alone: a failure that was found once, kept.
     #[must_use]
     pub fn only(seed: u64) -> Self {
@@ -71,23 +76,34 @@ impl fmt::Debug for TestError {
 ///
 /// # Panics
 /// When a seed fails: its test panics or returns an error, stands still, crashes where it does not expect to, uses what a
-/// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of the seeds.
+/// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of the seeds, when
+/// there is no seed, and when it is called from async code.
 pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
-    let Seeds { first, count } = match (number_in(SEED), number_in(SEEDS)) {
+    simulate_under(&Watchdog::start(Duration::from_secs(1)), seeds, test);
+}
+
+fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
+    assert!(
+        tokio::runtime::Handle::try_current().is_err(),
+        "a simulation has a runtime of its own: call simulate(..) from a plain #[test], not from async code"
+    );
+    let seeds = match (number_in(SEED), number_in(SEEDS)) {
         (Some(seed), _) => Seeds::only(seed),
         (None, Some(count)) if seeds.count > 1 => Seeds { count, ..seeds },
         (None, _) => seeds,
     };
+    assert!(seeds.count > 0, "no seed is to run, which would show nothing");
     let mut unreached: Option<Vec<String>> = None;
-    for seed in first..first.saturating_add(count) {
-        let run = run_seed(seed, &test);
-        if let Some(error) = run.error {
-            fail(seed, &error, &run.trace);
-        }
-        if (seed - first).is_multiple_of(TWICE_IN) {
-            let again = run_seed(seed, &test);
-            if let Some(difference) = run.trace.difference(&again.trace) {
-                fail(seed, &format!("two runs of the same seed differ: {difference}"), &again.trace);
+    for (place, seed) in seeds.all().enumerate() {
+        let run = run_seed(watchdog, seed, &test);
+        if run.error.is_some() || (place as u64).is_multiple_of(TWICE_IN) {
+            let again = run_seed(watchdog, seed, &test);
+            let differs = run.trace.difference(&again.trace).map(|difference| {
+                format!("when it ran again it went otherwise, so something in it does not follow from the seed: {difference}")
+            });
+            let error: Vec<_> = run.error.into_iter().chain(differs).collect();
+            if !error.is_empty() {
+                fail(seed, &error.join("\n"), &run.trace);
             }
         }
         match &mut unreached {
@@ -96,6 +112,7 @@ pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) 
         }
     }
     let unreached = unreached.unwrap_or_default();
+    let count = seeds.count;
     // One seed alone was chosen for what happens in it.
     assert!(unreached.is_empty() || count == 1, "in none of {count} seeds was it reached: {}", unreached.join("; "));
 }
@@ -117,10 +134,11 @@ fn fail(seed: u64, error: &str, trace: &Trace) -> ! {
     let thread = std::thread::current();
     let test = thread.name().filter(|name| *name != "main").unwrap_or_default();
     let hint = if shows_all { String::new() } else { format!(" ({TRACE}=all shows everything)") };
+    let (error, happened) = trace.render(error, shows_all);
     panic!(
         "seed {seed} failed: {}\nrun it again: {SEED}={seed} cargo test {test}\nwhat happened{hint}:\n{}",
-        visible_lines(error),
-        visible_lines(&trace.render(shows_all)),
+        visible_lines(&error),
+        visible_lines(&happened),
     );
 }
 
@@ -132,8 +150,10 @@ enum End {
     Violated(String),
 }
 
-fn run_seed(seed: u64, test: &impl AsyncFn(Sim) -> Result<(), TestError>) -> SeedRun {
+fn run_seed(watchdog: &Watchdog, seed: u64, test: &impl AsyncFn(Sim) -> Result<(), TestError>) -> SeedRun {
     let sim = Sim::new(seed);
+    let _watched = watchdog.watch(seed, &sim.world);
+    let _entered = sim.world.enter();
     let mut body = Box::pin(test(sim.clone()));
     let error = loop {
         let runtime = match node(&sim) {
@@ -185,6 +205,7 @@ fn node(sim: &Sim) -> std::io::Result<tokio::runtime::Runtime> {
 
 /// Polls the test until it returns or the node's life ends.
 async fn live(sim: &Sim, mut body: Pin<&mut impl Future<Output = Result<(), TestError>>>) -> End {
+    let mut allowed = *sim.world.limit.lock();
     let mut limit = pin!(tokio::time::sleep(time_left(sim)));
     poll_fn(|context| {
         sim.world.waker.register(context.waker());
@@ -197,18 +218,32 @@ async fn live(sim: &Sim, mut body: Pin<&mut impl Future<Output = Result<(), Test
         if let Poll::Ready(result) = body.as_mut().poll(context) {
             return Poll::Ready(if sim.world.has_crashed() { End::Crashed } else { End::Returned(result) });
         }
-        while limit.as_mut().poll(context).is_ready() {
-            match time_left(sim) {
-                Duration::ZERO => return Poll::Ready(End::StoodStill),
-                // The test has asked for more meanwhile.
-                left => limit.set(tokio::time::sleep(left)),
-            }
+        let asked = *sim.world.limit.lock();
+        if asked != allowed {
+            allowed = asked;
+            limit.set(tokio::time::sleep(time_left(sim)));
         }
-        Poll::Pending
+        limit.as_mut().poll(context).map(|()| End::StoodStill)
     })
     .await
 }
 
 fn time_left(sim: &Sim) -> Duration {
     sim.world.limit.lock().saturating_sub(sim.env().now().monotonic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_in_which_nothing_happens_any_more_is_named() {
+        let impatient = Watchdog::start(Duration::from_millis(1));
+        let loops = async |_: Sim| loop {
+            tokio::task::yield_now().await;
+        };
+        let failed = catch_unwind(AssertUnwindSafe(|| simulate_under(&impatient, Seeds::only(17), loops)));
+        let text = failed.map_or_else(|panic| panic_text(&*panic), |()| "it ended".to_owned());
+        assert!(text.starts_with("seed 17 failed: nothing has happened for"), "{text}");
+    }
 }

@@ -23,8 +23,9 @@
 //! each seed is another schedule.
 //!
 //! What a simulation cannot see, and tests must not use in one: the machine's clocks (`std::time`), random numbers of the
-//! operating system, the iteration order of `std` hash maps, files and other global state. Threads and sockets fail the
-//! simulation: tokio's IO is off, and a thread of its blocking pool ends the seed with an error that says so.
+//! operating system, the iteration order of `std` hash maps, `select!` without `biased;`, threads of `std`, files and other
+//! global state. A socket panics where it is made, because tokio's IO is off; a thread of tokio's blocking pool, and a board
+//! that is not of the simulation, end the seed with an error that says so.
 
 mod disk;
 mod driver;
@@ -32,9 +33,11 @@ mod effects;
 mod faults;
 mod sim;
 mod trace;
+mod watchdog;
 mod world;
 
 pub use self::driver::{Seeds, TestError, seeds, simulate};
 pub use self::effects::Effects;
 pub use self::faults::FaultPlan;
 pub use self::sim::Sim;
+pub(crate) use self::world::strange_board;

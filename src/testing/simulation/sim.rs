@@ -1,14 +1,17 @@
 //! What a simulated test holds in its hand.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::env::Env;
+use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::{Builder, Callboard};
 use crate::supervision::tree::TreeNode;
 
@@ -74,6 +77,7 @@ impl Sim {
     /// When `bound` is 0.
     #[must_use]
     pub fn below(&self, bound: u64) -> u64 {
+        assert!(bound > 0, "no number is below 0");
         self.world.below(bound)
     }
 
@@ -81,6 +85,7 @@ impl Sim {
     /// expire.
     pub fn time_limit(&self, limit: Duration) {
         *self.world.limit.lock() = limit;
+        self.world.waker.wake();
     }
 
     /// Works until the node crashes; `None` if it did. The work is dropped then, with the boards that it held, and the test
@@ -115,13 +120,17 @@ impl Sim {
     /// How often an agent's value, or a child of that name of a board's tree, was brought back in this life of the node.
     ///
     /// # Panics
-    /// When it is another number.
+    /// When it is another number, or there is no such child.
     pub async fn assert_restarted(&self, name: &str, times: u64) {
-        let mut restarts = 0;
+        let (mut restarts, mut names) = (None, BTreeSet::new());
         for board in self.boards() {
             let tree = board.tree().await.expect("a board has ended; look at it before it is shut down");
-            restarts += restarts_of(&tree, name);
+            count_restarts(&tree, name, &mut restarts, &mut names);
         }
+        let Some(restarts) = restarts else {
+            let near = nearest(name, names.iter().map(String::as_str));
+            panic!("there is no {name} in this life of the node{}", did_you_mean(near.as_deref()));
+        };
         assert_eq!(restarts, times, "restarts of {name}");
     }
 
@@ -138,9 +147,11 @@ impl Sim {
     /// ending, or is found after a crash, may take ten minutes of virtual time.
     ///
     /// # Panics
-    /// When something is.
+    /// When something is, or there is no board to say so, as after a crash.
     pub async fn assert_nothing_left(&self) {
-        for board in self.boards() {
+        let boards = self.boards();
+        assert!(!boards.is_empty(), "no board is there to say what is left; start one, it goes on with what it finds");
+        for board in boards {
             let mut left = String::new();
             for _ in 0..600 {
                 left = left_on(&board).await;
@@ -172,14 +183,22 @@ impl Sim {
     }
 }
 
-fn restarts_of(node: &TreeNode, name: &str) -> u64 {
-    let own = if node.name == name { node.restarts } else { 0 };
-    own + node.children.iter().map(|child| restarts_of(child, name)).sum::<u64>()
+/// Adds the restarts of the children of this name, and all names.
+fn count_restarts(node: &TreeNode, name: &str, restarts: &mut Option<u64>, names: &mut BTreeSet<String>) {
+    if node.name == name {
+        *restarts = Some(restarts.unwrap_or(0) + node.restarts);
+    }
+    names.insert(node.name.clone());
+    node.children.iter().for_each(|child| count_restarts(child, name, restarts, names));
 }
 
 /// What a board has under way or holds; nothing if it is empty.
 async fn left_on(board: &Callboard) -> String {
-    let load = board.load();
+    let mut load = board.load();
+    if board.ended().now_or_never().is_some() {
+        // What waited is in the store, for the next start.
+        (load.open_approvals, load.waits) = (0, 0);
+    }
     if !load.is_idle() {
         return format!("{load:?}");
     }

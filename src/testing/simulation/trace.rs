@@ -35,9 +35,9 @@ impl Trace {
         self.lines.push((at, weight, text));
     }
 
-    /// Bytes that are part of what happened, and that nobody reads.
-    pub(super) fn note_bytes(&mut self, bytes: &[u8]) {
-        self.hash.update(bytes);
+    /// How much has been noted.
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
     }
 
     pub(super) fn hash(&self) -> u64 {
@@ -52,13 +52,16 @@ impl Trace {
         let at = mine.iter().zip(others).position(|(mine, other)| mine != other);
         let at = at.unwrap_or_else(|| mine.len().min(others.len()));
         let line = |lines: &[(Duration, Weight, String)]| {
-            lines.get(at).map_or_else(|| "nothing, or other stored bytes".to_owned(), |(at, _, text)| line(*at, text))
+            lines.get(at).map_or_else(|| "nothing".to_owned(), |(at, _, text)| line(*at, text))
         };
-        Some(Difference { at, first: line(mine), second: line(others) })
+        let (first, second) = (line(mine), line(others));
+        let from = first.chars().zip(second.chars()).take_while(|(first, second)| first == second).count();
+        Some(Difference { at, first: around(&first, from), second: around(&second, from) })
     }
 
-    /// The last lines, ids replaced by short names; all of them, fine ones included, if `shows_all`.
-    pub(super) fn render(&self, shows_all: bool) -> String {
+    /// An error, and the last lines; all of them, fine ones included and not cut, if `shows_all`. Ids are replaced by short
+    /// names.
+    pub(super) fn render(&self, error: &str, shows_all: bool) -> (String, String) {
         const LAST: usize = 60;
         let shown: Vec<_> = self.lines.iter().filter(|(_, weight, _)| shows_all || *weight == Weight::Shown).collect();
         let skipped = if shows_all { 0 } else { shown.len().saturating_sub(LAST) };
@@ -70,10 +73,10 @@ impl Trace {
         for (number, (at, _, what)) in shown.into_iter().enumerate() {
             let named = names.shorten(&line(*at, what));
             if number >= skipped {
-                let _ = writeln!(text, "  {named}");
+                let _ = writeln!(text, "  {}", if shows_all { &*named } else { beginning(&named) });
             }
         }
-        text
+        (names.shorten(error), text)
     }
 }
 
@@ -82,6 +85,20 @@ impl std::fmt::Display for Difference {
         let Self { at, first, second } = self;
         write!(f, "event {at} was first\n  {first}\nand then\n  {second}")
     }
+}
+
+/// What a line shows at most, in bytes.
+const WIDTH: usize = 180;
+
+fn beginning(line: &str) -> &str {
+    &line[..line.floor_char_boundary(WIDTH)]
+}
+
+/// A part of a line, so that the character `at` is seen.
+fn around(line: &str, at: usize) -> String {
+    let skipped = at.saturating_sub(WIDTH / 2);
+    let part: String = line.chars().skip(skipped).take(WIDTH).collect();
+    if skipped == 0 { part } else { format!("… {part}") }
 }
 
 fn line(at: Duration, text: &str) -> String {
@@ -136,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn traces_differ_in_texts_times_and_bytes() {
-        let of = |at: u64, text: &str, bytes: &[u8]| {
+    fn traces_differ_in_texts_and_times_and_show_where() {
+        let of = |at: u64, text: &str| {
             let mut trace = Trace::default();
             trace.note(Duration::from_millis(at), Weight::Shown, text.to_owned());
-            trace.note_bytes(bytes);
             trace
         };
-        assert!(of(1, "a", b"x").difference(&of(1, "a", b"x")).is_none());
-        for other in [of(2, "a", b"x"), of(1, "b", b"x"), of(1, "a", b"y")] {
-            assert!(of(1, "a", b"x").difference(&other).is_some());
-        }
+        assert!(of(1, "a").difference(&of(1, "a")).is_none());
+        assert!(of(1, "a").difference(&of(2, "a")).is_some());
+        let long = |end: &str| of(1, &format!("{}{end}", "x".repeat(600)));
+        let shown = long("left").difference(&long("right")).map(|difference| difference.to_string()).unwrap_or_default();
+        assert!(shown.contains("xleft\nand then\n  …") && shown.ends_with("xright"), "{shown}");
     }
 }

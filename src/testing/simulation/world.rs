@@ -1,5 +1,6 @@
 //! What the parts of a simulation share: clock, chance, plan, trace, and the node's life.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::env::{Clock, Fault, Faults, Now, Random};
 use crate::messages::Timestamp;
@@ -119,6 +121,12 @@ impl World {
         self.violation.lock().clone()
     }
 
+    /// Makes it the world of this thread until what is returned is dropped.
+    pub(super) fn enter(self: &Arc<Self>) -> impl Drop + use<> {
+        CURRENT.set(Some(Arc::clone(self)));
+        Entered
+    }
+
     pub(super) fn violate(&self, what: &str) {
         self.violation.lock().get_or_insert_with(|| what.to_owned());
         self.waker.wake();
@@ -129,8 +137,14 @@ impl World {
         self.trace.lock().note(at, weight, text);
     }
 
+    /// Bytes that are part of what happened, and that nobody reads.
     pub(super) fn note_bytes(&self, bytes: &[u8]) {
-        self.trace.lock().note_bytes(bytes);
+        self.note(Weight::Fine, format!("  {} bytes, hash {:016x}", bytes.len(), xxh3_64(bytes)));
+    }
+
+    /// How much has happened.
+    pub(super) fn progress(&self) -> usize {
+        self.trace.lock().len()
     }
 
     pub(super) fn take_trace(&self) -> Trace {
@@ -171,6 +185,28 @@ impl World {
         }
         Some(fault)
     }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+}
+
+struct Entered;
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.take();
+    }
+}
+
+/// A board starts that belongs to no simulation.
+pub(crate) fn strange_board() {
+    let violate = |world: &Option<Arc<World>>| {
+        if let Some(world) = world {
+            world.violate("a board was started that is not of this simulation: describe it with sim.board()");
+        }
+    };
+    CURRENT.with_borrow(violate);
 }
 
 struct Awaiting<'a>(&'a World);

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
+use tokio::sync::oneshot;
 
 use crate::env::Now;
 use crate::messages::{Durability, RequestId, RunId};
-use crate::storage::{Sequence, StorageError};
+use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::runs::dispatch::ReadyTurn;
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::inbox::{Input, SubmitError};
 use crate::supervision::runs::live::{Held, LiveRun};
 use crate::supervision::runs::run::Phase;
 use crate::supervision::runs::step::Effect;
@@ -44,20 +45,10 @@ impl Desk {
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
         let (journal, owner) = (&self.office.journal, self.office.claims.owner());
-        let mut append = if needs_note && live.last == 0 {
-            journal.begin(run, owner, &live.stream, &live.events, durability)
+        let mut append = if needs_note {
+            journal.append_and_note((run, owner), &live.stream, live.fence, live.last, &live.events, durability)
         } else {
-            // Handed over first: a record that is on disk has its note there too.
-            let noted = needs_note.then(|| journal.mark_open(run, owner));
-            let append = journal.append(&live.stream, live.fence, live.last, &live.events, durability);
-            match noted {
-                None => append,
-                Some(noted) => async move {
-                    noted.await?;
-                    append.await
-                }
-                .boxed(),
-            }
+            journal.append(&live.stream, live.fence, live.last, &live.events, durability)
         };
         let result = (&mut append).now_or_never();
         if result.is_none() {
@@ -166,12 +157,14 @@ impl Desk {
         let is_new = live.last == 0;
         for held in std::mem::take(&mut live.held) {
             match held {
-                Held::Accepted(ack) => {
-                    // The caller chose the id of a run that exists: that run is the answer.
-                    let exists =
-                        matches!(error, StorageError::WrongSequence { expected: 0, .. } | StorageError::Fenced { .. });
-                    let _ = ack.send(if exists { Ok(run) } else { Err(error.clone().into()) });
+                // The caller chose the id of a run that exists: that run is the answer.
+                Held::Accepted(ack) if matches!(error, StorageError::WrongSequence { expected: 0, .. }) => {
+                    let _ = ack.send(Ok(run));
                 }
+                Held::Accepted(ack) if matches!(error, StorageError::Fenced { .. }) => {
+                    accept_if_there(self.office.journal.clone(), run, ack);
+                }
+                Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Effect(_)
@@ -282,6 +275,18 @@ impl Desk {
             inbox: Arc::clone(&self.office.inbox),
         });
     }
+}
+
+/// Somebody has claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
+fn accept_if_there(journal: Journal, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
+    let look = async move { journal.has(run).await };
+    spawn_unless_ready(look.boxed(), move |there| {
+        let _ = ack.send(match there {
+            Ok(true) => Ok(run),
+            Ok(false) => Err(SubmitError::Interrupted),
+            Err(error) => Err(error.into()),
+        });
+    });
 }
 
 pub(super) fn spawn_unless_ready<T: Send + 'static>(
