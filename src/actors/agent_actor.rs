@@ -9,7 +9,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::messages::{AgentName, TurnId};
-use crate::supervision::panic_text;
+use crate::supervision::{actor_point, panic_text};
 
 use super::agent::{AgentValue, Factory};
 use super::floor::{AgentStatus, Floor};
@@ -81,6 +81,7 @@ impl Actor for AgentActor {
     }
 
     async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut AgentState) -> Result<(), ActorProcessingErr> {
+        state.floor.env.slow_fault_point_of("agent.stop", state.name.as_str()).await?;
         state.herald.withdraw(state.instance);
         Ok(())
     }
@@ -91,7 +92,7 @@ impl Actor for AgentActor {
         message: AgentMsg,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
-        state.floor.env.slow_fault_point("agent.handle").await?;
+        actor_point(&state.floor.env, "agent.handle", &me).await?;
         match message {
             AgentMsg::Panicked { turn, text } => state.rebuild(&me, turn, &text),
             AgentMsg::Rebuild => state.build(&me),

@@ -365,14 +365,58 @@ impl Turn {
         let _waiting = Waiting::begin(&self.shared);
         loop {
             let (reply, answer) = oneshot::channel();
-            self.send(ordinal, request.clone(), Some(reply));
+            let mut reply = Some(reply);
+            // Nobody waits for the answer to a repetition; the sender of a lost request is dropped with it.
+            for _ in 0..self.pass(Leg::There, &request).await? {
+                self.send(ordinal, request.clone(), reply.take());
+            }
+            drop(reply);
             match answer.await {
                 Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
                 Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
-                Ok(reply) => return Ok(reply),
-                Err(_) => tokio::task::yield_now().await,
+                Ok(reply) if self.pass(Leg::Back, &request).await? > 0 => return Ok(reply),
+                Ok(_) | Err(_) => tokio::task::yield_now().await,
             }
         }
+    }
+
+    /// Passes a fault point with a request or its answer; how many times it arrives.
+    async fn pass(&self, leg: Leg, request: &TurnRequest) -> Result<usize, TurnError> {
+        let env = &self.shared.store.env;
+        match leg.point_of(request) {
+            Some((point, target)) if env.has_faults() => {
+                let subject = target.unwrap_or(self.agent().as_str());
+                Box::pin(env.message_point(point, subject)).await.map_err(TurnError::transient)
+            }
+            Some(_) | None => Ok(1),
+        }
+    }
+}
+
+/// Where a request is: on its way to its run, or its answer on the way back.
+#[derive(Clone, Copy)]
+enum Leg {
+    There,
+    Back,
+}
+
+impl Leg {
+    /// The fault point of a request that others answer; its subject, if that is not the asking agent.
+    fn point_of(self, request: &TurnRequest) -> Option<(&'static str, Option<&str>)> {
+        let (there, back, target) = match request {
+            TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
+            TurnRequest::Ask(_) => ("question.dispatch", "question.reply", None),
+            TurnRequest::Approve(_) => ("approval.dispatch", "approval.reply", None),
+            TurnRequest::StartStep(_)
+            | TurnRequest::FinishStep(..)
+            | TurnRequest::Reserve(_)
+            | TurnRequest::Settle(_)
+            | TurnRequest::Notice(_) => return None,
+        };
+        Some(match self {
+            Self::There => (there, target),
+            Self::Back => (back, target),
+        })
     }
 }
 

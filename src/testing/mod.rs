@@ -15,7 +15,9 @@ pub use self::picture::{HasTree, compare_tree, picture};
 pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
-pub use self::simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};
+pub use self::simulation::{
+    Effects, FaultKind, FaultPlan, FaultPoint, Seeds, Sim, Strikes, TestError, fault_points, seeds, simulate,
+};
 #[doc(inline)]
 pub use crate::assert_tree;
 pub use crate::supervision::runs::fork::{Fork, ForkError};

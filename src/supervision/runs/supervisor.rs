@@ -152,10 +152,10 @@ impl Desk {
         for input in &mut batch {
             let run = self.take(input, now);
             touched.extend(run.filter(|run| touched.last() != Some(run)));
-            office.env.fault_point(TAKEN)?;
+            office.inbox.desk_point(&office.env, TAKEN)?;
         }
         self.batch = batch.into_buffer();
-        self.office.env.fault_point(APPLIED)?;
+        office.inbox.desk_point(&office.env, APPLIED)?;
         for run in touched.drain(..) {
             self.flush(run, now);
         }

@@ -12,6 +12,7 @@ use crate::messages::visible_lines;
 use crate::supervision::panic_text;
 
 use super::Sim;
+use super::coverage::Uncovered;
 use super::trace::Trace;
 
 /// Asks for one seed; every other one is left out.
@@ -78,7 +79,7 @@ pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) 
         (None, Some(count)) if seeds.count > 1 => Seeds { count, ..seeds },
         (None, _) => seeds,
     };
-    let mut unreached: Option<Vec<String>> = None;
+    let mut uncovered: Option<Uncovered> = None;
     for seed in first..first.saturating_add(count) {
         let run = run_seed(seed, &test);
         if let Some(error) = run.error {
@@ -90,14 +91,14 @@ pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) 
                 fail(seed, &format!("two runs of the same seed differ: {difference}"), &again.trace);
             }
         }
-        match &mut unreached {
-            None => unreached = Some(run.unreached),
-            Some(unreached) => unreached.retain(|fault| run.unreached.contains(fault)),
-        }
+        uncovered = Some(match uncovered {
+            None => run.uncovered,
+            Some(before) => before.and(run.uncovered),
+        });
     }
-    let unreached = unreached.unwrap_or_default();
+    let uncovered = uncovered.unwrap_or_default();
     // One seed alone was chosen for what happens in it.
-    assert!(unreached.is_empty() || count == 1, "in none of {count} seeds was it reached: {}", unreached.join("; "));
+    assert!(uncovered.is_empty() || count == 1, "in none of {count} seeds {uncovered}");
 }
 
 fn number_in(variable: &str) -> Option<u64> {
@@ -108,8 +109,7 @@ fn number_in(variable: &str) -> Option<u64> {
 struct SeedRun {
     trace: Trace,
     error: Option<String>,
-    /// Planned faults that did not strike.
-    unreached: Vec<String>,
+    uncovered: Uncovered,
 }
 
 fn fail(seed: u64, error: &str, trace: &Trace) -> ! {
@@ -169,7 +169,7 @@ fn run_seed(seed: u64, test: &impl AsyncFn(Sim) -> Result<(), TestError>) -> See
             Err(panic) => break Some(panic_text(&*panic)),
         }
     };
-    SeedRun { trace: sim.world.take_trace(), error, unreached: sim.world.unreached() }
+    SeedRun { trace: sim.world.take_trace(), error, uncovered: sim.world.uncovered() }
 }
 
 /// A runtime of one thread, on virtual time, without sockets.

@@ -26,15 +26,18 @@
 //! operating system, the iteration order of `std` hash maps, files and other global state. Threads and sockets fail the
 //! simulation: tokio's IO is off, and a thread of its blocking pool ends the seed with an error that says so.
 
+mod coverage;
 mod disk;
 mod driver;
 mod effects;
 mod faults;
+mod points;
 mod sim;
 mod trace;
 mod world;
 
 pub use self::driver::{Seeds, TestError, seeds, simulate};
 pub use self::effects::Effects;
-pub use self::faults::FaultPlan;
+pub use self::faults::{FaultPlan, Strikes};
+pub use self::points::{FaultKind, FaultPoint, fault_points};
 pub use self::sim::Sim;
