@@ -3,7 +3,13 @@
 //! The runtime asks the world only through one [`Env`], so a test or a simulation replaces the world by replacing this
 //! value. Storage is passed beside it. Timers are tokio's, so a paused tokio runtime moves them together with the clock.
 
+mod bugs;
 mod faults;
+#[cfg(feature = "testing")]
+mod planted;
+#[cfg(not(feature = "testing"))]
+#[path = "env/unplanted.rs"]
+mod planted;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +20,8 @@ use foldhash::fast::SeedableRandomState;
 
 use crate::messages::Timestamp;
 
+pub use bugs::Bug;
+pub(crate) use planted::is_planted;
 pub(crate) use faults::{happen, happen_slowly};
 pub use faults::{Fault, Faults};
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use crate::env::{Bug, is_planted};
 use crate::messages::{
     Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json,
     MAX_JSON_DEPTH, Order, Origin, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
@@ -232,7 +233,7 @@ impl Turn {
         let name: Arc<str> = name.into();
         async move {
             self.check_not_in_step("a step")?;
-            match self.shared.ready.records.get(&ordinal).map(|record| &**record) {
+            match self.shared.ready.records.get(&ordinal).map(|record| &**record).filter(|_| !is_planted(Bug::RepeatStep)) {
                 Some(Record::Step { name: recorded, value }) if *recorded == name => {
                     return value
                         .parse()
@@ -310,8 +311,9 @@ impl Turn {
     pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
+            let asked = is_planted(Bug::RunUnapproved).then(|| action.clone());
             match self.request(ordinal, TurnRequest::Approve(action)).await? {
-                TurnReply::Decided(decision, action) if decision.approved => Ok(action),
+                TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
                 TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
                 reply => Err(unexpected(&reply)),
             }

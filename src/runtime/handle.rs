@@ -12,7 +12,7 @@ use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
 use crate::actors::meters::count_refused;
 use crate::actors::{Floor, Router, Shards};
-use crate::env::Env;
+use crate::env::{Bug, Env, is_planted};
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
@@ -146,7 +146,7 @@ impl Callboard {
         if task.limits.is_none() {
             task.limits = Some(self.classify(task).await);
         }
-        let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
+        let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let task = task.clone();
         let submission = Arc::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });

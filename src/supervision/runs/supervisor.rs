@@ -108,6 +108,9 @@ pub const TAKEN: &str = "runs.taken";
 /// The fault point between applying what has arrived and handing it to the journal.
 pub const APPLIED: &str = "runs.applied";
 
+/// The fault point between the journal's acknowledgement of a commit and what the commit releases. It reports no error.
+pub const JOURNALED: &str = "runs.journaled";
+
 /// What the work is done with: everything that a run supervisor knows of its runs.
 pub(super) struct Desk {
     office: Arc<Office>,

@@ -69,9 +69,9 @@ pub struct FaultPoint {
     pub name: &'static str,
     /// What it takes.
     pub kinds: &'static [FaultKind],
-    /// A message passes here, which chance leaves alone: only a plan delays it, so that what the runtime keeps in order
-    /// stays in order.
-    pub(super) is_message: bool,
+    /// Chance leaves it alone. Messages pass where only a plan delays them, so that what the runtime keeps in order stays in
+    /// order.
+    pub(super) is_steady: bool,
 }
 
 /// All fault points of the runtime.
@@ -96,11 +96,11 @@ const STOP: &[FaultKind] = START;
 const SWEEP: &[FaultKind] = START;
 
 const fn of(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
-    FaultPoint { name, kinds, is_message: false }
+    FaultPoint { name, kinds, is_steady: false }
 }
 
-const fn message(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
-    FaultPoint { name, kinds, is_message: true }
+const fn steady(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
+    FaultPoint { name, kinds, is_steady: true }
 }
 
 const POINTS: &[FaultPoint] = &[
@@ -108,6 +108,7 @@ const POINTS: &[FaultPoint] = &[
     of("turn.end", TURN),
     of("runs.taken", DESK),
     of("runs.applied", DESK),
+    steady("runs.journaled", &[Panic, Kill, Crash]),
     of("storage.append", CALL),
     of("storage.read", CALL),
     of("storage.put", CALL),
@@ -150,16 +151,16 @@ const POINTS: &[FaultPoint] = &[
     of("runs.stop", STOP),
     of("storage.sweep", SWEEP),
     of("context.sweep", SWEEP),
-    message("turn.dispatch", &[Panic, Wait, Duplicate, Reorder, Crash]),
-    message("turn.reply", &[Wait, Duplicate, Reorder, Crash]),
-    message("delegation.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
-    message("question.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
-    message("approval.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
-    message("delegation.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
-    message("question.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
-    message("approval.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
-    message("inbox.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
-    message("answer.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
-    message("decision.dispatch", &[Error, Wait, Drop, Duplicate, Reorder, Crash]),
-    message("channel.ask", &[Error, Panic, Wait, Drop, Duplicate, Crash]),
+    steady("turn.dispatch", &[Panic, Wait, Duplicate, Reorder, Crash]),
+    steady("turn.reply", &[Wait, Duplicate, Reorder, Crash]),
+    steady("delegation.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("question.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("approval.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("delegation.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
+    steady("question.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
+    steady("approval.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
+    steady("inbox.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("answer.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("decision.dispatch", &[Error, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("channel.ask", &[Error, Panic, Wait, Drop, Duplicate, Crash]),
 ];

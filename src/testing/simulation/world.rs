@@ -222,7 +222,7 @@ impl Faults for World {
         if let Some(fault) = self.strike(point, subject) {
             return Some(fault);
         }
-        if point_of(point).is_some_and(|point| point.is_message) {
+        if point_of(point).is_some_and(|point| point.is_steady) {
             self.note(Weight::Fine, format!("{point} {subject}"));
             return None;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use crate::env::Now;
+use crate::env::{Bug, Now, is_planted};
 use crate::messages::{Durability, RequestId, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -15,7 +15,7 @@ use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
 
 use super::requests::{apply, refuse};
-use super::{Desk, surroundings};
+use super::{Desk, JOURNALED, surroundings};
 
 impl Desk {
     /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
@@ -40,7 +40,8 @@ impl Desk {
         }
         live.is_committing = true;
         let run = live.run.id();
-        let durability = std::mem::take(&mut live.events_durability).min(live.durability);
+        let most = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { live.durability };
+        let durability = std::mem::take(&mut live.events_durability).min(most);
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
         let (journal, owner) = (&self.office.journal, self.office.claims.owner());
@@ -59,7 +60,8 @@ impl Desk {
                 .boxed(),
             }
         };
-        let result = (&mut append).now_or_never();
+        let early = is_planted(Bug::AcknowledgeEarly).then_some(Ok(live.last + 1));
+        let result = (&mut append).now_or_never().or(early);
         if result.is_none() {
             let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
             tokio::spawn(async move {
@@ -85,6 +87,8 @@ impl Desk {
                 return None;
             }
         }
+        // Where no error is planned, none comes.
+        let _ = self.office.inbox.desk_point(&self.office.env, JOURNALED);
         if live.run.result().is_some() {
             // Whoever is told that it has ended finds its place free.
             live.place = None;
