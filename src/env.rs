@@ -21,9 +21,9 @@ use foldhash::fast::SeedableRandomState;
 use crate::messages::Timestamp;
 
 pub use bugs::Bug;
-pub(crate) use planted::is_planted;
-pub(crate) use faults::{happen, happen_slowly};
 pub use faults::{Fault, Faults};
+pub(crate) use faults::{happen, happen_slowly};
+pub(crate) use planted::is_planted;
 
 /// One reading of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

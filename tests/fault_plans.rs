@@ -199,10 +199,12 @@ fn every_kind_at(is_meant: impl Fn(&FaultPoint) -> bool) {
     for point in fault_points().iter().filter(|point| is_meant(point) && !QUEUES.contains(&point.name)) {
         // What a store that panics does to a run that is read back has its own test.
         for kind in point.kinds.iter().filter(|kind| (point.name, **kind) != ("storage.read", FaultKind::Panic)) {
-            let result = std::panic::catch_unwind(|| simulate(seeds(2), async |sim: Sim| {
-                a_day(&sim, |plan| planned(plan, point, *kind)).await;
-                Ok(())
-            }));
+            let result = std::panic::catch_unwind(|| {
+                simulate(seeds(2), async |sim: Sim| {
+                    a_day(&sim, |plan| planned(plan, point, *kind)).await;
+                    Ok(())
+                })
+            });
             if let Err(panic) = result {
                 let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
                 wrong.push(format!("{} {kind}: {}", point.name, text.chars().take(300).collect::<String>()));
@@ -239,7 +241,9 @@ fn is_message(point: &FaultPoint) -> bool {
 
 // What comes of it.
 
-fn lead_of(parts: &'static [&'static str]) -> impl Fn(Turn) -> futures::future::BoxFuture<'static, Result<Command, TurnError>> + Clone {
+fn lead_of(
+    parts: &'static [&'static str],
+) -> impl Fn(Turn) -> futures::future::BoxFuture<'static, Result<Command, TurnError>> + Clone {
     move |turn: Turn| {
         async move {
             futures::future::try_join_all(parts.iter().map(|part| turn.delegate("coder", part))).await?;
@@ -250,7 +254,11 @@ fn lead_of(parts: &'static [&'static str]) -> impl Fn(Turn) -> futures::future::
 }
 
 /// Has a lead delegate these parts to a coder, under a plan, and gives what the coder's turns were asked for.
-async fn delegated(sim: &Sim, parts: &'static [&'static str], plan: impl FnOnce(FaultPlan) -> FaultPlan) -> (Callboard, Vec<Json>) {
+async fn delegated(
+    sim: &Sim,
+    parts: &'static [&'static str],
+    plan: impl FnOnce(FaultPlan) -> FaultPlan,
+) -> (Callboard, Vec<Json>) {
     let coder = Script::new().reply("done");
     let board = sim.board().agent("lead", lead_of(parts)).agent("coder", coder.clone()).start().await.unwrap();
     drop(plan(sim.faults()));
@@ -396,7 +404,10 @@ fn a_kind_that_a_point_does_not_take_is_refused_as_it_is_planned() {
             Ok(())
         });
     });
-    assert!(text.contains("router.handle does not take `drops`: it takes error, panics, waits, kills, crash"), "{text}");
+    assert!(
+        text.contains("router.handle does not take `drops`: it takes error, panics, waits, kills, crash"),
+        "{text}"
+    );
     let text = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
             let _ = sim.faults().at("inbox.dispatch");

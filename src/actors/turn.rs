@@ -233,7 +233,8 @@ impl Turn {
         let name: Arc<str> = name.into();
         async move {
             self.check_not_in_step("a step")?;
-            match self.shared.ready.records.get(&ordinal).map(|record| &**record).filter(|_| !is_planted(Bug::RepeatStep)) {
+            let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !is_planted(Bug::RepeatStep));
+            match recorded.map(|record| &**record) {
                 Some(Record::Step { name: recorded, value }) if *recorded == name => {
                     return value
                         .parse()

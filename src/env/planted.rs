@@ -11,7 +11,8 @@ const PLANT: &str = "CALLBOARD_PLANT";
 static PLANTED: LazyLock<Option<Bug>> = LazyLock::new(|| {
     let name = std::env::var(PLANT).ok()?;
     let bug = Bug::ALL.into_iter().find(|bug| bug.to_string() == name);
-    let bug = bug.unwrap_or_else(|| panic!("{PLANT}={name:?} is none of {}", Bug::ALL.map(|bug| bug.to_string()).join(", ")));
+    let bug =
+        bug.unwrap_or_else(|| panic!("{PLANT}={name:?} is none of {}", Bug::ALL.map(|bug| bug.to_string()).join(", ")));
     eprintln!("{PLANT}: this process has the bug {bug}");
     Some(bug)
 });

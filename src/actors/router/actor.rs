@@ -26,7 +26,12 @@ impl Actor for RouterActor {
         Ok(router)
     }
 
-    async fn handle(&self, me: ActorRef<Posted>, _: Posted, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        me: ActorRef<Posted>,
+        _: Posted,
+        router: &mut Arc<Router>,
+    ) -> Result<(), ActorProcessingErr> {
         actor_point(&router.env, "router.handle", &me).await?;
         router.enter_posts();
         Ok(())

@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn what_one_seed_has_shown_is_shown_and_what_struck_in_one_has_struck() {
-        let of = |faults: &[(&str, bool)]| faults.iter().map(|(fault, struck)| ((*fault).to_owned(), *struck)).collect();
+        let of =
+            |faults: &[(&str, bool)]| faults.iter().map(|(fault, struck)| ((*fault).to_owned(), *struck)).collect();
         let both: Uncovered = of(&[("a", false), ("b", false), ("c", true)]);
         let both = both.and(of(&[("a", false), ("b", true), ("d", false)]));
         assert_eq!(both, of(&[("a", false), ("b", true)]));

@@ -136,7 +136,9 @@ impl Planned {
 
     /// What is wrong with a kind that the point does not take; a test's own points take everything.
     fn check(&self) -> Result<(), String> {
-        let (Some(point), Some(kind)) = (points::point(&self.point), FaultKind::of(&self.fault())) else { return Ok(()) };
+        let (Some(point), Some(kind)) = (points::point(&self.point), FaultKind::of(&self.fault())) else {
+            return Ok(());
+        };
         if point.kinds.contains(&kind) {
             return Ok(());
         }
