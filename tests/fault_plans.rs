@@ -104,7 +104,7 @@ async fn morning(sim: &Sim, run: RunId, plan: impl FnOnce(FaultPlan) -> FaultPla
     // A fault of its actor is an error here.
     let _ = board.stop("temp").await;
     let _ = board.spawn(AgentSpec::new("temp", closer)).await;
-    tokio::time::sleep(MINUTE * 2).await;
+    let _ = tokio::time::timeout(MINUTE * 2, look_after_approvals(&board)).await;
     board.shutdown().await;
 }
 
@@ -116,17 +116,24 @@ async fn afternoon(sim: &Sim, run: RunId) {
     tokio::select! {
         biased;
         result = ended => assert_eq!(result.outcome, Outcome::Finished),
-        () = attend(&board, &run) => {}
+        () = answer(&board, &run) => {}
+        () = look_after_approvals(&board) => {}
     }
 }
 
-async fn attend(board: &Callboard, run: &RunHandle) {
+async fn answer(board: &Callboard, run: &RunHandle) {
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let questions = run.questions().await;
         // Whoever hears that nothing is known about an answer looks at the open questions again.
         join_all(questions.into_iter().map(|open| board.answer(open.id, "today", "ann"))).await;
-        // What was on no screen is found by somebody who looks.
+    }
+}
+
+/// What was on no screen is found by somebody who looks.
+async fn look_after_approvals(board: &Callboard) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
         for open in board.approvals().open() {
             let _ = board.approvals().approve(open.id(), "bob").await;
         }

@@ -30,19 +30,29 @@ fn check_of(bug: Bug) -> (Check, &'static str) {
         Bug::AcknowledgeEarly => {
             ("simulation", "a_node_that_crashes_anywhere_loses_nothing_that_it_acknowledged", "there is no run")
         }
-        Bug::WriteUnsynced => {
-            ("simulation", "the_disk_keeps_what_was_synced_and_may_lose_the_rest", "runs.contains(&sync.id())")
+        Bug::WriteUnsynced => (
+            "simulation",
+            "the_disk_keeps_what_was_synced_and_may_lose_the_rest",
+            "what was acknowledged as synced is lost",
+        ),
+        Bug::SubmitTwice => ("recovery", "the_same_id_is_the_same_run", "submitted again is the same run"),
+        Bug::DelegateTwice => {
+            ("turns", "a_retried_turn_gets_the_recorded_answer_of_its_delegation", "the first answer counts")
         }
-        Bug::SubmitTwice => ("recovery", "the_same_id_is_the_same_run", "left == right"),
-        Bug::DelegateTwice => ("turns", "a_retried_turn_gets_the_recorded_answer_of_its_delegation", "left == right"),
-        Bug::RepeatStep => ("turns", "finished_steps_are_answered_from_the_journal", "left == right"),
+        Bug::RepeatStep => ("turns", "finished_steps_are_answered_from_the_journal", "the first results count"),
         Bug::RunUnapproved => {
             ("consent", "changed_arguments_do_not_use_an_approval_again", "it goes ahead with what nobody has approved")
         }
-        Bug::QueueWithoutBound => {
-            ("turns", "work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_come_back", "unwrap_err()")
-        }
-        Bug::ReserveNothing => ("limits", "a_thousand_reservations_at_once_never_exceed_the_budget", "left == right"),
+        Bug::QueueWithoutBound => (
+            "turns",
+            "work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_come_back",
+            "on an `Ok` value: RunHandle",
+        ),
+        Bug::ReserveNothing => (
+            "limits",
+            "a_thousand_reservations_at_once_never_exceed_the_budget",
+            "every call that is admitted is paid for",
+        ),
         Bug::BreakerNeverOpens => {
             ("limits", "a_breaker_counts_a_turn_once_and_opens_after_three_that_failed", "not refused")
         }
@@ -51,11 +61,11 @@ fn check_of(bug: Bug) -> (Check, &'static str) {
             "waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs",
             "they wait for each other for ever",
         ),
-        Bug::IgnoreFences => ("storage_conformance", "memory::a_claim_shuts_out_older_fences", "left == right"),
+        Bug::IgnoreFences => ("storage_conformance", "memory::a_claim_shuts_out_older_fences", "right: Err(Fenced"),
         Bug::RestartUncounted => (
             "supervision_tree",
             "a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand",
-            "left == right",
+            "no event `app/a gen 2: restarted too often",
         ),
         bug => panic!("no check is named for {bug}"),
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -156,9 +157,10 @@ impl World {
         self.with_plan(|plan| plan.iter().filter(|planned| !planned.is_covered()).map(of).collect())
     }
 
-    /// Whether a board of this life of the node has something under way, or a write is not acknowledged.
+    /// Whether a board that has not ended has something under way, or a write is not acknowledged.
     fn has_work(&self) -> bool {
-        self.writes.load(Ordering::SeqCst) > 0 || self.boards.lock().iter().any(|board| !board.load().is_idle())
+        let works = |board: &Callboard| !board.load().is_idle() && board.ended().now_or_never().is_none();
+        self.writes.load(Ordering::SeqCst) > 0 || self.boards.lock().iter().any(works)
     }
 
     /// Counts a write until what is returned is dropped.

@@ -1,5 +1,7 @@
 //! From what was applied to what is acknowledged: one commit of a run is in flight, and releases what waited for it.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -7,6 +9,7 @@ use futures::FutureExt;
 use crate::env::{Bug, Now, is_planted};
 use crate::messages::{Durability, RequestId, RunId};
 use crate::storage::{Sequence, StorageError};
+use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::live::{Held, LiveRun};
@@ -65,7 +68,11 @@ impl Desk {
         if result.is_none() {
             let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
             tokio::spawn(async move {
-                let result = append.await;
+                let panicked = |panic: Box<dyn Any + Send>| {
+                    Err(StorageError::Unavailable { detail: format!("the store panicked: {}", panic_text(&*panic)) })
+                };
+                // Whatever becomes of it, the run goes on from what the journal has.
+                let result = AssertUnwindSafe(append).catch_unwind().await.unwrap_or_else(panicked);
                 inbox.hand_in(Input::Committed { run, life, result }).work();
             });
         }
