@@ -162,7 +162,9 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--package", "callboard", "--profile", profile, "--test", test]);
     // No test of theirs has the filter's name.
-    beside.iter().for_each(|test| drop(cargo.args(["--test", test])));
+    for test in *beside {
+        cargo.args(["--test", test]);
+    }
     cargo.args(["--", "--nocapture", filter]);
     cargo.env(variable, count.to_string()).stdout(Stdio::piped());
     if let Some(seed) = seed {
