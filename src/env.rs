@@ -3,6 +3,14 @@
 //! The runtime asks the world only through one [`Env`], so a test or a simulation replaces the world by replacing this
 //! value. Storage is passed beside it. Timers are tokio's, so a paused tokio runtime moves them together with the clock.
 
+mod bugs;
+mod faults;
+#[cfg(feature = "testing")]
+mod planted;
+#[cfg(not(feature = "testing"))]
+#[path = "env/unplanted.rs"]
+mod planted;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +19,11 @@ use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 
 use crate::messages::Timestamp;
+
+pub use bugs::Bug;
+pub use faults::{Fault, Faults};
+pub(crate) use faults::{happen, happen_slowly};
+pub(crate) use planted::is_planted;
 
 /// One reading of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,29 +38,6 @@ pub struct Now {
 pub trait Clock: Send + Sync + 'static {
     /// The current reading.
     fn now(&self) -> Now;
-}
-
-/// What a fault point does when a fault plan hits it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The operation fails with this text.
-    Error(String),
-    /// The code at the point panics with this text.
-    Panic(String),
-    /// The code at the point goes on after this long, if it can wait.
-    Wait(Duration),
-    /// The code at the point lets others run this many times, if it can wait.
-    Yield(u32),
-    /// What the operation reports is lost: it has happened, and looks failed. Points that report nothing go on.
-    Lose,
-    /// The process ends here: code that can wait never goes on, and what other code still does reaches nobody.
-    Crash,
-}
-
-/// Decides what happens at the named fault points (tests and simulations only).
-pub trait Faults: Send + Sync + 'static {
-    /// Called each time execution passes `point`; `subject` says whose it is (an agent, a key), where that matters.
-    fn at(&self, point: &'static str, subject: &str) -> Option<Fault>;
 }
 
 /// The world as the runtime sees it. Cloning is cheap; clones share the same clock and random sequence.
@@ -178,7 +168,16 @@ impl Env {
         self.faults.is_some()
     }
 
-    fn fault_at(&self, point: &'static str, subject: &str) -> Option<Fault> {
+    /// Passes a fault point with a message, and says how many times it is to be handed over: once, if nothing is planned.
+    pub(crate) async fn message_point(&self, point: &'static str, subject: &str) -> Result<usize, String> {
+        let Some(fault) = self.fault_at(point, subject) else { return Ok(1) };
+        let times = fault.deliveries();
+        Box::pin(happen_slowly(fault)).await?;
+        Ok(times)
+    }
+
+    /// What is planned for this passing of a point, for code that sees to it itself.
+    pub(crate) fn fault_at(&self, point: &'static str, subject: &str) -> Option<Fault> {
         self.faults.as_ref()?.at(point, subject)
     }
 }
@@ -197,36 +196,6 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
-    }
-}
-
-/// What becomes of code that waits at a point.
-///
-/// # Errors
-/// The text of the planned error.
-///
-/// # Panics
-/// When the plan says so.
-pub(crate) async fn happen_slowly(fault: Fault) -> Result<(), String> {
-    match fault {
-        Fault::Wait(time) => tokio::time::sleep(time).await,
-        Fault::Yield(times) => {
-            for _ in 0..times {
-                tokio::task::yield_now().await;
-            }
-        }
-        Fault::Crash => std::future::pending().await,
-        Fault::Error(_) | Fault::Panic(_) | Fault::Lose => return happen(fault),
-    }
-    Ok(())
-}
-
-fn happen(fault: Fault) -> Result<(), String> {
-    match fault {
-        Fault::Wait(_) | Fault::Yield(_) | Fault::Lose | Fault::Crash => Ok(()),
-        Fault::Error(text) => Err(text),
-        // As a panic does, but nobody wants the hook's report of one that was planned.
-        Fault::Panic(text) => std::panic::resume_unwind(Box::new(text)),
     }
 }
 

@@ -74,7 +74,8 @@ async fn a_policy_that_panics_denies() {
 async fn changed_arguments_do_not_use_an_approval_again() {
     let board = builder()
         .agent("writer", |turn: Turn| async move {
-            turn.approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
+            let approved = turn.approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
+            assert_eq!(approved, write("this"), "it goes ahead with what nobody has approved");
             Err::<Command, _>(broken().into())
         })
         .start()

@@ -172,7 +172,10 @@ async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() 
         .unwrap();
     let first = board.submit(Task::new("first").to("a")).await.unwrap();
     let second = board.submit(Task::new("second").to("b")).await.unwrap();
-    let outputs = [first.result().await.unwrap().output.to_string(), second.result().await.unwrap().output.to_string()];
+    let both = futures::future::try_join(first.result(), second.result());
+    let both = tokio::time::timeout(Duration::from_secs(3600), both).await.expect("they wait for each other for ever");
+    let (first, second) = both.unwrap();
+    let outputs = [first.output.to_string(), second.output.to_string()];
     let refused = outputs.iter().filter(|output| output.contains("waiting would never end")).count();
     assert_eq!(refused, 1, "{outputs:?}");
     assert!(outputs.iter().any(|output| output == "\"fine\""), "{outputs:?}");

@@ -77,7 +77,7 @@ async fn a_thousand_reservations_at_once_never_exceed_the_budget() {
     let limits = Limits { handoffs: 10, ..budget(10_000) };
     let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
     let result = run.result().await.unwrap();
-    assert_eq!(result.metrics.tokens_spent, admitted.get() as u64 * 90);
+    assert_eq!(result.metrics.tokens_spent, admitted.get() as u64 * 90, "every call that is admitted is paid for");
     let mut events = run.history().await.unwrap().into_iter();
     let Some(RunEvent::Submitted(submission)) = events.next() else { panic!("no submission") };
     let (mut fold, _) = Run::begin(submission, StateRules::default());

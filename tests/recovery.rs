@@ -511,7 +511,7 @@ async fn the_same_id_is_the_same_run() {
     let first = start().await.unwrap();
     for n in [1, 2] {
         let (run, again) = (first.submit(task(n)).await.unwrap(), first.submit(task(n)).await.unwrap());
-        assert_eq!(run.id(), again.id());
+        assert_eq!(run.id(), again.id(), "a task that is submitted again is the same run");
         question(&run).await;
     }
     let ended = first.submit(task(3)).await.unwrap();

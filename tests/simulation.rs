@@ -170,7 +170,7 @@ fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
         sim.crash().await;
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let runs: Vec<_> = board.runs().await?.iter().map(|run| run.id()).collect();
-        assert!(runs.contains(&sync.id()), "{runs:?}");
+        assert!(runs.contains(&sync.id()), "what was acknowledged as synced is lost: {runs:?}");
         lost.fetch_add(u64::from(!runs.contains(&memory.id())), std::sync::atomic::Ordering::Relaxed);
         Ok(())
     });

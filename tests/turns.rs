@@ -373,7 +373,7 @@ async fn finished_steps_are_answered_from_the_journal() {
         .start()
         .await
         .unwrap();
-    assert_eq!(finish(&board, Task::new("x")).await.output, json!([0, 1]));
+    assert_eq!(finish(&board, Task::new("x")).await.output, json!([0, 1]), "the first results count");
     assert_eq!(effects.get(), 2);
     board.shutdown().await;
 }
@@ -447,7 +447,8 @@ async fn a_retried_turn_gets_the_recorded_answer_of_its_delegation() {
         .await
         .unwrap();
     let result = finish(&board, Task::new("x").to("lead")).await;
-    assert_eq!((result.output, result.state), (json!(0).into(), json!({ "messages": ["helped"] }).into()));
+    let first = (json!(0).into(), json!({ "messages": ["helped"] }).into());
+    assert_eq!((result.output, result.state), first, "the first answer counts");
     assert_eq!((asked.get(), result.metrics.handoffs), (1, 1));
     board.shutdown().await;
 }

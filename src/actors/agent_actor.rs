@@ -9,7 +9,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::messages::{AgentName, TurnId};
-use crate::supervision::panic_text;
+use crate::supervision::{actor_point, panic_text};
 
 use super::agent::{AgentValue, Factory};
 use super::floor::{AgentStatus, Floor};
@@ -59,8 +59,8 @@ pub(crate) struct AgentState {
     window: RestartWindow,
     floor: Arc<Floor>,
     herald: Herald,
-    /// Which life of the value was announced last.
-    instance: u64,
+    /// Which life of the value was announced last, and is not withdrawn.
+    instance: Option<u64>,
     /// When the value was rebuilt, and for which turn.
     rebuilt: VecDeque<(Duration, Option<TurnId>)>,
 }
@@ -75,13 +75,14 @@ impl Actor for AgentActor {
         floor.env.slow_fault_point("agent.start").await?;
         let value = make(&factory)?;
         let rebuilt = VecDeque::new();
-        let mut state = AgentState { name, factory, window, floor, herald, instance: 0, rebuilt };
+        let mut state = AgentState { name, factory, window, floor, herald, instance: None, rebuilt };
         state.occupy(value);
         Ok(state)
     }
 
     async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut AgentState) -> Result<(), ActorProcessingErr> {
-        state.herald.withdraw(state.instance);
+        state.floor.env.slow_fault_point_of("agent.stop", state.name.as_str()).await?;
+        state.leave();
         Ok(())
     }
 
@@ -91,7 +92,7 @@ impl Actor for AgentActor {
         message: AgentMsg,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
-        state.floor.env.slow_fault_point("agent.handle").await?;
+        actor_point(&state.floor.env, "agent.handle", &me).await?;
         match message {
             AgentMsg::Panicked { turn, text } => state.rebuild(&me, turn, &text),
             AgentMsg::Rebuild => state.build(&me),
@@ -114,16 +115,31 @@ impl Actor for AgentActor {
     }
 }
 
+/// An actor that is killed, or fails as it stops, has gone too.
+impl Drop for AgentState {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 impl AgentState {
     /// Begins a life of the agent, and says so.
     fn occupy(&mut self, value: Arc<dyn AgentValue>) {
-        self.instance = self.floor.occupy(&self.name, value);
-        self.herald.announce(self.instance);
+        let instance = self.floor.occupy(&self.name, value);
+        self.herald.announce(instance);
+        self.instance = Some(instance);
     }
 
-    fn give_up(&self, error: String) {
+    fn give_up(&mut self, error: String) {
         self.floor.vacate(&self.name, AgentStatus::Failed(error));
-        self.herald.withdraw(self.instance);
+        self.leave();
+    }
+
+    /// Says that the agent has gone, once.
+    fn leave(&mut self) {
+        if let Some(instance) = self.instance.take() {
+            self.herald.withdraw(instance);
+        }
     }
 
     /// Counts one rebuild, and makes the value or gives up.

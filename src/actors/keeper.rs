@@ -10,6 +10,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::env::Env;
 use crate::messages::Timestamp;
 use crate::storage::{Fence, Forgotten, Journal, StorageError};
+use crate::supervision::actor_point;
 use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
 
 use super::floor::Floor;
@@ -75,7 +76,7 @@ impl Actor for Keeper {
         Keeping { arguments, sweeps, fence }: &mut Keeping,
     ) -> Result<(), ActorProcessingErr> {
         let Arguments { env, journal, floor, retention, .. } = arguments;
-        env.slow_fault_point("storage.handle").await?;
+        actor_point(env, "storage.handle", &me).await?;
         match message {
             KeeperMsg::Sweep => {
                 let (journal, now) = (journal.clone(), env.now().wall);
@@ -111,6 +112,7 @@ impl Actor for Keeper {
 
     /// The board's runs have stopped: another board may have them at once.
     async fn post_stop(&self, _: ActorRef<KeeperMsg>, keeping: &mut Keeping) -> Result<(), ActorProcessingErr> {
+        keeping.arguments.env.slow_fault_point("storage.stop").await?;
         keeping.arguments.claims.release(keeping.fence).await;
         Ok(())
     }

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::{AgentName, Refusal, RunEvent, RunId, Verdict};
+use crate::supervision::actor_point;
 use crate::supervision::runs::breaker::BreakerState;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::run::Run;
@@ -158,13 +159,17 @@ impl Actor for Gauges {
 
     async fn handle(
         &self,
-        _: ActorRef<ReadGauges>,
+        me: ActorRef<ReadGauges>,
         _: ReadGauges,
         sources: &mut GaugeSources,
     ) -> Result<(), ActorProcessingErr> {
-        sources.floor.env.slow_fault_point("gauges.handle").await?;
+        actor_point(&sources.floor.env, "gauges.handle", &me).await?;
         sources.read();
         Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<ReadGauges>, sources: &mut GaugeSources) -> Result<(), ActorProcessingErr> {
+        Ok(sources.floor.env.slow_fault_point("gauges.stop").await?)
     }
 }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use crate::env::{Bug, is_planted};
 use crate::messages::{
     Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json,
     MAX_JSON_DEPTH, Order, Origin, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
@@ -232,7 +233,8 @@ impl Turn {
         let name: Arc<str> = name.into();
         async move {
             self.check_not_in_step("a step")?;
-            match self.shared.ready.records.get(&ordinal).map(|record| &**record) {
+            let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !is_planted(Bug::RepeatStep));
+            match recorded.map(|record| &**record) {
                 Some(Record::Step { name: recorded, value }) if *recorded == name => {
                     return value
                         .parse()
@@ -310,8 +312,9 @@ impl Turn {
     pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
+            let asked = is_planted(Bug::RunUnapproved).then(|| action.clone());
             match self.request(ordinal, TurnRequest::Approve(action)).await? {
-                TurnReply::Decided(decision, action) if decision.approved => Ok(action),
+                TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
                 TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
                 reply => Err(unexpected(&reply)),
             }
@@ -365,14 +368,58 @@ impl Turn {
         let _waiting = Waiting::begin(&self.shared);
         loop {
             let (reply, answer) = oneshot::channel();
-            self.send(ordinal, request.clone(), Some(reply));
+            let mut reply = Some(reply);
+            // Nobody waits for the answer to a repetition; the sender of a lost request is dropped with it.
+            for _ in 0..self.pass(Leg::There, &request).await? {
+                self.send(ordinal, request.clone(), reply.take());
+            }
+            drop(reply);
             match answer.await {
                 Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
                 Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
-                Ok(reply) => return Ok(reply),
-                Err(_) => tokio::task::yield_now().await,
+                Ok(reply) if self.pass(Leg::Back, &request).await? > 0 => return Ok(reply),
+                Ok(_) | Err(_) => tokio::task::yield_now().await,
             }
         }
+    }
+
+    /// Passes a fault point with a request or its answer; how many times it arrives.
+    async fn pass(&self, leg: Leg, request: &TurnRequest) -> Result<usize, TurnError> {
+        let env = &self.shared.store.env;
+        match leg.point_of(request) {
+            Some((point, target)) if env.has_faults() => {
+                let subject = target.unwrap_or(self.agent().as_str());
+                Box::pin(env.message_point(point, subject)).await.map_err(TurnError::transient)
+            }
+            Some(_) | None => Ok(1),
+        }
+    }
+}
+
+/// Where a request is: on its way to its run, or its answer on the way back.
+#[derive(Clone, Copy)]
+enum Leg {
+    There,
+    Back,
+}
+
+impl Leg {
+    /// The fault point of a request that others answer; its subject, if that is not the asking agent.
+    fn point_of(self, request: &TurnRequest) -> Option<(&'static str, Option<&str>)> {
+        let (there, back, target) = match request {
+            TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
+            TurnRequest::Ask(_) => ("question.dispatch", "question.reply", None),
+            TurnRequest::Approve(_) => ("approval.dispatch", "approval.reply", None),
+            TurnRequest::StartStep(_)
+            | TurnRequest::FinishStep(..)
+            | TurnRequest::Reserve(_)
+            | TurnRequest::Settle(_)
+            | TurnRequest::Notice(_) => return None,
+        };
+        Some(match self {
+            Self::There => (there, target),
+            Self::Back => (back, target),
+        })
     }
 }
 

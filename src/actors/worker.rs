@@ -15,10 +15,12 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-use crate::messages::{Command, Failure, FailureKind};
+use crate::env::{Env, Fault, happen_slowly};
+use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
+use crate::supervision::tree::ChildRef;
 
 use super::agent_actor::AgentMsg;
 use super::floor::{Floor, Job, Next};
@@ -82,14 +84,33 @@ fn take_turn(floor: &Floor, job: &Job, turn: Turn) -> BoxFuture<'static, Result<
     if !floor.env.has_faults() {
         return value.turn(turn);
     }
-    let (env, agent) = (floor.env.clone(), job.turn.ready.agent.clone());
+    let (env, agent, actor) = (floor.env.clone(), job.turn.ready.agent.clone(), job.actor.clone());
     async move {
-        env.slow_fault_point_of("turn.begin", agent.as_str()).await.map_err(TurnError::transient)?;
+        turn_point(&env, "turn.begin", &agent, &actor).await?;
         let end = value.turn(turn).await;
-        env.slow_fault_point_of("turn.end", agent.as_str()).await.map_err(TurnError::transient)?;
+        turn_point(&env, "turn.end", &agent, &actor).await?;
         end
     }
     .boxed()
+}
+
+/// Passes a fault point of a turn: its agent's actor may be killed there, and the turn goes on.
+async fn turn_point(
+    env: &Env,
+    point: &'static str,
+    agent: &AgentName,
+    actor: &ChildRef<AgentMsg>,
+) -> Result<(), TurnError> {
+    match env.fault_at(point, agent.as_str()) {
+        None => {}
+        Some(Fault::Kill) => {
+            if let Some(actor) = actor.cell() {
+                actor.kill();
+            }
+        }
+        Some(fault) => happen_slowly(fault).await.map_err(TurnError::transient)?,
+    }
+    Ok(())
 }
 
 /// Ends the turn and finds another one. The place is left before the run supervisor's work is done: a worker that is idle
@@ -112,7 +133,15 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
         End::Stopped(StopReason::Cancelled) => return None,
         End::Stopped(StopReason::TimedOut) => timed_out(),
     };
-    (!job.turn.seat.is_fenced.load(Ordering::Acquire)).then(|| hand_in(&job.turn, outcome))
+    if job.turn.seat.is_fenced.load(Ordering::Acquire) {
+        return None;
+    }
+    let Some(fault) = floor.env.fault_at("turn.reply", job.turn.ready.agent.as_str()) else {
+        return Some(hand_in(&job.turn, outcome));
+    };
+    let turn = Arc::clone(&job.turn);
+    fault.hand_over(outcome, move |outcome| hand_in(&turn, outcome).work());
+    None
 }
 
 fn panicked(floor: &Floor, job: &Job, text: String) -> TurnOutcome {

@@ -12,7 +12,7 @@ use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
 use crate::actors::meters::count_refused;
 use crate::actors::{Floor, Router, Shards};
-use crate::env::Env;
+use crate::env::{Bug, Env, is_planted};
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
@@ -146,7 +146,7 @@ impl Callboard {
         if task.limits.is_none() {
             task.limits = Some(self.classify(task).await);
         }
-        let run = task.id.unwrap_or_else(|| RunId(board.env.id()));
+        let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let task = task.clone();
         let submission = Arc::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
@@ -249,11 +249,17 @@ impl Callboard {
     /// The question is not open, was answered, `by` has more than (128) characters, or the answer could not be journaled.
     pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
         check_person(by)?;
-        let (request, answer, by): (_, Json, _) = (question.request, answer.into(), by.into());
+        let (request, answer, by): (_, Json, Arc<str>) = (question.request, answer.into(), by.into());
         if answer.is_too_deep() {
             return Err(AnswerError::TooDeep);
         }
-        let told = self.tell(request.turn.run, |ack| Input::Answer { question, answer, by, ack }).await;
+        let times = self.board.env.message_point("answer.dispatch", &by).await.unwrap_or(1);
+        let mut told = None;
+        for _ in 0..times {
+            let (answer, by) = (answer.clone(), Arc::clone(&by));
+            let again = self.tell(request.turn.run, |ack| Input::Answer { question, answer, by, ack }).await;
+            told = told.or(again);
+        }
         told.unwrap_or(Err(AnswerError::Interrupted(request)))
     }
 

@@ -17,6 +17,13 @@ impl<M: Message> Mailbox<M> {
         *self.0.lock() = Some(actor);
     }
 
+    /// Kills the actor at a fault point.
+    pub(crate) fn kill(&self) {
+        if let Some(actor) = &*self.0.lock() {
+            actor.kill();
+        }
+    }
+
     /// Tells the actor, or nobody while it is down.
     pub(crate) fn tell(&self, message: M) {
         if let Some(actor) = &*self.0.lock() {

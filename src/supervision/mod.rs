@@ -1,10 +1,12 @@
 //! Supervision: the generic tree and the run supervisors.
 
 mod mailbox;
+mod points;
 pub mod runs;
 pub mod tree;
 
 pub(crate) use mailbox::Mailbox;
+pub(crate) use points::actor_point;
 
 /// The text of a caught panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -16,7 +16,9 @@ pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
 pub(crate) use self::simulation::strange_board;
-pub use self::simulation::{Effects, FaultPlan, Seeds, Sim, TestError, seeds, simulate};
+pub use self::simulation::{
+    Effects, FaultKind, FaultPlan, FaultPoint, Seeds, Sim, Strikes, TestError, fault_points, seeds, simulate,
+};
 #[doc(inline)]
 pub use crate::assert_tree;
 pub use crate::supervision::runs::fork::{Fork, ForkError};

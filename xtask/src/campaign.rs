@@ -15,6 +15,8 @@ struct Campaign {
     /// The test binary, and what the names of its tests contain.
     test: &'static str,
     filter: &'static str,
+    /// Other test binaries that it runs, and that have to be built.
+    beside: &'static [&'static str],
     /// The variable by which it is told how much to do, and what that counts.
     variable: &'static str,
     unit: &'static str,
@@ -32,6 +34,7 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "random swarms under random schedules, faults and crashes end as planned",
         test: "schedules",
         filter: "",
+        beside: &[],
         variable: COUNT,
         unit: "seeds",
         fast: 500,
@@ -42,6 +45,7 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "SIGKILL under load, one store kept: nothing acknowledged is lost",
         test: "kill",
         filter: "nothing_acknowledged",
+        beside: &[],
         variable: COUNT,
         unit: "kills",
         fast: 50,
@@ -52,6 +56,7 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "a store's disk with any unsynced part missing holds what was acknowledged as synced",
         test: "powercut",
         filter: "nothing_acknowledged",
+        beside: &[],
         variable: COUNT,
         unit: "images",
         fast: 500,
@@ -62,6 +67,7 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "flipped bits in stored files and rows are reported or harmless",
         test: "bits",
         filter: "a_flipped_bit",
+        beside: &[],
         variable: COUNT,
         unit: "bits",
         fast: 1_000,
@@ -72,10 +78,31 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "bytes that nobody would send are read or refused",
         test: "fuzz",
         filter: "any_",
+        beside: &[],
         variable: "CALLBOARD_SECONDS",
         unit: "seconds each",
         fast: 30,
         long: 3_600,
+    },
+    Campaign {
+        name: "planted",
+        about: "each planted bug turns the check red that is there to find it",
+        test: "planted",
+        filter: "each_planted_bug",
+        beside: &[
+            "consent",
+            "delegations",
+            "limits",
+            "recovery",
+            "simulation",
+            "storage_conformance",
+            "supervision_tree",
+            "turns",
+        ],
+        variable: COUNT,
+        unit: "bugs",
+        fast: 12,
+        long: 12,
     },
 ];
 
@@ -130,10 +157,14 @@ fn list() {
 
 /// The long form runs in release, the fast one in what `cargo xtask test` has built.
 fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
-    let Campaign { name, about, test, filter, variable, unit, fast, long } = campaign;
+    let Campaign { name, about, test, filter, beside, variable, unit, fast, long } = campaign;
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--package", "callboard", "--profile", profile, "--test", test]);
+    // No test of theirs has the filter's name.
+    for test in *beside {
+        cargo.args(["--test", test]);
+    }
     cargo.args(["--", "--nocapture", filter]);
     cargo.env(variable, count.to_string()).stdout(Stdio::piped());
     if let Some(seed) = seed {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::{ApprovalId, Decision};
+use crate::supervision::actor_point;
 
 use super::screen::{ChannelMsg, Screen};
 use super::{DecideError, Decider};
@@ -58,7 +59,7 @@ impl Actor for GatewayActor {
         message: Msg,
         state: &mut GatewayState,
     ) -> Result<(), ActorProcessingErr> {
-        state.decider.desk.env.slow_fault_point("gateway.handle").await?;
+        actor_point(&state.decider.desk.env, "gateway.handle", &me).await?;
         match message {
             Msg::Requested(id) => state.requested(&me, id),
             Msg::Settled(id, decision) => {
@@ -85,6 +86,10 @@ impl Actor for GatewayActor {
             }
         }
         Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Msg>, state: &mut GatewayState) -> Result<(), ActorProcessingErr> {
+        Ok(state.decider.desk.env.slow_fault_point("gateway.stop").await?)
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::{ApprovalId, Decision, Envelope};
-use crate::supervision::Mailbox;
+use crate::supervision::{Mailbox, actor_point};
 
 use super::{Channel, Decider};
 
@@ -80,26 +80,35 @@ impl Actor for ChannelActor {
 
     async fn handle(
         &self,
-        _: ActorRef<ChannelMsg>,
+        me: ActorRef<ChannelMsg>,
         message: ChannelMsg,
         showing: &mut Showing,
     ) -> Result<(), ActorProcessingErr> {
-        showing.decider.desk.env.slow_fault_point("channel.handle").await?;
+        actor_point(&showing.decider.desk.env, "channel.handle", &me).await?;
         match message {
-            ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again),
+            ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again).await?,
             ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),
-            ChannelMsg::Review => showing.review(),
+            ChannelMsg::Review => showing.review().await?,
         }
         Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<ChannelMsg>, showing: &mut Showing) -> Result<(), ActorProcessingErr> {
+        Ok(showing.decider.desk.env.slow_fault_point_of("channel.stop", showing.screen.name()).await?)
     }
 }
 
 impl Showing {
-    fn ask(&mut self, id: ApprovalId, envelope: &Envelope, again: bool) {
+    /// # Errors
+    /// At a fault point only.
+    async fn ask(&mut self, id: ApprovalId, envelope: &Envelope, again: bool) -> Result<(), String> {
         if self.asked.insert(id) || again {
             self.screen.shown.lock().insert(id, envelope.clone());
-            self.screen.channel.ask(envelope, &self.decider);
+            for _ in 0..self.decider.desk.env.message_point("channel.ask", self.screen.name()).await? {
+                self.screen.channel.ask(envelope, &self.decider);
+            }
         }
+        Ok(())
     }
 
     fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>) {
@@ -107,12 +116,13 @@ impl Showing {
         self.screen.settle(id, decision);
     }
 
-    fn review(&mut self) {
+    async fn review(&mut self) -> Result<(), String> {
         let shown: Vec<ApprovalId> = self.screen.shown.lock().keys().copied().collect();
         shown.into_iter().filter(|id| !self.decider.desk.is_open(*id)).for_each(|id| self.look_up(id));
         for envelope in self.decider.open() {
-            self.ask(envelope.id(), &envelope, false);
+            self.ask(envelope.id(), &envelope, false).await?;
         }
+        Ok(())
     }
 
     /// Has the channel told what became of a question, once the store has said it.

@@ -24,7 +24,7 @@ const REMEMBERED: usize = 16_384;
 #[derive(Clone, Debug)]
 pub struct ContextStore {
     storage: Arc<dyn Storage>,
-    pub(super) env: Env,
+    pub(in crate::actors) env: Env,
     default_ttls: Arc<BTreeMap<String, Duration>>,
     durability: Durability,
     /// What was written through this store, so that a write need not read first. The storage compares revisions, so what

@@ -4,6 +4,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::ContextStore;
 use crate::actors::sweeps::{Sweeps, Swept};
+use crate::supervision::actor_point;
 
 /// The context-store actor: deletes what has expired, at intervals. Reads and writes do not pass it.
 pub(crate) struct Sweeper;
@@ -42,7 +43,7 @@ impl Actor for Sweeper {
         message: Msg,
         Sweeping { store, sweeps }: &mut Sweeping,
     ) -> Result<(), ActorProcessingErr> {
-        store.env.slow_fault_point("context.handle").await?;
+        actor_point(&store.env, "context.handle", &me).await?;
         match message {
             Msg::Sweep => {
                 let store = store.clone();
@@ -51,5 +52,9 @@ impl Actor for Sweeper {
             Msg::Swept(swept) => sweeps.schedule(&me, swept, || Msg::Sweep)?,
         }
         Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Msg>, sweeping: &mut Sweeping) -> Result<(), ActorProcessingErr> {
+        Ok(sweeping.store.env.slow_fault_point("context.stop").await?)
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
+use crate::supervision::actor_point;
+
 use super::Router;
 
 pub(crate) struct RouterActor;
@@ -24,9 +26,18 @@ impl Actor for RouterActor {
         Ok(router)
     }
 
-    async fn handle(&self, _: ActorRef<Posted>, _: Posted, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
-        router.env.slow_fault_point("router.handle").await?;
+    async fn handle(
+        &self,
+        me: ActorRef<Posted>,
+        _: Posted,
+        router: &mut Arc<Router>,
+    ) -> Result<(), ActorProcessingErr> {
+        actor_point(&router.env, "router.handle", &me).await?;
         router.enter_posts();
         Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Posted>, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
+        Ok(router.env.slow_fault_point("router.stop").await?)
     }
 }

@@ -22,6 +22,16 @@ pub enum InboxMessage {
     Status(StatusUpdate),
 }
 
+impl InboxMessage {
+    /// Whose inbox it is for.
+    pub(super) fn owner(&self) -> &AgentName {
+        match self {
+            Self::Request(request) => &request.to_agent,
+            Self::Status(update) => &update.to_agent,
+        }
+    }
+}
+
 /// Where a delegation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -35,33 +45,42 @@ pub struct Standing {
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    statuses: HashMap<RequestId, (Status, Timestamp)>,
+    delegations: HashMap<RequestId, Entered>,
     inboxes: HashMap<AgentName, VecDeque<InboxMessage>>,
 }
 
+/// What was entered of a delegation.
+#[derive(Debug, Default)]
+struct Entered {
+    request: bool,
+    last: Option<(Status, Timestamp)>,
+}
+
 impl Books {
-    /// Enters a message. Statuses only move forward; one that does not is dropped.
+    /// Enters a message. A request is entered once, and statuses only move forward; what does not is dropped.
     pub(super) fn enter(&mut self, message: InboxMessage) {
-        let owner = match &message {
-            InboxMessage::Request(request) => request.to_agent.clone(),
-            InboxMessage::Status(update) => {
-                match self.statuses.get_mut(&update.request_id) {
-                    Some((before, at)) if before.may_become(update.status) => {
-                        (*before, *at) = (update.status, update.at)
-                    }
-                    Some(_) => return,
-                    None => drop(self.statuses.insert(update.request_id, (update.status, update.at))),
+        match &message {
+            InboxMessage::Request(request) => {
+                let entered = self.delegations.entry(request.request_id).or_default();
+                if std::mem::replace(&mut entered.request, true) {
+                    return;
                 }
-                update.to_agent.clone()
             }
-        };
-        let inbox = self.inboxes.entry(owner).or_default();
+            InboxMessage::Status(update) => {
+                let last = &mut self.delegations.entry(update.request_id).or_default().last;
+                if last.is_some_and(|(before, _)| !before.may_become(update.status)) {
+                    return;
+                }
+                *last = Some((update.status, update.at));
+            }
+        }
+        let inbox = self.inboxes.entry(message.owner().clone()).or_default();
         inbox.push_back(message);
         if inbox.len() > INBOX
             && let Some(InboxMessage::Status(forgotten)) = inbox.pop_front()
             && forgotten.status.is_terminal()
         {
-            self.statuses.remove(&forgotten.request_id);
+            self.delegations.remove(&forgotten.request_id);
         }
     }
 
@@ -70,7 +89,7 @@ impl Books {
     }
 
     pub(super) fn standing(&self, request: RequestId, now: Timestamp) -> Option<Standing> {
-        let (status, at) = *self.statuses.get(&request)?;
+        let (status, at) = self.delegations.get(&request)?.last?;
         Some(Standing { status, at, is_stale: !status.is_terminal() && now.since(at) >= TTL })
     }
 }

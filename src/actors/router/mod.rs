@@ -151,7 +151,13 @@ impl Router {
     }
 
     fn post(&self, message: InboxMessage) {
-        self.posts.add(Post::Message(message));
+        match self.env.fault_at("inbox.dispatch", message.owner().as_str()) {
+            None => self.posts.add(Post::Message(message)),
+            Some(fault) => {
+                let posts = Arc::clone(&self.posts);
+                fault.hand_over(message, move |message| posts.add(Post::Message(message)));
+            }
+        }
     }
 
     /// Enters what was posted, in order: the books are locked before the posts are taken.
@@ -266,7 +272,13 @@ impl Dispatch for Router {
     }
 
     fn start(&self, turn: ReadyTurn) {
-        self.floor.start(turn);
+        match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
+            None => self.floor.start(turn),
+            Some(fault) => {
+                let floor = Arc::clone(&self.floor);
+                fault.hand_over(turn, move |turn| floor.start(turn));
+            }
+        }
     }
 
     fn abort(&self, turn: TurnId, agent: &AgentName) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::env::{Bug, is_planted};
+
 /// When a breaker opens and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
@@ -106,6 +108,7 @@ impl Breaker {
         }
         match signal {
             Signal::Neutral => {}
+            Signal::Failure if is_planted(Bug::BreakerNeverOpens) => {}
             Signal::Success if is_current => *self = Self { epoch: self.epoch, ..Self::default() },
             Signal::Success => {}
             Signal::Failure => {

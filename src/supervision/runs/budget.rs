@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::env::{Bug, is_planted};
 use crate::messages::{Refusal, Usage};
 
 /// Which reservation: the turn's number and the request's ordinal in it.
@@ -108,6 +109,7 @@ impl Budget {
 
     /// Sets tokens aside; call only after [`Budget::check`].
     pub fn reserve(&mut self, key: ReservationKey, purse: Option<PurseKey>, tokens: u64) {
+        let tokens = if is_planted(Bug::ReserveNothing) { 0 } else { tokens };
         self.each(purse, |counted| counted.reserved += tokens);
         self.open.insert(key, Held { tokens, purse, is_over: false });
     }

@@ -59,7 +59,7 @@ pub trait Dispatch: Send + Sync + 'static {
 }
 
 /// A turn that may be taken, with everything that whoever takes it needs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ReadyTurn {
     /// Names the turn.
     pub id: TurnId,
@@ -94,7 +94,7 @@ pub struct ReadyTurn {
 }
 
 /// How an attempt ended, as the agent's side saw it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum TurnOutcome {
     /// The agent returned a command.
     Command(Command),

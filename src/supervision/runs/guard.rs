@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::env::{Bug, is_planted};
 use crate::messages::{AgentName, Chain, Consent, Limits, Refusal, TurnId};
 
 use super::budget::{Budget, PurseKey};
@@ -185,7 +186,7 @@ fn check_breaker_room(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(
 
 fn check_cycle(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
     let Some((turn, agent)) = request.waiter else { return Ok(()) };
-    if facts.non_reentrant.is_empty() {
+    if facts.non_reentrant.is_empty() || is_planted(Bug::WaitInCircles) {
         return Ok(());
     }
     let waiter = Waiting::Turn(turn, agent.clone());

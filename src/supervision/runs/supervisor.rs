@@ -108,6 +108,9 @@ pub const TAKEN: &str = "runs.taken";
 /// The fault point between applying what has arrived and handing it to the journal.
 pub const APPLIED: &str = "runs.applied";
 
+/// The fault point between the journal's acknowledgement of a commit and what the commit releases. It reports no error.
+pub const JOURNALED: &str = "runs.journaled";
+
 /// What the work is done with: everything that a run supervisor knows of its runs.
 pub(super) struct Desk {
     office: Arc<Office>,
@@ -152,10 +155,10 @@ impl Desk {
         for input in &mut batch {
             let run = self.take(input, now);
             touched.extend(run.filter(|run| touched.last() != Some(run)));
-            office.env.fault_point(TAKEN)?;
+            office.inbox.desk_point(&office.env, TAKEN)?;
         }
         self.batch = batch.into_buffer();
-        self.office.env.fault_point(APPLIED)?;
+        office.inbox.desk_point(&office.env, APPLIED)?;
         for run in touched.drain(..) {
             self.flush(run, now);
         }

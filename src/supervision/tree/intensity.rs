@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use crate::env::{Bug, is_planted};
+
 /// How many restarts are too many: more than `max` of them within `within`.
 ///
 /// The window has to be longer than `max` restarts wait (see [`Backoff`](super::Backoff)): a child that crashes as soon as
@@ -56,7 +58,7 @@ impl Window {
     /// assert!(window.admit(Duration::from_secs(63), intensity));
     /// ```
     pub fn admit(&mut self, now: Duration, intensity: Intensity) -> bool {
-        self.times.push_back(now);
+        self.times.extend((!is_planted(Bug::RestartUncounted)).then_some(now));
         self.times.retain(|&time| time.saturating_add(intensity.within) >= now);
         self.times.len() <= intensity.max as usize
     }

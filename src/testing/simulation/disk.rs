@@ -192,9 +192,10 @@ impl Disk {
     ) -> StorageFuture<T> {
         let fault = self.world.strike(point, &key.to_string());
         let (latency, loses) = match fault {
-            None => (self.latency(), false),
+            // No call of a disk takes those that are for messages and actors.
+            None | Some(Fault::Drop | Fault::Duplicate | Fault::Kill) => (self.latency(), false),
             Some(Fault::Lose) => (self.latency(), true),
-            Some(Fault::Wait(time)) => (time, false),
+            Some(Fault::Wait(time) | Fault::Hold(time)) => (time, false),
             Some(Fault::Error(detail)) => {
                 let latency = self.latency();
                 return answer(Arc::clone(self), latency, None, Err(StorageError::Unavailable { detail }));
@@ -227,12 +228,18 @@ impl Disk {
         durability: Durability,
         work: impl FnOnce(&Memory) -> StorageFuture<T>,
     ) -> StorageFuture<T> {
-        self.call(write.place(), |state| {
+        let written = self.call(write.place(), |state| {
             write.note(&self.world);
             let result = at_once(work(&state.memory));
             state.log.push(Written { at: self.clock.now(), durability, write: write.clone() });
             Done { result, synced: (durability == Durability::Sync).then_some(state.log.len()) }
-        })
+        });
+        let writing = self.world.begin_write();
+        async move {
+            let _unacknowledged = writing;
+            written.await
+        }
+        .boxed()
     }
 
     fn has_synced(&self, up_to: Option<usize>) {

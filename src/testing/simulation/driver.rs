@@ -12,6 +12,7 @@ use crate::messages::visible_lines;
 use crate::supervision::panic_text;
 
 use super::Sim;
+use super::coverage::Uncovered;
 use super::trace::Trace;
 use super::watchdog::Watchdog;
 
@@ -93,7 +94,7 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
         (None, _) => seeds,
     };
     assert!(seeds.count > 0, "no seed is to run, which would show nothing");
-    let mut unreached: Option<Vec<String>> = None;
+    let mut uncovered: Option<Uncovered> = None;
     for (place, seed) in seeds.all().enumerate() {
         let run = run_seed(watchdog, seed, &test);
         if run.error.is_some() || (place as u64).is_multiple_of(TWICE_IN) {
@@ -106,15 +107,14 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
                 fail(seed, &error.join("\n"), &run.trace);
             }
         }
-        match &mut unreached {
-            None => unreached = Some(run.unreached),
-            Some(unreached) => unreached.retain(|fault| run.unreached.contains(fault)),
-        }
+        uncovered = Some(match uncovered {
+            None => run.uncovered,
+            Some(before) => before.and(run.uncovered),
+        });
     }
-    let unreached = unreached.unwrap_or_default();
-    let count = seeds.count;
+    let (count, uncovered) = (seeds.count, uncovered.unwrap_or_default());
     // One seed alone was chosen for what happens in it.
-    assert!(unreached.is_empty() || count == 1, "in none of {count} seeds was it reached: {}", unreached.join("; "));
+    assert!(uncovered.is_empty() || count == 1, "in none of {count} seeds {uncovered}");
 }
 
 fn number_in(variable: &str) -> Option<u64> {
@@ -125,8 +125,7 @@ fn number_in(variable: &str) -> Option<u64> {
 struct SeedRun {
     trace: Trace,
     error: Option<String>,
-    /// Planned faults that did not strike.
-    unreached: Vec<String>,
+    uncovered: Uncovered,
 }
 
 fn fail(seed: u64, error: &str, trace: &Trace) -> ! {
@@ -189,7 +188,7 @@ fn run_seed(watchdog: &Watchdog, seed: u64, test: &impl AsyncFn(Sim) -> Result<(
             Err(panic) => break Some(panic_text(&*panic)),
         }
     };
-    SeedRun { trace: sim.world.take_trace(), error, unreached: sim.world.unreached() }
+    SeedRun { trace: sim.world.take_trace(), error, uncovered: sim.world.uncovered() }
 }
 
 /// A runtime of one thread, on virtual time, without sockets.

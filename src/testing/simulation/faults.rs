@@ -1,17 +1,23 @@
 //! What a test plans to go wrong, and when.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::Fault;
 
+use super::points::{self, FaultKind};
 use super::world::World;
 
 /// Passed before an agent's turn begins; its subject is the agent.
 pub(super) const TURN: &str = "turn.begin";
 
+/// How long a message is held back that is to arrive after later ones.
+const HELD_BACK: Duration = Duration::from_secs(1);
+
 /// Faults of a simulation. Each method that names a place adds a fault, which strikes the first time execution comes
-/// there; the methods after it say otherwise. A fault that no seed comes to fails the simulation.
+/// there; the methods after it say otherwise. A fault that no seed comes to fails the simulation, and so does one that hits
+/// no work in flight in any seed, unless it is meant to ([`FaultPlan::at_rest`]).
 ///
 /// ```
 /// # use callboard::testing::{Sim, seeds, simulate};
@@ -20,6 +26,8 @@ pub(super) const TURN: &str = "turn.begin";
 /// sim.faults()
 ///     .panic("coder").on_turn(2)                 // the second turn that it begins panics
 ///     .hang("reviewer").for_secs(90)             // its first one takes 90 s longer
+///     .at("delegation.dispatch").drops()         // the first delegation is lost on its way
+///     .at("router.handle").kills().at_rest()     // the router is killed, also with nothing under way
 ///     .at("storage.append").loses_reply().on_pass(3)
 ///     .at("storage.append").crash().on_pass(5);
 /// # sim.faults().forget();
@@ -30,16 +38,33 @@ pub struct FaultPlan {
     pub(super) world: Arc<World>,
 }
 
+/// How often a planned fault struck; see [`FaultPlan::strikes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Strikes {
+    /// What was planned, in words.
+    pub fault: String,
+    /// How often it struck.
+    pub struck: u64,
+    /// How many of these hit work in flight.
+    pub in_flight: u64,
+}
+
 /// One planned fault.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     point: Box<str>,
     /// Whose point; any if empty.
     subject: Box<str>,
-    fault: Fault,
+    /// `None` is the error that a place gets of which nothing else is said.
+    fault: Option<Fault>,
     passes: Passes,
+    is_at_rest: bool,
     passed: u64,
     pub(super) struck: u64,
+    pub(super) in_flight: u64,
+    /// Until when the messages are held back that it struck; what passes meanwhile goes before them.
+    held_until: Duration,
 }
 
 /// Which of the passes a fault strikes.
@@ -51,12 +76,39 @@ enum Passes {
 }
 
 impl Planned {
-    pub(super) fn new(point: &str, subject: &str, fault: Fault) -> Self {
-        Self { point: point.into(), subject: subject.into(), fault, passes: Passes::Only(1), passed: 0, struck: 0 }
+    fn new(point: &str, subject: &str, fault: Option<Fault>) -> Self {
+        Self {
+            point: point.into(),
+            subject: subject.into(),
+            fault,
+            passes: Passes::Only(1),
+            is_at_rest: false,
+            passed: 0,
+            struck: 0,
+            in_flight: 0,
+            held_until: Duration::ZERO,
+        }
     }
 
     pub(super) fn point(&self) -> &str {
         &self.point
+    }
+
+    fn fault(&self) -> Fault {
+        self.fault.clone().unwrap_or_else(|| Fault::Error("a planned error".into()))
+    }
+
+    /// Whether it showed what it was planned for.
+    pub(super) fn is_covered(&self) -> bool {
+        self.in_flight > 0 || (self.is_at_rest && self.struck > 0)
+    }
+
+    /// A message passes that was held back by nobody: those that this fault holds back are overtaken by it.
+    pub(super) fn overtake(&mut self, point: &str, now: Duration) {
+        if *self.point == *point && now < self.held_until {
+            self.in_flight += 1;
+            self.held_until = Duration::ZERO;
+        }
     }
 
     /// What happens as execution passes a point; `chance` draws below a bound.
@@ -70,38 +122,59 @@ impl Planned {
             Passes::EachNth(number) => self.passed.is_multiple_of(number),
             Passes::OneIn(number) => chance(number) == 0,
         };
-        self.struck += u64::from(strikes);
-        strikes.then(|| self.fault.clone())
+        strikes.then(|| self.fault())
+    }
+
+    /// Counts a strike. A message that is held back counts as a hit when another one overtakes it.
+    pub(super) fn strike(&mut self, has_work: bool, now: Duration) {
+        self.struck += 1;
+        match self.fault {
+            Some(Fault::Hold(time)) => self.held_until = now + time,
+            _ => self.in_flight += u64::from(has_work),
+        }
+    }
+
+    /// What is wrong with a kind that the point does not take; a test's own points take everything.
+    fn check(&self) -> Result<(), String> {
+        let (Some(point), Some(kind)) = (points::point(&self.point), FaultKind::of(&self.fault())) else {
+            return Ok(());
+        };
+        if point.kinds.contains(&kind) {
+            return Ok(());
+        }
+        let taken: Vec<String> = point.kinds.iter().map(ToString::to_string).collect();
+        Err(format!("{} does not take `{kind}`: it takes {}", point.name, taken.join(", ")))
     }
 }
 
-impl std::fmt::Display for Planned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { point, subject, fault, passes, .. } = self;
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { point, subject, passes, .. } = self;
         let of = if subject.is_empty() { String::new() } else { format!(" of {subject}") };
-        write!(f, "{fault:?} at {point}{of} ({passes:?})")
+        write!(f, "{:?} at {point}{of} ({passes:?})", self.fault())
     }
 }
 
 impl FaultPlan {
     /// A turn of this agent panics.
     pub fn panic(self, agent: &str) -> Self {
-        self.plan(TURN, agent, Fault::Panic("a planned panic".into()))
+        self.plan(TURN, agent, Some(Fault::Panic("a planned panic".into())))
     }
 
     /// A turn of this agent fails, and may be tried again.
     pub fn fail(self, agent: &str) -> Self {
-        self.plan(TURN, agent, Fault::Error("a planned failure".into()))
+        self.plan(TURN, agent, Some(Fault::Error("a planned failure".into())))
     }
 
     /// A turn of this agent begins late; say how late with [`FaultPlan::for_secs`] (for ever).
     pub fn hang(self, agent: &str) -> Self {
-        self.plan(TURN, agent, Fault::Wait(Duration::MAX))
+        self.plan(TURN, agent, Some(Fault::Wait(Duration::MAX)))
     }
 
-    /// Something happens at a named point (`docs/testing.md` lists them): an error, unless the next call says otherwise.
+    /// Something happens at a named point ([`fault_points`](super::fault_points) and `docs/testing.md` list them): an
+    /// error, unless the next call says otherwise.
     pub fn at(self, point: &str) -> Self {
-        self.plan(point, "", Fault::Error("a planned error".into()))
+        self.plan(point, "", None)
     }
 
     /// The last fault strikes this agent, key or actor only.
@@ -110,33 +183,68 @@ impl FaultPlan {
     }
 
     /// The last fault is an error with this text.
+    ///
+    /// # Panics
+    /// As each method that says what happens: when the point does not take it; the text says what it takes.
+    #[track_caller]
     pub fn error(self, text: &str) -> Self {
-        self.last(|planned| planned.fault = Fault::Error(text.into()))
+        self.happens(Fault::Error(text.into()))
     }
 
     /// The last fault is a panic with this text.
+    #[track_caller]
     pub fn panics(self, text: &str) -> Self {
-        self.last(|planned| planned.fault = Fault::Panic(text.into()))
+        self.happens(Fault::Panic(text.into()))
     }
 
     /// The last fault: it happens, and what it reports is lost, so that it looks failed.
+    #[track_caller]
     pub fn loses_reply(self) -> Self {
-        self.last(|planned| planned.fault = Fault::Lose)
+        self.happens(Fault::Lose)
+    }
+
+    /// The last fault: the actor there ends as if it was killed, and its supervisor brings it back. At a turn's points that
+    /// is its agent's actor, and the turn goes on.
+    #[track_caller]
+    pub fn kills(self) -> Self {
+        self.happens(Fault::Kill)
+    }
+
+    /// The last fault: the message is lost. Whoever has sent it and waits for an answer notices after a second.
+    #[track_caller]
+    pub fn drops(self) -> Self {
+        self.happens(Fault::Drop)
+    }
+
+    /// The last fault: the message arrives twice.
+    #[track_caller]
+    pub fn duplicates(self) -> Self {
+        self.happens(Fault::Duplicate)
+    }
+
+    /// The last fault: the message is held back for a second, and what passes the same point meanwhile arrives before it.
+    /// It counts as hit once another message has done so.
+    #[track_caller]
+    pub fn reorders(self) -> Self {
+        self.happens(Fault::Hold(HELD_BACK))
     }
 
     /// The last fault is the end of the node; see [`Sim::until_crash`](super::Sim::until_crash).
+    #[track_caller]
     pub fn crash(self) -> Self {
-        self.last(|planned| planned.fault = Fault::Crash)
+        self.happens(Fault::Crash)
     }
 
     /// The last fault is a wait of this long.
+    #[track_caller]
     pub fn for_secs(self, secs: u64) -> Self {
         self.waits(Duration::from_secs(secs))
     }
 
-    /// The last fault is a wait of this long.
+    /// The last fault is a wait of this long; a message arrives so late.
+    #[track_caller]
     pub fn waits(self, time: Duration) -> Self {
-        self.last(|planned| planned.fault = Fault::Wait(time))
+        self.happens(Fault::Wait(time))
     }
 
     /// The last fault strikes that turn of the agent, counted over all runs and attempts from 1.
@@ -159,14 +267,42 @@ impl FaultPlan {
         self.last(|planned| planned.passes = Passes::OneIn(number.max(1)))
     }
 
+    /// The last fault is meant for a moment without work: it need not hit any in flight.
+    pub fn at_rest(self) -> Self {
+        self.last(|planned| planned.is_at_rest = true)
+    }
+
+    /// How often each planned fault has struck in this seed so far, in the order in which they were planned.
+    ///
+    /// A strike hits work in flight if a board of the node is not idle at that moment: a run that was taken in and has not
+    /// ended, a turn that is ready, at work or waiting, an approval that nobody has decided, or another write that is not
+    /// acknowledged.
+    #[must_use]
+    pub fn strikes(&self) -> Vec<Strikes> {
+        let strikes = |planned: &Planned| Strikes {
+            fault: planned.to_string(),
+            struck: planned.struck,
+            in_flight: planned.in_flight,
+        };
+        self.world.with_plan(|plan| plan.iter().map(strikes).collect())
+    }
+
     /// Plans nothing any more.
     pub fn forget(self) {
         self.world.with_plan(Vec::clear);
     }
 
-    fn plan(self, point: &str, subject: &str, fault: Fault) -> Self {
+    fn plan(self, point: &str, subject: &str, fault: Option<Fault>) -> Self {
         self.world.with_plan(|plan| plan.push(Planned::new(point, subject, fault)));
         self
+    }
+
+    #[track_caller]
+    fn happens(self, fault: Fault) -> Self {
+        let plan = self.last(|planned| planned.fault = Some(fault));
+        let checked = plan.world.with_plan(|plan| plan.last().map_or(Ok(()), Planned::check));
+        checked.unwrap_or_else(|wrong| panic!("{wrong}"));
+        plan
     }
 
     fn last(self, change: impl FnOnce(&mut Planned)) -> Self {
@@ -175,5 +311,15 @@ impl FaultPlan {
             change(planned);
         });
         self
+    }
+}
+
+/// Nothing was said of a point that takes no error.
+impl Drop for FaultPlan {
+    fn drop(&mut self) {
+        let unsaid = self.world.with_plan(|plan| plan.iter().find_map(|planned| planned.check().err()));
+        if let Some(wrong) = unsaid.filter(|_| !std::thread::panicking()) {
+            panic!("{wrong}");
+        }
     }
 }

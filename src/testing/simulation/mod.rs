@@ -27,10 +27,12 @@
 //! global state. A socket panics where it is made, because tokio's IO is off; a thread of tokio's blocking pool, and a board
 //! that is not of the simulation, end the seed with an error that says so.
 
+mod coverage;
 mod disk;
 mod driver;
 mod effects;
 mod faults;
+mod points;
 mod sim;
 mod trace;
 mod watchdog;
@@ -38,6 +40,7 @@ mod world;
 
 pub use self::driver::{Seeds, TestError, seeds, simulate};
 pub use self::effects::Effects;
-pub use self::faults::FaultPlan;
+pub use self::faults::{FaultPlan, Strikes};
+pub use self::points::{FaultKind, FaultPoint, fault_points};
 pub use self::sim::Sim;
 pub(crate) use self::world::strange_board;

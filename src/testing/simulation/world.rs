@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -16,13 +17,17 @@ use crate::messages::Timestamp;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::Callboard;
 
+use super::coverage::Uncovered;
 use super::faults::{Planned, TURN};
+use super::points::point as point_of;
 use super::trace::{Trace, Weight};
 
 pub(super) struct World {
     pub(super) clock: SimClock,
     chance: Random,
     plan: Mutex<Vec<Planned>>,
+    /// Writes that the disk has not acknowledged.
+    writes: AtomicUsize,
     /// Every fault point that execution came to.
     points: Mutex<BTreeSet<&'static str>>,
     trace: Mutex<Trace>,
@@ -61,6 +66,7 @@ impl World {
             clock: SimClock::default(),
             chance: Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed),
             plan: Mutex::default(),
+            writes: AtomicUsize::new(0),
             points: Mutex::default(),
             trace: Mutex::default(),
             boards: Mutex::default(),
@@ -155,14 +161,26 @@ impl World {
         change(&mut self.plan.lock())
     }
 
-    /// The planned faults that did not strike, with what they may have meant.
-    pub(super) fn unreached(&self) -> Vec<String> {
+    /// The planned faults that showed nothing, with what they may have meant.
+    pub(super) fn uncovered(&self) -> Uncovered {
         let points = self.points.lock();
-        let text = |planned: &Planned| {
+        let of = |planned: &Planned| {
             let near = nearest(planned.point(), points.iter().copied()).filter(|_| !points.contains(planned.point()));
-            format!("{planned}{}", did_you_mean(near.as_deref()))
+            (format!("{planned}{}", did_you_mean(near.as_deref())), planned.struck > 0)
         };
-        self.with_plan(|plan| plan.iter().filter(|planned| planned.struck == 0).map(text).collect())
+        self.with_plan(|plan| plan.iter().filter(|planned| !planned.is_covered()).map(of).collect())
+    }
+
+    /// Whether a board that has not ended has something under way, or a write is not acknowledged.
+    fn has_work(&self) -> bool {
+        let works = |board: &Callboard| !board.load().is_idle() && board.ended().now_or_never().is_none();
+        self.writes.load(Ordering::SeqCst) > 0 || self.boards.lock().iter().any(works)
+    }
+
+    /// Counts a write until what is returned is dropped.
+    pub(super) fn begin_write(self: &Arc<Self>) -> impl Drop + Send + use<> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        Writing(Arc::clone(self))
     }
 
     /// A number below `bound`.
@@ -176,10 +194,21 @@ impl World {
             return Some(Fault::Crash);
         }
         self.points.lock().insert(point);
-        let fault = self.with_plan(|plan| {
-            plan.iter_mut().find_map(|planned| planned.pass(point, subject, |bound| self.below(bound)))
-        })?;
-        self.note(Weight::Shown, format!("fault at {point} {subject}: {fault:?}"));
+        let now = self.clock.now().monotonic;
+        let hit = self.with_plan(|plan| {
+            let pass = |planned: &mut Planned| planned.pass(point, subject, |bound| self.below(bound));
+            let hit = plan.iter_mut().enumerate().find_map(|(place, planned)| Some((place, pass(planned)?)));
+            if hit.is_none() {
+                plan.iter_mut().for_each(|planned| planned.overtake(point, now));
+            }
+            hit
+        });
+        let (place, fault) = hit?;
+        // A plan that was forgotten meanwhile has nothing to count.
+        let has_work = self.has_work();
+        self.with_plan(|plan| plan.get_mut(place).into_iter().for_each(|planned| planned.strike(has_work, now)));
+        let rest = if has_work { "" } else { ", with nothing in flight" };
+        self.note(Weight::Shown, format!("fault at {point} {subject}: {fault:?}{rest}"));
         if fault == Fault::Crash {
             self.crash(point);
         }
@@ -209,6 +238,14 @@ pub(crate) fn strange_board() {
     CURRENT.with_borrow(violate);
 }
 
+struct Writing(Arc<World>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.writes.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 struct Awaiting<'a>(&'a World);
 
 impl Drop for Awaiting<'_> {
@@ -222,6 +259,10 @@ impl Faults for World {
     fn at(&self, point: &'static str, subject: &str) -> Option<Fault> {
         if let Some(fault) = self.strike(point, subject) {
             return Some(fault);
+        }
+        if point_of(point).is_some_and(|point| point.is_steady) {
+            self.note(Weight::Fine, format!("{point} {subject}"));
+            return None;
         }
         let weight = if point == TURN { Weight::Shown } else { Weight::Fine };
         self.note(weight, format!("{point} {subject}"));

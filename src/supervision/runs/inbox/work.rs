@@ -11,6 +11,7 @@ use parking_lot::MutexGuard;
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::runtime::Handle;
 
+use crate::env::{Env, Fault, happen};
 use crate::supervision::runs::supervisor::{Desk, Wake};
 
 use super::{Inbox, Input};
@@ -103,6 +104,24 @@ impl Inbox {
     /// Wakes the actor. One that is down looks at what waits when its next life begins.
     fn wake(&self) {
         self.actor.tell(Wake);
+    }
+
+    /// Passes a fault point of the desk: its actor may be killed there, and the work goes on.
+    ///
+    /// # Errors
+    /// At a fault point only.
+    ///
+    /// # Panics
+    /// When the plan says so.
+    pub(in crate::supervision::runs) fn desk_point(&self, env: &Env, point: &'static str) -> Result<(), String> {
+        match env.fault_at(point, "") {
+            None => Ok(()),
+            Some(Fault::Kill) => {
+                self.actor.kill();
+                Ok(())
+            }
+            Some(fault) => happen(fault),
+        }
     }
 
     /// Takes the desk for a new life of the actor. Nobody works while it is held.

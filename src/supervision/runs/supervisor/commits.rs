@@ -1,13 +1,16 @@
 //! From what was applied to what is acknowledged: one commit of a run is in flight, and releases what waited for it.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
-use crate::env::Now;
+use crate::env::{Bug, Now, is_planted};
 use crate::messages::{Durability, RequestId, RunId};
 use crate::storage::{Journal, Sequence, StorageError};
+use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{Input, SubmitError};
 use crate::supervision::runs::live::{Held, LiveRun};
@@ -16,7 +19,7 @@ use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
 
 use super::requests::{apply, refuse};
-use super::{Desk, surroundings};
+use super::{Desk, JOURNALED, surroundings};
 
 impl Desk {
     /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
@@ -41,7 +44,8 @@ impl Desk {
         }
         live.is_committing = true;
         let run = live.run.id();
-        let durability = std::mem::take(&mut live.events_durability).min(live.durability);
+        let most = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { live.durability };
+        let durability = std::mem::take(&mut live.events_durability).min(most);
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
         let (journal, owner) = (&self.office.journal, self.office.claims.owner());
@@ -50,11 +54,16 @@ impl Desk {
         } else {
             journal.append(&live.stream, live.fence, live.last, &live.events, durability)
         };
-        let result = (&mut append).now_or_never();
+        let early = is_planted(Bug::AcknowledgeEarly).then_some(Ok(live.last + 1));
+        let result = (&mut append).now_or_never().or(early);
         if result.is_none() {
             let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
             tokio::spawn(async move {
-                let result = append.await;
+                let panicked = |panic: Box<dyn Any + Send>| {
+                    Err(StorageError::Unavailable { detail: format!("the store panicked: {}", panic_text(&*panic)) })
+                };
+                // Whatever becomes of it, the run goes on from what the journal has.
+                let result = AssertUnwindSafe(append).catch_unwind().await.unwrap_or_else(panicked);
                 inbox.hand_in(Input::Committed { run, life, result }).work();
             });
         }
@@ -76,6 +85,8 @@ impl Desk {
                 return None;
             }
         }
+        // Where no error is planned, none comes.
+        let _ = self.office.inbox.desk_point(&self.office.env, JOURNALED);
         if live.run.result().is_some() {
             // Whoever is told that it has ended finds its place free.
             live.place = None;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Handle;
 
+use crate::supervision::actor_point;
 use crate::supervision::runs::inbox::{Input, Open};
 
 use super::{Desk, Office};
@@ -41,6 +42,7 @@ impl Actor for RunSupervisor {
     type Arguments = Arc<Office>;
 
     async fn pre_start(&self, me: ActorRef<Wake>, office: Arc<Office>) -> Result<Life, ActorProcessingErr> {
+        office.env.slow_fault_point("runs.start").await?;
         let number = office.env.random();
         {
             // Taken before the roster is read: whoever is still at an earlier life's desk may add to it.
@@ -61,11 +63,13 @@ impl Actor for RunSupervisor {
         life.work()
     }
 
-    async fn handle(&self, _: ActorRef<Wake>, _: Wake, life: &mut Life) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, me: ActorRef<Wake>, _: Wake, life: &mut Life) -> Result<(), ActorProcessingErr> {
+        actor_point(&life.office.env, "runs.handle", &me).await?;
         life.work()
     }
 
     async fn post_stop(&self, _: ActorRef<Wake>, life: &mut Life) -> Result<(), ActorProcessingErr> {
+        life.office.env.slow_fault_point("runs.stop").await?;
         life.office.inbox.close(life.number);
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
+use crate::env::{Bug, is_planted};
 use crate::messages::{FailureKind, Outcome, Question, QuestionId, RequestId, RunEvent, Verdict};
 use crate::supervision::panic_text;
 use crate::supervision::runs::decide::{self, Surroundings};
@@ -142,8 +143,9 @@ fn on_request(
             live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
         }
         request => {
-            let recorded = turn.record(ordinal).map(|record| matches_record(record, &request));
-            match recorded {
+            let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && is_planted(Bug::DelegateTwice);
+            let record = turn.record(ordinal).filter(|_| !is_forgotten);
+            match record.map(|record| matches_record(record, &request)) {
                 Some(Err(difference)) => {
                     reply.map(|reply| reply.send(TurnReply::Changed(difference)));
                     return;
@@ -203,7 +205,7 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
             (question == again, format!("the question {question}"))
         }
         (Record::Approval { envelope, .. }, TurnRequest::Approve(again)) => {
-            (envelope.action == *again, format!("consent to {}", envelope.action))
+            (envelope.action == *again || is_planted(Bug::RunUnapproved), format!("consent to {}", envelope.action))
         }
         (record, _) => (false, format!("{record:?}").chars().take(80).collect()),
     };

@@ -1,0 +1,166 @@
+//! The list of fault points, and what each takes.
+
+use std::fmt;
+
+use crate::env::Fault;
+
+/// What may be planned to happen at a fault point; shown as the method of [`FaultPlan`](super::FaultPlan) that plans it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// It fails.
+    Error,
+    /// It panics.
+    Panic,
+    /// It takes its time.
+    Wait,
+    /// It happens, and looks failed.
+    LoseReply,
+    /// The actor there is killed.
+    Kill,
+    /// The message there is lost.
+    Drop,
+    /// The message there arrives twice.
+    Duplicate,
+    /// The message there arrives after later ones.
+    Reorder,
+    /// The node crashes there.
+    Crash,
+}
+
+impl FaultKind {
+    /// `None` for what only chance does.
+    pub(super) fn of(fault: &Fault) -> Option<Self> {
+        Some(match fault {
+            Fault::Error(_) => Self::Error,
+            Fault::Panic(_) => Self::Panic,
+            Fault::Wait(_) => Self::Wait,
+            Fault::Yield(_) => return None,
+            Fault::Lose => Self::LoseReply,
+            Fault::Drop => Self::Drop,
+            Fault::Duplicate => Self::Duplicate,
+            Fault::Hold(_) => Self::Reorder,
+            Fault::Kill => Self::Kill,
+            Fault::Crash => Self::Crash,
+        })
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Panic => "panics",
+            Self::Wait => "waits",
+            Self::LoseReply => "loses_reply",
+            Self::Kill => "kills",
+            Self::Drop => "drops",
+            Self::Duplicate => "duplicates",
+            Self::Reorder => "reorders",
+            Self::Crash => "crash",
+        })
+    }
+}
+
+/// A place in the runtime where faults may be planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultPoint {
+    /// Its name, for [`FaultPlan::at`](super::FaultPlan::at).
+    pub name: &'static str,
+    /// What it takes.
+    pub kinds: &'static [FaultKind],
+    /// Chance leaves it alone. Messages pass where only a plan delays them, so that what the runtime keeps in order stays in
+    /// order.
+    pub(super) is_steady: bool,
+}
+
+/// All fault points of the runtime.
+#[must_use]
+pub fn fault_points() -> &'static [FaultPoint] {
+    POINTS
+}
+
+/// The point of this name; a test may have points of its own.
+pub(super) fn point(name: &str) -> Option<&'static FaultPoint> {
+    POINTS.iter().find(|point| point.name == name)
+}
+
+use FaultKind::{Crash, Drop, Duplicate, Error, Kill, LoseReply, Panic, Reorder, Wait};
+
+const TURN: &[FaultKind] = &[Error, Panic, Wait, Kill, Crash];
+const DESK: &[FaultKind] = &[Error, Panic, Kill, Crash];
+const CALL: &[FaultKind] = &[Error, Panic, Wait, LoseReply, Crash];
+const START: &[FaultKind] = &[Error, Panic, Wait, Crash];
+const HANDLE: &[FaultKind] = &[Error, Panic, Wait, Kill, Crash];
+const STOP: &[FaultKind] = START;
+const SWEEP: &[FaultKind] = START;
+
+const fn of(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
+    FaultPoint { name, kinds, is_steady: false }
+}
+
+const fn steady(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
+    FaultPoint { name, kinds, is_steady: true }
+}
+
+const POINTS: &[FaultPoint] = &[
+    of("turn.begin", TURN),
+    of("turn.end", TURN),
+    of("runs.taken", DESK),
+    of("runs.applied", DESK),
+    steady("runs.journaled", &[Panic, Kill, Crash]),
+    of("storage.append", CALL),
+    of("storage.read", CALL),
+    of("storage.put", CALL),
+    of("storage.get", CALL),
+    of("storage.delete", CALL),
+    of("storage.scan", CALL),
+    of("storage.streams", CALL),
+    of("storage.purge", CALL),
+    of("storage.claim", CALL),
+    of("storage.renew", CALL),
+    of("storage.release", CALL),
+    of("storage.enqueue", CALL),
+    of("storage.next", CALL),
+    of("storage.extend", CALL),
+    of("storage.ack", CALL),
+    of("storage.nack", CALL),
+    of("agent.start", START),
+    of("agent.handle", HANDLE),
+    of("agent.stop", STOP),
+    of("router.start", START),
+    of("router.handle", HANDLE),
+    of("router.stop", STOP),
+    of("gateway.start", START),
+    of("gateway.handle", HANDLE),
+    of("gateway.stop", STOP),
+    of("channel.start", START),
+    of("channel.handle", HANDLE),
+    of("channel.stop", STOP),
+    of("context.start", START),
+    of("context.handle", HANDLE),
+    of("context.stop", STOP),
+    of("storage.start", START),
+    of("storage.handle", HANDLE),
+    of("storage.stop", STOP),
+    of("gauges.start", START),
+    of("gauges.handle", HANDLE),
+    of("gauges.stop", STOP),
+    of("runs.start", START),
+    of("runs.handle", HANDLE),
+    of("runs.stop", STOP),
+    of("storage.sweep", SWEEP),
+    of("context.sweep", SWEEP),
+    steady("turn.dispatch", &[Panic, Wait, Duplicate, Reorder, Crash]),
+    steady("turn.reply", &[Wait, Duplicate, Reorder, Crash]),
+    steady("delegation.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("question.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("approval.dispatch", &[Error, Panic, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("delegation.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
+    steady("question.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
+    steady("approval.reply", &[Error, Panic, Wait, Drop, Reorder, Crash]),
+    steady("inbox.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("answer.dispatch", &[Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("decision.dispatch", &[Error, Wait, Drop, Duplicate, Reorder, Crash]),
+    steady("channel.ask", &[Error, Panic, Wait, Drop, Duplicate, Crash]),
+];
