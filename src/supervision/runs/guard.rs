@@ -203,6 +203,9 @@ fn names(agents: &[AgentName]) -> String {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::super::breaker::Signal;
     use super::*;
