@@ -141,15 +141,19 @@ impl State {
     /// When a custom reducer does.
     pub fn apply(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
         let mut changed = self.clone();
-        changed.apply_in_place(update, rules)?;
+        changed.apply_in_place(update.writes(), rules)?;
         *self = changed;
         Ok(())
     }
 
     /// As [`State::apply`], and what nobody else holds is changed where it is: a list that grows write by write is not
     /// copied in parts each time. After an error the state is of no use.
-    fn apply_in_place(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
-        for write in update.writes() {
+    fn apply_in_place<'a>(
+        &mut self,
+        writes: impl IntoIterator<Item = &'a Write>,
+        rules: &StateRules,
+    ) -> Result<(), StateError> {
+        for write in writes {
             let reducer = rules.schema.reducer(&write.channel)?;
             match self.channels.get_mut(&write.channel) {
                 Some(channel) => {
@@ -287,6 +291,9 @@ fn tree_value(tree: &Tree) -> Value {
         }
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {
