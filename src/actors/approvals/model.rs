@@ -37,17 +37,39 @@ impl Clock for TestClock {
 #[derive(Clone, Debug)]
 enum Op {
     /// A run asks.
-    Ask { question: usize, gateway: usize },
+    Ask {
+        question: usize,
+        gateway: usize,
+    },
     /// The gateway looks whether the answer is there already.
-    LookUp { question: usize, gateway: usize },
-    Decide { question: usize, gateway: usize, approved: bool, by: usize, is_long: bool },
+    LookUp {
+        question: usize,
+        gateway: usize,
+    },
+    Decide {
+        question: usize,
+        gateway: usize,
+        approved: bool,
+        by: usize,
+        is_long: bool,
+    },
     /// The timer of a question goes off, or the clock has gone back since.
-    TimeIsUp { question: usize, gateway: usize },
+    TimeIsUp {
+        question: usize,
+        gateway: usize,
+    },
     /// The run needs no answer any more.
-    Withdraw { question: usize, gateway: usize },
+    Withdraw {
+        question: usize,
+        gateway: usize,
+    },
     /// A gateway ends with its process; nothing is open in the next one.
-    Restart { gateway: usize },
-    Wait { millis: u64 },
+    Restart {
+        gateway: usize,
+    },
+    Wait {
+        millis: u64,
+    },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -182,7 +204,9 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
             Some(decision) => DecideError::AlreadyDecided { decision },
             None => DecideError::Unknown { id: ids[question] },
         };
-        seen.insert(if questions[0] == questions[1] { "one question asked twice" } else {
+        seen.insert(if questions[0] == questions[1] {
+            "one question asked twice"
+        } else {
             "questions that differ in one field"
         });
         for op in ops {
@@ -293,4 +317,22 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         }
         Ok(())
     });
+}
+
+#[test]
+fn a_late_click_finds_the_decision_for_sixty_days() {
+    let clock = TestClock::default();
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new(Arc::new(clock.clone())));
+    let env = Env::new(clock.clone(), 1);
+    let decider = Decider::new(env, storage, Durability::Memory, Arc::new(Shards::new(1)));
+    let envelope = envelope([false; FIELDS]);
+    decider.request(&envelope);
+    let approve = || decider.approve(envelope.id(), "ann").now_or_never().unwrap();
+    let decision = approve().unwrap();
+    let after_days = |days: u64| {
+        clock.0.store(days * 24 * 3_600 * 1_000, Ordering::Relaxed);
+        approve()
+    };
+    assert_eq!(after_days(59), Err(DecideError::AlreadyDecided { decision }));
+    assert_eq!(after_days(61), Err(DecideError::Unknown { id: envelope.id() }));
 }

@@ -300,8 +300,21 @@ mod tests {
                 assert!(matches!(joined, Err(StateError::ConcurrentWrite { .. })), "{first} beside {second}");
                 assert!(join(&State::default(), &writers, |_, _| false, &rules).is_ok());
             }
-            assert!(join(&State::default(), &writing([&inside, &inside]), |_, _| true, &rules).is_ok(), "{inside} beside itself");
+            assert!(
+                join(&State::default(), &writing([&inside, &inside]), |_, _| true, &rules).is_ok(),
+                "{inside} beside itself"
+            );
         }
+    }
+
+    #[test]
+    fn what_a_person_writes_stands_in_the_place_of_what_writers_wrote_to_the_same_channels() {
+        let delta = |number, command: Command| Delta { turn: turn(number), update: Arc::new(command.update) };
+        let mut writers =
+            [vec![delta(1, Command::update("x", 1).with("y", 1))], vec![delta(2, Command::update("x", 2))]];
+        overwrite(writers.iter_mut(), &delta(3, Command::new().overwrite("x", 9)));
+        let joined = join(&State::default(), &writers, |_, _| true, &rules()).unwrap();
+        assert_eq!(joined.to_json(), json!({ "x": 9, "y": 1 }));
     }
 
     proptest! {

@@ -374,12 +374,36 @@ mod tests {
     }
 
     #[test]
+    fn a_choice_of_channels_holds_these_alone() {
+        let mut state = State::default();
+        let update = Command::update("a", 1).with("b", 2).with("c", 3).update;
+        state.apply(&update, &StateRules::default()).unwrap();
+        assert_eq!(state.only(&["b".into(), "c".into(), "d".into()]).to_json(), json!({ "b": 2, "c": 3 }));
+    }
+
+    #[test]
+    fn a_new_channel_that_looks_like_a_known_one_is_a_slip() {
+        let mut state = State::default();
+        let schema = Schema::open().channel("verdict", Reducer::LastValue);
+        let slips = |state: &State, update: &Update| -> Vec<(String, String)> {
+            state.slips(update, &schema).map(|(new, known)| (new.to_owned(), known.to_owned())).collect()
+        };
+        let update = Command::update("verdikt", 1).with("verdict", 2).with("reasoning", 3).update;
+        assert_eq!(slips(&state, &update), [("verdikt".to_owned(), "verdict".to_owned())]);
+        state.apply(&update, &StateRules::default()).unwrap();
+        assert_eq!(slips(&state, &update), [], "it is known now");
+        let update = Command::update("reasonin", 1).update;
+        assert_eq!(slips(&state, &update), [("reasonin".to_owned(), "reasoning".to_owned())]);
+    }
+
+    #[test]
     fn custom_reducers_are_found_by_name() {
         let mut reducers = Reducers::default();
         reducers.insert(
             "max",
             Arc::new(|held, write| Ok(if held.as_i64() > write.as_i64() { held } else { write }.clone())),
         );
+        assert_eq!(format!("{reducers:?}"), r#"{"max"}"#);
         let schema = Arc::new(Schema::open().channel("best", Reducer::Custom("max".into())));
         let rules = StateRules { schema, reducers: Arc::new(reducers) };
         let commands = [3, 9, 4].map(|score| Command::update("best", score));

@@ -240,6 +240,35 @@ mod tests {
     }
 
     #[test]
+    fn ends_and_rules_are_told_in_words() {
+        let ends = [
+            (Exit::Normal(None), true, "ended normally"),
+            (Exit::Normal(Some("done".into())), true, "ended normally: done"),
+            (Exit::Failed("no disk".into()), false, "failed: no disk"),
+            (Exit::Killed, false, "was killed"),
+            (Exit::Cancelled, false, "lost its task"),
+            (Exit::StartFailed("no port".into()), false, "did not start: no port"),
+        ];
+        for (exit, is_normal, text) in ends {
+            assert_eq!((exit.is_normal(), &*exit.to_string()), (is_normal, text));
+            let cause = if text.starts_with("failed") { "no disk" } else { text };
+            assert_eq!(exit.cause(), cause);
+        }
+        let strategies = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
+        assert_eq!(strategies.map(|strategy| strategy.to_string()), ["one_for_one", "one_for_all", "rest_for_one"]);
+        assert_eq!(Intensity::default().to_string(), "5 in 60s");
+    }
+
+    #[test]
+    fn a_window_that_was_cleared_counts_anew() {
+        let (mut window, once) = (Window::default(), Intensity::new(1, Duration::from_secs(60)));
+        assert!(window.admit(Duration::ZERO, once) && !window.admit(Duration::ZERO, once));
+        window.clear();
+        assert_eq!(window.count(), 0);
+        assert!(window.admit(Duration::ZERO, once));
+    }
+
+    #[test]
     fn the_strategy_says_who_goes_down_and_up_with_a_crash() {
         let children = [child(Restart::Permanent), child(Restart::Transient), child(Restart::Permanent)];
         let restart = |strategy| match decide_once(&policy(strategy), &children, 1, false) {

@@ -186,12 +186,16 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                 Action::Settle { .. } => budget.settle((0, 0), Some(Usage { input_tokens: 1, output_tokens: 1 })),
                 Action::EndAttempt { turn } => {
                     budget.end_attempt(turn);
-                    for call in model.calls.iter_mut().filter(|call| (call.turn, call.state) == (turn, State::UnderWay)) {
+                    for call in model.calls.iter_mut().filter(|call| (call.turn, call.state) == (turn, State::UnderWay))
+                    {
                         call.state = State::AttemptOver;
                     }
                 }
             }
-            prop_assert_eq!((budget.spent(), budget.overrun()), (model.accounts[0].limit - model.left(0), model.overrun));
+            prop_assert_eq!(
+                (budget.spent(), budget.overrun()),
+                (model.accounts[0].limit - model.left(0), model.overrun)
+            );
             let Usage { input_tokens, output_tokens } = budget.usage();
             prop_assert_eq!((input_tokens, output_tokens), model.usage);
         }

@@ -18,20 +18,34 @@ static NAMES: LazyLock<Vec<AgentName>> =
 #[derive(Clone, Debug)]
 enum Op {
     /// A new turn asks to be admitted.
-    Begin { agent: usize, run: u128 },
+    Begin {
+        agent: usize,
+        run: u128,
+    },
     /// An open turn asks to be tried again.
-    Retry { turn: Index },
-    End { turn: Index, signal: Signal },
+    Retry {
+        turn: Index,
+    },
+    End {
+        turn: Index,
+        signal: Signal,
+    },
     /// A turn ends that an earlier process had admitted.
-    EndEarlier { agent: usize, signal: Signal },
+    EndEarlier {
+        agent: usize,
+        signal: Signal,
+    },
     /// A run is read back, and its open turns come again.
-    ForgetRun { run: u128 },
-    Wait { secs: u64 },
+    ForgetRun {
+        run: u128,
+    },
+    Wait {
+        secs: u64,
+    },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let signal =
-        || prop_oneof![6 => Just(Signal::Failure), 1 => Just(Signal::Success), 1 => Just(Signal::Neutral)];
+    let signal = || prop_oneof![6 => Just(Signal::Failure), 1 => Just(Signal::Success), 1 => Just(Signal::Neutral)];
     let op = prop_oneof![
         10 => (0..AGENTS, 0..RUNS).prop_map(|(agent, run)| Op::Begin { agent, run }),
         3 => any::<Index>().prop_map(|turn| Op::Retry { turn }),

@@ -57,12 +57,25 @@ impl Dispatch for Floor {
 #[derive(Clone, Debug)]
 enum Op {
     /// The turn asks for consent; asking again under the same number is the same question.
-    Ask { ordinal: u32, target: usize, text: u8 },
+    Ask {
+        ordinal: u32,
+        target: usize,
+        text: u8,
+    },
     /// Somebody decides, perhaps about something that was changed after it was asked.
-    Decide { ordinal: u32, voice: Voice, is_changed: bool },
+    Decide {
+        ordinal: u32,
+        voice: Voice,
+        is_changed: bool,
+    },
     FailAttempt,
-    HandOff { to: usize },
-    DecideHandoff { voice: Voice, is_changed: bool },
+    HandOff {
+        to: usize,
+    },
+    DecideHandoff {
+        voice: Voice,
+        is_changed: bool,
+    },
     Cancel,
 }
 
@@ -126,7 +139,10 @@ struct Model {
 
 #[derive(Debug, PartialEq)]
 enum Told {
-    Decided { approved: bool, by: &'static str },
+    Decided {
+        approved: bool,
+        by: &'static str,
+    },
     Waits,
     /// Something else was asked under this number.
     Changed,
@@ -393,7 +409,9 @@ fn agree(desk: &Desk, model: &Model) -> TestCaseResult {
     match model.now {
         Now::WithTheFirst | Now::Parked => prop_assert!(!admitted && !is_next_begun && ended.is_none()),
         Now::HandedOn => prop_assert!(admitted && is_next_begun && ended.is_none()),
-        Now::Denied => prop_assert_eq!((admitted, is_next_begun, ended, note), (false, false, Some("denied"), Some(None))),
+        Now::Denied => {
+            prop_assert_eq!((admitted, is_next_begun, ended, note), (false, false, Some("denied"), Some(None)))
+        }
         Now::Cancelled => prop_assert_eq!((is_next_begun, ended), (false, Some("cancelled"))),
     }
     Ok(())

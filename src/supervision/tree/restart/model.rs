@@ -73,23 +73,15 @@ fn children() -> impl Generate<Value = Vec<ChildFacts>> {
     let restart = prop_oneof![Just(Restart::Permanent), Just(Restart::Transient), Just(Restart::Temporary)];
     let presence = prop_oneof![Just(Presence::Up), Just(Presence::Pending), Just(Presence::Down)];
     let facts = (restart, any::<bool>(), proptest::option::of(intensities()), presence).prop_map(
-        |(restart, significant, own_intensity, presence)| ChildFacts {
-            restart,
-            significant,
-            own_intensity,
-            presence,
-        },
+        |(restart, significant, own_intensity, presence)| ChildFacts { restart, significant, own_intensity, presence },
     );
     proptest::collection::vec(facts, 1..6)
 }
 
 fn policies() -> impl Generate<Value = Policy> {
     let strategy = prop_oneof![Just(Strategy::OneForOne), Just(Strategy::OneForAll), Just(Strategy::RestForOne)];
-    let auto_shutdown = prop_oneof![
-        Just(AutoShutdown::Never),
-        Just(AutoShutdown::AnySignificant),
-        Just(AutoShutdown::AllSignificant)
-    ];
+    let auto_shutdown =
+        prop_oneof![Just(AutoShutdown::Never), Just(AutoShutdown::AnySignificant), Just(AutoShutdown::AllSignificant)];
     (strategy, intensities(), auto_shutdown).prop_map(|(strategy, intensity, auto_shutdown)| Policy {
         strategy,
         intensity,
