@@ -36,12 +36,17 @@ fn room(path: &str) -> Option<String> {
     }
 }
 
+/// Whether it holds tests alone, or the reference model of a rule.
+fn is_test(path: &Path) -> bool {
+    path.ends_with("tests.rs") || path.ends_with("model.rs")
+}
+
 fn sources(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test(&path) {
             files.push(path);
         }
     }

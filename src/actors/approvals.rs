@@ -169,3 +169,6 @@ impl fmt::Debug for Decider {
         f.debug_struct("Decider").field("open", &self.desk.open().len()).finish()
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -185,5 +185,10 @@ mod tests {
         assert_eq!(ids.len(), changes.len() + 1);
         let id = envelope().id();
         assert_eq!(ApprovalId::try_from(id.to_string()), Ok(id));
+        assert_eq!(format!("{id:?}"), id.to_string());
+        let stored = serde_json::to_string(&id).unwrap();
+        assert_eq!(serde_json::from_str::<ApprovalId>(&stored).unwrap(), id);
+        assert!(ApprovalId::try_from("0123".to_owned()).is_err());
+        assert_eq!(envelope().action.to_string(), "write_file REVIEW.md");
     }
 }

@@ -354,8 +354,9 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(decode::<Note>(&bytes[..length]).is_err(), "{length} bytes");
         }
+        let stated = bytes.len() - HEADER;
         bytes.push(0);
-        assert!(matches!(decode::<Note>(&bytes), Err(CodecError::WrongLength { .. })));
+        assert_eq!(decode::<Note>(&bytes), Err(CodecError::WrongLength { stated, actual: stated + 1 }));
     }
 
     #[test]
@@ -376,7 +377,34 @@ mod tests {
         let at = bytes.windows(begins.len()).position(|window| *window == begins).unwrap();
         assert_eq!((at, decode_first::<Note>(&bytes[at..])), (6, Ok(note())));
         let cut = bytes.len() - 6;
-        assert!(matches!(decode_first::<Note>(&bytes[at..cut]), Err(CodecError::WrongLength { .. })));
+        let (stated, actual) = (cut - at - HEADER + 1, cut - at - HEADER);
+        assert_eq!(decode_first::<Note>(&bytes[at..cut]), Err(CodecError::WrongLength { stated, actual }));
+    }
+
+    #[test]
+    fn a_record_may_be_a_header_alone() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Mark;
+        impl Stored for Mark {
+            const SCHEMA: u16 = 10;
+            const VERSION: u16 = 1;
+            const NAME: &'static str = "mark";
+        }
+        let bytes = encode(&Mark);
+        assert_eq!((bytes.len(), decode::<Mark>(&bytes), decode_first(&bytes)), (HEADER, Ok(Mark), Ok(Mark)));
+    }
+
+    #[test]
+    fn a_record_that_is_longer_than_any_is_not_read_at_all() {
+        let of_length = |length: usize| {
+            let mut record = vec![0; HEADER + length];
+            record[..6].copy_from_slice(&first_bytes::<Note>());
+            record[6..10].copy_from_slice(&(length as u32).to_le_bytes());
+            decode::<Note>(&record)
+        };
+        let size = MAX_PAYLOAD + 1;
+        assert_eq!(of_length(size), Err(CodecError::TooLong { size, max: MAX_PAYLOAD }));
+        assert_eq!(of_length(MAX_PAYLOAD), Err(CodecError::Damaged), "this one was looked at");
     }
 
     #[test]

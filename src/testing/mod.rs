@@ -7,6 +7,8 @@ mod log;
 mod picture;
 mod probe;
 mod recorder;
+#[cfg(test)]
+pub(crate) mod rules;
 mod script;
 mod simulation;
 

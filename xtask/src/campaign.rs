@@ -8,11 +8,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use crate::mutants;
+
 struct Campaign {
     name: &'static str,
     /// What it looks for.
     about: &'static str,
-    /// The test binary, and what the names of its tests contain.
+    /// The test binary, or [`LIBRARY`]; and what the names of its tests contain.
     test: &'static str,
     filter: &'static str,
     /// Other test binaries that it runs, and that have to be built.
@@ -27,6 +29,9 @@ struct Campaign {
 /// The variables by which tests are told how many cases to run, and the seed to begin with.
 const COUNT: &str = "CALLBOARD_SEEDS";
 const SEED: &str = "CALLBOARD_SEED";
+
+/// The library's own tests.
+const LIBRARY: &str = "--lib";
 
 const CAMPAIGNS: &[Campaign] = &[
     Campaign {
@@ -74,6 +79,17 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 10_000,
     },
     Campaign {
+        name: "rules",
+        about: "budget, chain, breaker, approval, reducer and restart rules do what their reference models do",
+        test: LIBRARY,
+        filter: "::model::",
+        beside: &[],
+        variable: COUNT,
+        unit: "cases each",
+        fast: 10_000,
+        long: 1_000_000,
+    },
+    Campaign {
         name: "fuzz",
         about: "bytes that nobody would send are read or refused",
         test: "fuzz",
@@ -114,6 +130,10 @@ struct Wish {
 
 /// `cargo xtask campaign` with these arguments.
 pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let mut arguments = arguments.peekable();
+    if arguments.next_if(|name| name == mutants::NAME).is_some() {
+        return mutants::mutants(arguments);
+    }
     match parse(arguments) {
         Ok(Some(wish)) => run(&wish),
         Ok(None) => {
@@ -121,7 +141,10 @@ pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("{error}\nusage: cargo xtask campaign NAME [--long] [--seed N], cargo xtask campaign --list");
+            eprintln!(
+                "{error}\nusage: cargo xtask campaign NAME [--long] [--seed N], cargo xtask campaign mutants [AREA...], \
+                 cargo xtask campaign --list"
+            );
             ExitCode::from(2)
         }
     }
@@ -153,6 +176,7 @@ fn list() {
     for Campaign { name, about, unit, fast, long, .. } in CAMPAIGNS {
         println!("{name:<10} {fast} {unit}, --long {long}: {about}");
     }
+    println!("{:<10} by area, no fast form: {}", mutants::NAME, mutants::ABOUT);
 }
 
 /// The long form runs in release, the fast one in what `cargo xtask test` has built.
@@ -160,7 +184,11 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     let Campaign { name, about, test, filter, beside, variable, unit, fast, long } = campaign;
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["test", "--package", "callboard", "--profile", profile, "--test", test]);
+    cargo.args(["test", "--package", "callboard", "--profile", profile]);
+    match *test {
+        LIBRARY => cargo.arg(LIBRARY),
+        test => cargo.args(["--test", test]),
+    };
     // No test of theirs has the filter's name.
     for test in *beside {
         cargo.args(["--test", test]);

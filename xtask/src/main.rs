@@ -1,6 +1,7 @@
 //! Chores of the workspace: `cargo xtask test` is the whole test run, `cargo xtask campaign` repeats a part of it.
 
 mod campaign;
+mod mutants;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;

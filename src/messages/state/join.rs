@@ -4,6 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::messages::command::Write;
 use crate::messages::{Json, TurnId, Update};
 
 use super::{Reducer, State, StateError, StateRules};
@@ -21,7 +22,8 @@ pub struct Delta {
 ///
 /// `concurrent(a, b)`, asked for writers `a < b`, says whether neither came before the other. Concurrent writers that
 /// touch one last-value channel or one leaf of a merge channel are refused, also when the values are equal; so are two
-/// overwrites of one channel. A single overwrite wins over the ordinary writes beside it.
+/// overwrites of one channel. A single overwrite wins over the ordinary writes beside it, which are as if they had not been
+/// made; what comes after it is applied to it.
 ///
 /// # Errors
 /// [`StateError::ConcurrentWrite`], or what a reducer refuses. The state is then unchanged.
@@ -31,18 +33,22 @@ pub fn join(
     concurrent: impl Fn(usize, usize) -> bool,
     rules: &StateRules,
 ) -> Result<State, StateError> {
+    let writes_of = |writer: usize| writers[writer].as_ref().iter().flat_map(|delta| delta.update.writes());
+    let beside = |one: usize, other: usize| one != other && concurrent(one.min(other), one.max(other));
+    let loses = |write: &Write, writer: usize| {
+        let wins = |other: &Write| other.overwrite && other.channel == write.channel;
+        !write.overwrite && (0..writers.len()).any(|other| writes_of(other).any(wins) && beside(other, writer))
+    };
+    let has_overwrites = (0..writers.len()).any(|writer| writes_of(writer).any(|write| write.overwrite));
     let mut joined = base.clone();
     let mut touched: BTreeMap<&str, Touched> = BTreeMap::new();
-    let mut overwritten: Vec<(Delta, usize)> = Vec::new();
-    let check = writers.len() > 1;
     for (writer, deltas) in writers.iter().enumerate() {
         for delta in deltas.as_ref() {
-            if check {
+            if writers.len() > 1 {
+                let by = Toucher { writer, turn: delta.turn };
                 for write in delta.update.writes() {
                     let places = touched.entry(&write.channel).or_default();
-                    let by = Toucher { writer, turn: delta.turn };
                     let clash = if write.overwrite {
-                        overwritten.push((only(delta, write), writer));
                         places.overwrite(by, &concurrent)
                     } else {
                         places.touch(rules.schema.reducer(&write.channel)?, &write.value, by, &concurrent)
@@ -53,16 +59,8 @@ pub fn join(
                     })?;
                 }
             }
-            joined.apply_in_place(&delta.update, rules)?;
-        }
-    }
-    for (delta, writer) in overwritten {
-        let beside = writers.iter().enumerate().skip(writer + 1).any(|(later, deltas)| {
-            let writes = deltas.as_ref().iter().flat_map(|delta| delta.update.writes());
-            concurrent(writer, later) && writes.into_iter().any(|w| w.channel == delta.update.writes()[0].channel)
-        });
-        if beside {
-            joined.apply_in_place(&delta.update, rules)?;
+            let counts = delta.update.writes().iter().filter(|write| !(has_overwrites && loses(write, writer)));
+            joined.apply_in_place(counts, rules)?;
         }
     }
     Ok(joined)
@@ -82,12 +80,6 @@ pub fn overwrite<'a>(writers: impl Iterator<Item = &'a mut Vec<Delta>>, by: &Del
     }
 }
 
-fn only(delta: &Delta, write: &crate::messages::command::Write) -> Delta {
-    let mut update = Update::default();
-    update.push(&write.channel, write.value.clone(), true);
-    Delta { turn: delta.turn, update: Arc::new(update) }
-}
-
 #[derive(Clone, Copy)]
 struct Toucher {
     writer: usize,
@@ -99,6 +91,8 @@ struct Toucher {
 struct Touched {
     leaf: Option<Toucher>,
     overwrite: Option<Toucher>,
+    /// Who made it an object, or lengthened a list in it, without writing a leaf of it. They do not meet each other.
+    entered: Vec<Toucher>,
     fields: BTreeMap<String, Touched>,
 }
 
@@ -124,11 +118,12 @@ impl Touched {
             Reducer::Append | Reducer::Sum | Reducer::Custom(_) => Ok(()),
             Reducer::LastValue => self.touch_leaf(by, concurrent),
             Reducer::Merge(merge) => match value.value() {
-                Value::Object(fields) => fields.iter().try_for_each(|(key, field)| {
-                    let is_free =
-                        merge.appending.iter().any(|name| **name == **key) || (merge.null_keeps && field.is_null());
-                    if is_free { Ok(()) } else { self.touch_field(key, field, by, concurrent) }
-                }),
+                Value::Object(fields) => {
+                    let is_free = |(key, field): &(&String, &Value)| {
+                        merge.appending.iter().any(|name| **name == ***key) || (merge.null_keeps && field.is_null())
+                    };
+                    self.enter(fields.iter().filter(|field| !is_free(field)), by, concurrent)
+                }
                 _ => self.touch_leaf(by, concurrent),
             },
         }
@@ -136,12 +131,28 @@ impl Touched {
 
     fn touch_tree(&mut self, value: &Value, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
         match value {
-            Value::Object(fields) => {
-                self.pass(by, concurrent)?;
-                fields.iter().try_for_each(|(key, field)| self.touch_field(key, field, by, concurrent))
-            }
+            Value::Object(fields) => self.enter(fields.iter(), by, concurrent),
             _ => self.touch_leaf(by, concurrent),
         }
+    }
+
+    /// A write further down must not meet a concurrent write of the whole.
+    fn enter<'v>(
+        &mut self,
+        fields: impl Iterator<Item = (&'v String, &'v Value)>,
+        by: Toucher,
+        concurrent: &impl Fn(usize, usize) -> bool,
+    ) -> Clash {
+        self.pass(by, concurrent)?;
+        let mut has_left_a_trace = false;
+        for (key, field) in fields {
+            self.touch_field(key, field, by, concurrent)?;
+            has_left_a_trace = true;
+        }
+        if !has_left_a_trace {
+            self.entered.push(by);
+        }
+        Ok(())
     }
 
     fn touch_field(
@@ -151,14 +162,12 @@ impl Touched {
         by: Toucher,
         concurrent: &impl Fn(usize, usize) -> bool,
     ) -> Clash {
-        self.pass(by, concurrent)?;
         let below = self.fields.entry(key.to_owned()).or_default();
         below
             .touch_tree(field, by, concurrent)
             .map_err(|(path, other)| (std::iter::once(key.to_owned()).chain(path).collect(), other))
     }
 
-    /// A write further down must not meet a concurrent write of the whole.
     fn pass(&self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
         match self.leaf.filter(|other| clashes(*other, by, concurrent)) {
             Some(other) => Err((Vec::new(), other)),
@@ -168,13 +177,9 @@ impl Touched {
 
     /// A write of the whole must not meet a concurrent write of it or of anything below it.
     fn touch_leaf(&mut self, by: Toucher, concurrent: &impl Fn(usize, usize) -> bool) -> Clash {
-        self.pass(by, concurrent)?;
-        for (key, below) in &self.fields {
-            below
-                .deepest_clash(by, concurrent)
-                .map_err(|(path, other)| (std::iter::once(key.clone()).chain(path).collect(), other))?;
-        }
+        self.deepest_clash(by, concurrent)?;
         self.leaf = Some(by);
+        self.entered.clear();
         self.fields.clear();
         Ok(())
     }
@@ -186,7 +191,10 @@ impl Touched {
                 .deepest_clash(by, concurrent)
                 .map_err(|(path, other)| (std::iter::once(key.clone()).chain(path).collect::<Vec<_>>(), other))?;
         }
-        Ok(())
+        match self.entered.iter().find(|other| clashes(**other, by, concurrent)) {
+            Some(other) => Err((Vec::new(), *other)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -197,6 +205,7 @@ fn clashes(earlier: Toucher, later: Toucher, concurrent: &impl Fn(usize, usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::state::MergeRules;
     use crate::messages::{Command, RunId, Schema};
     use proptest::prelude::*;
     use serde_json::json;
@@ -259,6 +268,53 @@ mod tests {
             [Command::update("list", 1), Command::new().overwrite("list", json!([9])), Command::update("list", 2)];
         assert_eq!(joined(&commands, |_, _| true).unwrap(), json!({ "list": [9] }));
         assert_eq!(joined(&commands, |_, _| false).unwrap(), json!({ "list": [9, 2] }));
+    }
+
+    #[test]
+    fn what_is_written_after_an_overwrite_stays_and_what_is_written_beside_it_does_not() {
+        let commands = [
+            Command::new().overwrite("list", json!([9])),
+            Command::update("list", 1),
+            Command::update("list", 2).with("sum", 5),
+        ];
+        // The second comes after the first; the third ran beside both.
+        assert_eq!(joined(&commands, |_, later| later == 2).unwrap(), json!({ "list": [9, 1], "sum": 5 }));
+    }
+
+    #[test]
+    fn a_write_of_the_whole_meets_every_write_inside_it_in_either_order() {
+        let rules_of_lists = MergeRules { appending: vec!["log".into()], null_keeps: true };
+        let schema = Schema::open().channel("c", Reducer::Merge(rules_of_lists));
+        let rules = StateRules { schema: Arc::new(schema), ..Default::default() };
+        let writing = |values: [&Value; 2]| {
+            values.map(|value| {
+                let update = Arc::new(Command::update("c", value.clone()).update);
+                [Delta { turn: turn(1), update }]
+            })
+        };
+        let whole = json!(5);
+        for inside in [json!({}), json!({ "log": [1] }), json!({ "kept": null }), json!({ "deep": { "deeper": {} } })] {
+            for (first, second) in [(&whole, &inside), (&inside, &whole)] {
+                let writers = writing([first, second]);
+                let joined = join(&State::default(), &writers, |_, _| true, &rules);
+                assert!(matches!(joined, Err(StateError::ConcurrentWrite { .. })), "{first} beside {second}");
+                assert!(join(&State::default(), &writers, |_, _| false, &rules).is_ok());
+            }
+            assert!(
+                join(&State::default(), &writing([&inside, &inside]), |_, _| true, &rules).is_ok(),
+                "{inside} beside itself"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_person_writes_stands_in_the_place_of_what_writers_wrote_to_the_same_channels() {
+        let delta = |number, command: Command| Delta { turn: turn(number), update: Arc::new(command.update) };
+        let mut writers =
+            [vec![delta(1, Command::update("x", 1).with("y", 1))], vec![delta(2, Command::update("x", 2))]];
+        overwrite(writers.iter_mut(), &delta(3, Command::new().overwrite("x", 9)));
+        let joined = join(&State::default(), &writers, |_, _| true, &rules()).unwrap();
+        assert_eq!(joined.to_json(), json!({ "x": 9, "y": 1 }));
     }
 
     proptest! {

@@ -141,15 +141,19 @@ impl State {
     /// When a custom reducer does.
     pub fn apply(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
         let mut changed = self.clone();
-        changed.apply_in_place(update, rules)?;
+        changed.apply_in_place(update.writes(), rules)?;
         *self = changed;
         Ok(())
     }
 
     /// As [`State::apply`], and what nobody else holds is changed where it is: a list that grows write by write is not
     /// copied in parts each time. After an error the state is of no use.
-    fn apply_in_place(&mut self, update: &Update, rules: &StateRules) -> Result<(), StateError> {
-        for write in update.writes() {
+    fn apply_in_place<'a>(
+        &mut self,
+        writes: impl IntoIterator<Item = &'a Write>,
+        rules: &StateRules,
+    ) -> Result<(), StateError> {
+        for write in writes {
             let reducer = rules.schema.reducer(&write.channel)?;
             match self.channels.get_mut(&write.channel) {
                 Some(channel) => {
@@ -289,6 +293,9 @@ fn tree_value(tree: &Tree) -> Value {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::messages::Command;
@@ -367,12 +374,36 @@ mod tests {
     }
 
     #[test]
+    fn a_choice_of_channels_holds_these_alone() {
+        let mut state = State::default();
+        let update = Command::update("a", 1).with("b", 2).with("c", 3).update;
+        state.apply(&update, &StateRules::default()).unwrap();
+        assert_eq!(state.only(&["b".into(), "c".into(), "d".into()]).to_json(), json!({ "b": 2, "c": 3 }));
+    }
+
+    #[test]
+    fn a_new_channel_that_looks_like_a_known_one_is_a_slip() {
+        let mut state = State::default();
+        let schema = Schema::open().channel("verdict", Reducer::LastValue);
+        let slips = |state: &State, update: &Update| -> Vec<(String, String)> {
+            state.slips(update, &schema).map(|(new, known)| (new.to_owned(), known.to_owned())).collect()
+        };
+        let update = Command::update("verdikt", 1).with("verdict", 2).with("reasoning", 3).update;
+        assert_eq!(slips(&state, &update), [("verdikt".to_owned(), "verdict".to_owned())]);
+        state.apply(&update, &StateRules::default()).unwrap();
+        assert_eq!(slips(&state, &update), [], "it is known now");
+        let update = Command::update("reasonin", 1).update;
+        assert_eq!(slips(&state, &update), [("reasonin".to_owned(), "reasoning".to_owned())]);
+    }
+
+    #[test]
     fn custom_reducers_are_found_by_name() {
         let mut reducers = Reducers::default();
         reducers.insert(
             "max",
             Arc::new(|held, write| Ok(if held.as_i64() > write.as_i64() { held } else { write }.clone())),
         );
+        assert_eq!(format!("{reducers:?}"), r#"{"max"}"#);
         let schema = Arc::new(Schema::open().channel("best", Reducer::Custom("max".into())));
         let rules = StateRules { schema, reducers: Arc::new(reducers) };
         let commands = [3, 9, 4].map(|score| Command::update("best", score));

@@ -133,3 +133,6 @@ impl AdmissionFacts {
         self.waits.forget_all(|waiting| matches!(waiting, Waiting::Turn(turn, _) if turn.run == run));
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -204,6 +204,9 @@ fn names(agents: &[AgentName]) -> String {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::super::breaker::Signal;
     use super::*;
@@ -330,6 +333,43 @@ mod tests {
     }
 
     #[test]
+    fn a_fan_out_may_bring_in_as_many_newcomers_as_there_is_room_for() {
+        let known: Vec<AgentName> = (0..4).map(|number| agent(&format!("x{number}"))).collect();
+        let asked = |targets: &[&str]| {
+            let targets = targets.iter().map(|name| agent(name)).collect();
+            named(Case { agents: known.iter().cloned().collect(), targets, ..Case::default() }.ask(Kind::FanOut))
+        };
+        assert_eq!(asked(&["x0", "new"]), "Admit", "only one of them is new");
+        assert_eq!(asked(&["new", "x0", "new"]), "Admit", "one newcomer twice");
+        assert_eq!(asked(&["x0", "new", "newer"]), "AgentLimit");
+    }
+
+    #[test]
+    fn each_turn_of_a_fan_out_takes_a_place_of_its_own() {
+        let mut case = Case { targets: vec![agent("b"), agent("c")], ..Case::default() };
+        assert_eq!(named(case.ask(Kind::FanOut)), "Admit");
+        let mut turns: Vec<u32> = case.facts.tickets.keys().map(|turn| turn.number).collect();
+        turns.sort_unstable();
+        assert_eq!(turns, [100, 101]);
+    }
+
+    #[test]
+    fn a_half_open_breaker_takes_one_turn_of_a_fan_out() {
+        let asked = |failures: usize, targets: [&str; 2]| {
+            let mut case = Case { targets: targets.map(agent).to_vec(), ..Case::default() };
+            case.facts.policy.cooldown = Duration::ZERO;
+            for _ in 0..failures {
+                case.facts.admit(turn(7), &agent("b"), None);
+                case.facts.close(turn(7), &agent("b"), None, Signal::Failure, Duration::ZERO);
+            }
+            named(case.ask(Kind::FanOut))
+        };
+        assert_eq!(asked(3, ["b", "c"]), "Admit");
+        assert_eq!(asked(3, ["b", "b"]), "BreakerOpen", "one of them would not be the probe");
+        assert_eq!(asked(2, ["b", "b"]), "Admit", "it has not opened");
+    }
+
+    #[test]
     fn the_same_handoff_among_the_last_three_is_refused() {
         let other = |n| Handoff { from: agent("a"), to: agent("b"), mark: n };
         let same = || other(7);
@@ -379,6 +419,8 @@ mod tests {
         let mut case = Case { consent: Consent::Ask, ..Case::default() };
         assert_eq!(case.handoff(), "Park");
         assert!(case.facts.breakers.is_empty());
-        assert_eq!(Case { consent: Consent::Deny, ..Case::default() }.handoff(), "Denied");
+        let mut denied = Case { consent: Consent::Deny, targets: vec![agent("b"), agent("c")], ..Case::default() };
+        let Answer::Refuse(refusal) = denied.ask(Kind::FanOut) else { panic!("it was not denied") };
+        assert_eq!(refusal.to_string(), "handoff to b, c was denied by policy");
     }
 }

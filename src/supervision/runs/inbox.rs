@@ -40,7 +40,7 @@ pub struct Inbox {
 
 impl Inbox {
     /// Takes everything that has arrived. What arrives from now on is collected in `buffer`.
-    pub(super) fn take(&self, buffer: VecDeque<Input>) -> Batch<'_> {
+    pub(crate) fn take(&self, buffer: VecDeque<Input>) -> Batch<'_> {
         let inputs = std::mem::replace(&mut *self.waiting.lock(), buffer);
         Batch { inputs, inbox: self }
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for Inbox {
 }
 
 /// What was taken from an inbox. What is left when it is dropped goes back: a panic loses only the input that caused it.
-pub(super) struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     inputs: VecDeque<Input>,
     inbox: &'a Inbox,
 }

@@ -385,3 +385,6 @@ fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
         approval_ttl: office.approval_ttl,
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -215,10 +215,10 @@ pub(super) fn decide(
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::{Just, any, prop, prop_assert_eq, prop_oneof, proptest};
-    use proptest::strategy::Strategy as Generate;
+mod model;
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
     fn child(restart: Restart) -> ChildFacts {
@@ -237,6 +237,35 @@ mod tests {
     fn decide_once(policy: &Policy, children: &[ChildFacts], child: usize, normal: bool) -> Decision {
         let incident = Incident { child: child as Place, facts: children[child], normal, now: Duration::ZERO };
         decide(policy, at(children), incident, &mut Window::default(), &mut Window::default())
+    }
+
+    #[test]
+    fn ends_and_rules_are_told_in_words() {
+        let ends = [
+            (Exit::Normal(None), true, "ended normally"),
+            (Exit::Normal(Some("done".into())), true, "ended normally: done"),
+            (Exit::Failed("no disk".into()), false, "failed: no disk"),
+            (Exit::Killed, false, "was killed"),
+            (Exit::Cancelled, false, "lost its task"),
+            (Exit::StartFailed("no port".into()), false, "did not start: no port"),
+        ];
+        for (exit, is_normal, text) in ends {
+            assert_eq!((exit.is_normal(), &*exit.to_string()), (is_normal, text));
+            let cause = if text.starts_with("failed") { "no disk" } else { text };
+            assert_eq!(exit.cause(), cause);
+        }
+        let strategies = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
+        assert_eq!(strategies.map(|strategy| strategy.to_string()), ["one_for_one", "one_for_all", "rest_for_one"]);
+        assert_eq!(Intensity::default().to_string(), "5 in 60s");
+    }
+
+    #[test]
+    fn a_window_that_was_cleared_counts_anew() {
+        let (mut window, once) = (Window::default(), Intensity::new(1, Duration::from_secs(60)));
+        assert!(window.admit(Duration::ZERO, once) && !window.admit(Duration::ZERO, once));
+        window.clear();
+        assert_eq!(window.count(), 0);
+        assert!(window.admit(Duration::ZERO, once));
     }
 
     #[test]
@@ -287,114 +316,5 @@ mod tests {
         assert_eq!(after(AutoShutdown::AnySignificant, significant), Decision::Shutdown);
         assert_eq!(after(AutoShutdown::AllSignificant, significant), Decision::Keep);
         assert_eq!(after(AutoShutdown::AllSignificant, gone), Decision::Shutdown);
-    }
-
-    /// The rule again, said the long way: it keeps every restart ever made and walks the list for each question.
-    #[derive(Default)]
-    struct Model {
-        restarts: Vec<(Place, Duration)>,
-    }
-
-    impl Model {
-        fn next(&mut self, policy: &Policy, children: &[ChildFacts], incident: Incident) -> Decision {
-            let it = incident.facts;
-            if it.restart == Restart::Temporary || (it.restart == Restart::Transient && incident.normal) {
-                let others = (0..children.len()).filter(|&i| i as Place != incident.child && children[i].significant);
-                let left = others.filter(|&i| children[i].presence != Presence::Down).count();
-                let shutdown = match policy.auto_shutdown {
-                    AutoShutdown::Never => false,
-                    AutoShutdown::AnySignificant => it.significant,
-                    AutoShutdown::AllSignificant => it.significant && left == 0,
-                };
-                return match (shutdown, it.restart) {
-                    (true, _) => Decision::Shutdown,
-                    (false, Restart::Temporary) => Decision::Forget,
-                    (false, _) => Decision::Keep,
-                };
-            }
-            let recent = |limit: Intensity, whose: &dyn Fn(Place) -> bool| {
-                let young = |at: Duration| incident.now - at <= limit.within;
-                1 + self.restarts.iter().filter(|&&(child, at)| whose(child) && young(at)).count() as u32
-            };
-            let mine = |child| child == incident.child;
-            let decision = match it.own_intensity {
-                Some(limit) if recent(limit, &mine) > limit.max => Decision::Fail,
-                None if recent(policy.intensity, &|child| children[child as usize].own_intensity.is_none())
-                    > policy.intensity.max =>
-                {
-                    Decision::Escalate
-                }
-                own => {
-                    let (mut stop, mut start) = (Vec::new(), Vec::new());
-                    for (other, facts) in (0..).zip(children) {
-                        let together = match policy.strategy {
-                            Strategy::OneForOne => other == incident.child,
-                            Strategy::OneForAll => true,
-                            Strategy::RestForOne => other >= incident.child,
-                        };
-                        if together && facts.restart != Restart::Temporary {
-                            start.push(other);
-                        }
-                        if together && other != incident.child && facts.presence == Presence::Up {
-                            stop.insert(0, other);
-                        }
-                    }
-                    Decision::Restart { stop, start, attempt: recent(own.unwrap_or(policy.intensity), &mine) }
-                }
-            };
-            self.restarts.push((incident.child, incident.now));
-            decision
-        }
-    }
-
-    fn intensities() -> impl Generate<Value = Intensity> {
-        (0_u32..4, 0_u64..30).prop_map(|(max, secs)| Intensity::new(max, Duration::from_secs(secs)))
-    }
-
-    fn children() -> impl Generate<Value = Vec<ChildFacts>> {
-        let restart = prop_oneof![Just(Restart::Permanent), Just(Restart::Transient), Just(Restart::Temporary)];
-        let presence = prop_oneof![Just(Presence::Up), Just(Presence::Pending), Just(Presence::Down)];
-        let facts = (restart, any::<bool>(), proptest::option::of(intensities()), presence).prop_map(
-            |(restart, significant, own_intensity, presence)| ChildFacts {
-                restart,
-                significant,
-                own_intensity,
-                presence,
-            },
-        );
-        proptest::collection::vec(facts, 1..6)
-    }
-
-    fn policies() -> impl Generate<Value = Policy> {
-        let strategy = prop_oneof![Just(Strategy::OneForOne), Just(Strategy::OneForAll), Just(Strategy::RestForOne)];
-        let auto_shutdown = prop_oneof![
-            Just(AutoShutdown::Never),
-            Just(AutoShutdown::AnySignificant),
-            Just(AutoShutdown::AllSignificant)
-        ];
-        (strategy, intensities(), auto_shutdown).prop_map(|(strategy, intensity, auto_shutdown)| Policy {
-            strategy,
-            intensity,
-            auto_shutdown,
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn decisions_match_the_model(
-            policy in policies(),
-            children in children(),
-            incidents in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>(), 0_u64..20), 1..40),
-        ) {
-            let (mut shared, mut own) = (Window::default(), vec![Window::default(); children.len()]);
-            let (mut model, mut now) = (Model::default(), Duration::ZERO);
-            for (child, normal, pause) in incidents {
-                now += Duration::from_secs(pause);
-                let child = child.index(children.len());
-                let incident = Incident { child: child as Place, facts: children[child], normal, now };
-                let decided = decide(&policy, at(&children), incident, &mut shared, &mut own[child]);
-                prop_assert_eq!(decided, model.next(&policy, &children, incident));
-            }
-        }
     }
 }
