@@ -11,12 +11,13 @@ mod campaigns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use callboard::actors::{Delegation, DelegationError};
 use callboard::env::{Env, Fault, Faults, SystemClock};
 use callboard::messages::state::{Reducer, Schema, StateRules};
-use callboard::messages::{Action, Backoff, RunId, RunResult, Send, TurnId, Usage};
+use callboard::messages::{Action, Backoff, LateAnswer, RunId, RunResult, Send, TurnId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::breaker::BreakerPolicy;
@@ -33,11 +34,17 @@ use crate::campaigns::{Campaign, cases};
 /// How long a run may take, and how long what is left of it may take to go; far more than any of the faults can cost.
 const GENEROUS: Duration = Duration::from_secs(60);
 
+/// After so many rounds a kind of fault that has hit nothing is not waited for any more.
+const MOST_ROUNDS: usize = 40;
+
 /// Layers of agents: who delegates or hands off does so to the next one, so that no chain comes back.
 const DEPTH: usize = 4;
 
 /// How the agents of each layer are run: as tasks, each turn on a thread of its own, one turn at a time.
 const MANNERS: [&str; 3] = ["task", "thread", "alone"];
+
+/// Added to the key of a turn that detaches a delegation: the key of the turn in which the answer comes.
+const LATE: u32 = 1_000_000;
 
 /// After this a turn that hangs is stopped.
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -59,6 +66,8 @@ enum Then {
     Stop,
     Handoff(Box<Plan>),
     Fork(Vec<Plan>),
+    /// Delegates without waiting; the answer comes with a turn of its own.
+    Detach(Box<Plan>),
 }
 
 impl Plan {
@@ -73,38 +82,40 @@ impl Plan {
             (0..1 + below(env, most)).map(|_| Self::random(env, depth + 1, keys)).collect()
         };
         let delegations = children(if depth == 0 { 1 } else { 2 }, 4);
-        let mut next = children(4, 3);
+        let mut next = children(3, 3);
         let then = match next.len() {
             0 => Then::Stop,
-            1 => next.pop().map_or(Then::Stop, |next| Then::Handoff(Box::new(next))),
+            1 if below(env, 2) == 0 => Then::Detach(Box::new(next.remove(0))),
+            1 => Then::Handoff(Box::new(next.remove(0))),
             _ => Then::Fork(next),
         };
         let to = format!("{}{depth}", MANNERS[manner]);
         Self { key, to, asks_consent: below(env, 16) == 0, delegations, side_by_side: below(env, 2) == 0, then }
     }
 
-    fn next(&self) -> &[Self] {
-        match &self.then {
-            Then::Stop => &[],
-            Then::Handoff(next) => std::slice::from_ref(next),
-            Then::Fork(forks) => forks,
-        }
-    }
-
-    /// It and everything that comes of it, in the order in which updates apply: what was delegated, the turn, what it
-    /// handed on.
-    fn all(&self) -> Vec<&Self> {
-        let delegated = self.delegations.iter().flat_map(Self::all);
-        delegated.chain([self]).chain(self.next().iter().flat_map(Self::all)).collect()
-    }
-
+    /// The keys of everything that comes of it, in the order in which updates apply: what it waited for, the turn itself,
+    /// what came after it.
     fn keys(&self) -> Vec<u32> {
-        self.all().into_iter().map(|plan| plan.key).collect()
+        let then: Vec<u32> = match &self.then {
+            Then::Stop => Vec::new(),
+            Then::Handoff(next) => next.keys(),
+            Then::Fork(forks) => forks.iter().flat_map(Self::keys).collect(),
+            Then::Detach(child) => child.keys().into_iter().chain([self.key + LATE]).collect(),
+        };
+        self.delegations.iter().flat_map(Self::keys).chain([self.key]).chain(then).collect()
     }
 
-    /// Those that are delegated.
+    /// Everything that is delegated in it.
     fn delegated(&self) -> Vec<&Self> {
-        self.all().into_iter().flat_map(|plan| &plan.delegations).collect()
+        let (detached, next): (&[Self], &[Self]) = match &self.then {
+            Then::Stop => (&[], &[]),
+            Then::Handoff(next) => (&[], std::slice::from_ref(next)),
+            Then::Fork(forks) => (&[], forks),
+            Then::Detach(child) => (std::slice::from_ref(child), &[]),
+        };
+        let given = self.delegations.iter().chain(detached);
+        let below = given.clone().chain(next).flat_map(Self::delegated);
+        given.chain(below).collect()
     }
 
     /// What its branch puts out.
@@ -113,6 +124,7 @@ impl Plan {
             Then::Stop => json!([self.key, self.delegations.iter().map(Self::answer).collect::<Vec<_>>()]),
             Then::Handoff(next) => next.answer(),
             Then::Fork(forks) => forks.iter().map(Self::answer).collect(),
+            Then::Detach(child) => json!([self.key + LATE, child.answer()]),
         }
     }
 }
@@ -127,6 +139,10 @@ struct Book {
     entries: Mutex<Entries>,
     /// Delegations that were asked for and are not answered.
     open: AtomicUsize,
+    /// The next turn that has a thread of its own ignores that it is stopped.
+    blocks: AtomicBool,
+    /// How many did.
+    blocked: AtomicU64,
 }
 
 #[derive(Default)]
@@ -153,41 +169,73 @@ impl Book {
         self.entries.lock().wrong.push(what);
     }
 
-    async fn delegate(&self, turn: &Turn, plan: &Plan) -> Result<Json, TurnError> {
+    fn open(&self) -> Opened<'_> {
         self.open.fetch_add(1, Ordering::SeqCst);
-        let _opened = Opened(self);
-        let answer = turn.delegate(&plan.to, "part").input(Json::of(plan).unwrap()).await;
-        let told = match &answer {
-            Ok(answer) => answer.to_string(),
+        Opened(self)
+    }
+
+    fn answered(&self, turn: &Turn, plan: &Plan, answer: String) {
+        self.entries.lock().answers.entry((turn.id().run, plan.key)).or_default().insert(answer);
+    }
+
+    async fn delegate(&self, turn: &Turn, plan: &Plan, delegation: Delegation) -> Result<Json, TurnError> {
+        let _opened = self.open();
+        let answer = delegation.await;
+        match &answer {
+            Ok(answer) => self.answered(turn, plan, answer.to_string()),
             // Of an attempt that nobody wants any more.
-            Err(callboard::actors::DelegationError::Turn(_)) => return Ok(answer?),
-            Err(error) => format!("no answer: {error}"),
-        };
-        self.entries.lock().answers.entry((turn.id().run, plan.key)).or_default().insert(told);
+            Err(DelegationError::Turn(_)) => {}
+            Err(error) => self.answered(turn, plan, format!("no answer: {error}")),
+        }
         Ok(answer?)
     }
 
-    async fn follow(&self, turn: Turn) -> Result<Command, TurnError> {
-        let plan: Plan = turn.input()?;
+    /// Begins the turn of this key: its effect is that it is written down.
+    async fn begin(&self, turn: &Turn, key: u32) -> Result<(), TurnError> {
         let id = turn.id();
-        self.entries.lock().turns.entry((id.run, plan.key)).or_default().insert(id);
-        let reserved = turn.reserve(10).await?;
+        self.entries.lock().turns.entry((id.run, key)).or_default().insert(id);
         let effect = async {
             *self.entries.lock().effects.entry(id).or_default() += 1;
             Ok::<_, TurnError>(())
         };
-        turn.step("effect", effect).await?;
+        turn.step("effect", effect).await
+    }
+
+    /// Takes the turn in which the answer to a detached delegation comes.
+    async fn follow_late(&self, turn: &Turn, late: LateAnswer) -> Result<Command, TurnError> {
+        let plan: Plan = late.original_input.parse()?;
+        let Then::Detach(child) = &plan.then else { return Err(TurnError::terminal("it has detached nothing")) };
+        self.begin(turn, plan.key + LATE).await?;
+        let answer = if late.answer.outcome.is_finished() {
+            late.answer.output.to_string()
+        } else {
+            format!("no answer: {}", late.answer.outcome)
+        };
+        self.answered(turn, child, answer);
+        let output = json!([plan.key + LATE, late.answer.output]);
+        Ok(Command::update("count", 1).with("keys", plan.key + LATE).with_output(output))
+    }
+
+    async fn follow(&self, turn: Turn) -> Result<Command, TurnError> {
+        if let Ok(late) = turn.input::<LateAnswer>() {
+            return self.follow_late(&turn, late).await;
+        }
+        let plan: Plan = turn.input()?;
+        let reserved = turn.reserve(10).await?;
+        self.begin(&turn, plan.key).await?;
         // Nobody waits for it.
         drop(reserved.settle(Usage { input_tokens: 3, output_tokens: 4 }));
         if turn.agent().as_str().starts_with("thread") {
-            std::thread::sleep(Duration::from_millis(1));
+            let blocks = self.blocks.swap(false, Ordering::SeqCst);
+            self.blocked.fetch_add(u64::from(blocks), Ordering::SeqCst);
+            std::thread::sleep(if blocks { TIMEOUT + Duration::from_secs(6) } else { Duration::from_millis(1) });
         }
         if plan.asks_consent {
             turn.approve(Action::new("write", "file", plan.key)).await?;
         }
-        let asked = plan.delegations.iter().map(|child| self.delegate(&turn, child));
+        let given = |child: &Plan| turn.delegate(&child.to, "part").input(Json::of(child).unwrap());
+        let asked = plan.delegations.iter().map(|child| self.delegate(&turn, child, given(child)));
         let answers: Vec<Json> = if plan.side_by_side {
-            // Asked for in order, whatever the order of the answers.
             futures::future::try_join_all(asked).await?
         } else {
             let mut answers = Vec::new();
@@ -197,11 +245,15 @@ impl Book {
             answers
         };
         let command = Command::update("count", 1).with("keys", plan.key);
-        Ok(match plan.then {
+        Ok(match &plan.then {
             Then::Stop => command.with_output(json!([plan.key, answers])),
-            Then::Handoff(next) => command.with_output(Json::of(&*next).unwrap()).goto(&next.to),
+            Then::Handoff(next) => command.with_output(Json::of(&**next).unwrap()).goto(&next.to),
             Then::Fork(forks) => {
                 command.goto_many(forks.iter().map(|fork| Send::new(&fork.to, Json::of(fork).unwrap())))
+            }
+            Then::Detach(child) => {
+                given(child).detach().await?;
+                command
             }
         })
     }
@@ -209,23 +261,23 @@ impl Book {
     /// What is wrong about a run that was to follow this plan and has ended like this.
     fn judge(&self, plan: &Plan, result: &RunResult) -> Result<(), String> {
         let run = result.run;
-        let all = plan.all();
+        let keys = plan.keys();
         check("outcome", &result.outcome, &Outcome::Finished)?;
         check("output", &result.output, &Json::from(plan.answer()))?;
-        check("count", &result.state["count"], &json!(all.len()))?;
-        check("keys", &result.state["keys"], &json!(plan.keys()))?;
-        check("turns", &(result.metrics.turns as usize), &all.len())?;
+        check("count", &result.state["count"], &json!(keys.len()))?;
+        check("keys", &result.state["keys"], &json!(keys))?;
+        check("turns", &(result.metrics.turns as usize), &keys.len())?;
         let entries = self.entries.lock();
-        for part in &all {
-            let turns = entries.turns.get(&(run, part.key)).map_or(0, BTreeSet::len);
-            check(&format!("turns of part {}", part.key), &turns, &1)?;
+        for key in &keys {
+            let turns = entries.turns.get(&(run, *key)).map_or(0, BTreeSet::len);
+            check(&format!("turns of part {key}"), &turns, &1)?;
         }
         for part in plan.delegated() {
             let answers = entries.answers.get(&(run, part.key)).cloned().unwrap_or_default();
             check(&format!("answers to part {}", part.key), &answers, &[part.answer().to_string()].into())?;
         }
         let effects = entries.effects.range(TurnId { run, number: 0 }..=TurnId { run, number: u32::MAX }).count();
-        check("turns with effects", &effects, &all.len())
+        check("turns with effects", &effects, &keys.len())
     }
 }
 
@@ -280,13 +332,7 @@ impl Faults for Chaos {
             "turn.begin" | "turn.end" => self.at_turn()?,
             _ => self.when_armed(point)?,
         };
-        let kind = match &fault {
-            Fault::Error(_) => "error",
-            Fault::Panic(_) => "panic",
-            Fault::Wait(Duration::MAX) => "hang",
-            Fault::Wait(_) | Fault::Yield(_) | Fault::Lose | Fault::Crash => "delay",
-        };
-        self.count(format!("{kind} at {point}"));
+        self.count(kind(point, &fault));
         Some(fault)
     }
 }
@@ -301,6 +347,8 @@ enum Blow {
     StopAgent,
     ReplaceAgent,
     RestartAgent,
+    /// The next turn on a thread of its own blocks it until its place is given away.
+    BlockThread,
 }
 
 fn panic() -> Fault {
@@ -309,6 +357,39 @@ fn panic() -> Fault {
 
 fn error() -> Fault {
     Fault::Error("planned".into())
+}
+
+impl Blow {
+    fn kind(&self) -> String {
+        match self {
+            Self::Arm(point, fault) => kind(point, fault),
+            Self::Kill(path) => format!("kill of {}", path.join("/")),
+            Self::KillAgent => "kill of an agent".into(),
+            Self::StopAgent => "stop of an agent".into(),
+            Self::ReplaceAgent => "replacement of an agent".into(),
+            Self::RestartAgent => "restart of an agent".into(),
+            Self::BlockThread => "block of a thread".into(),
+        }
+    }
+}
+
+fn kind(point: &str, fault: &Fault) -> String {
+    let what = match fault {
+        Fault::Error(_) => "error",
+        Fault::Panic(_) => "panic",
+        Fault::Wait(Duration::MAX) => "hang",
+        Fault::Wait(_) | Fault::Yield(_) | Fault::Lose | Fault::Crash => "delay",
+    };
+    format!("{what} at {point}")
+}
+
+/// Every kind of fault that has to strike while delegations are open.
+fn kinds() -> BTreeSet<String> {
+    let at_turns = ["turn.begin", "turn.end"].into_iter().flat_map(|point| {
+        [panic(), error(), Fault::Wait(Duration::MAX), Fault::Yield(1)].map(|fault| kind(point, &fault))
+    });
+    let blows = counted_blows().into_iter().flatten().chain(other_blows()).chain([Blow::BlockThread]);
+    blows.map(|blow| blow.kind()).chain(at_turns).collect()
 }
 
 /// Blows of which a supervisor of the board takes five in a minute before it gives up, together with those that are struck
@@ -446,37 +527,30 @@ impl Round {
     }
 
     async fn strike(&self, blow: Blow) {
-        match blow {
-            Blow::Arm(point, fault) => self.chaos.armed.lock().push((point, fault)),
-            Blow::Kill(path) => {
-                if kill(&self.board, path).await.unwrap() {
-                    self.chaos.count(format!("kill of {}", path.join("/")));
-                }
+        let kind = blow.kind();
+        let has_struck = match blow {
+            Blow::Arm(point, fault) => {
+                self.chaos.armed.lock().push((point, fault));
+                false
             }
-            Blow::KillAgent => {
-                if kill(&self.board, &["agents", &self.any_agent()]).await.unwrap() {
-                    self.chaos.count("kill of an agent".into());
-                }
+            Blow::BlockThread => {
+                self.book.blocks.store(true, Ordering::SeqCst);
+                false
             }
+            Blow::Kill(path) => kill(&self.board, path).await.unwrap(),
+            Blow::KillAgent => kill(&self.board, &["agents", &self.any_agent()]).await.unwrap(),
             Blow::StopAgent => {
                 let name = self.any_agent();
-                if self.board.stop(&name).await.is_ok() {
-                    self.chaos.count("stop of an agent".into());
-                }
+                let stopped = self.board.stop(&name).await;
                 self.pause(20).await;
                 self.bring_back(&name).await;
+                stopped.is_ok()
             }
-            Blow::ReplaceAgent => {
-                let name = self.any_agent();
-                if self.board.replace(spec(&name, &self.book)).await.is_ok() {
-                    self.chaos.count("replacement of an agent".into());
-                }
-            }
-            Blow::RestartAgent => {
-                if self.board.restart(&self.any_agent()).await.is_ok() {
-                    self.chaos.count("restart of an agent".into());
-                }
-            }
+            Blow::ReplaceAgent => self.board.replace(spec(&self.any_agent(), &self.book)).await.is_ok(),
+            Blow::RestartAgent => self.board.restart(&self.any_agent()).await.is_ok(),
+        };
+        if has_struck {
+            self.chaos.count(kind);
         }
     }
 
@@ -595,6 +669,8 @@ impl Round {
         }
         consent.await.unwrap();
         failures.append(&mut self.book.entries.lock().wrong);
+        let blocked = self.book.blocked.load(Ordering::SeqCst);
+        self.chaos.struck.lock().insert(Blow::BlockThread.kind(), (blocked, blocked));
         failures
     }
 }
@@ -610,6 +686,9 @@ fn blows(env: &Env, number: usize) -> Vec<Blow> {
     };
     let counted = counted_blows().into_iter().flat_map(|blows| take(blows, 4));
     let mut blows: Vec<_> = counted.chain(take(other_blows(), 6)).collect();
+    if number % 20 == 4 {
+        blows.push(Blow::BlockThread);
+    }
     for at in (1..blows.len()).rev() {
         blows.swap(at, below(env, at + 1));
     }
@@ -621,9 +700,11 @@ fn no_delegation_is_lost_counts_twice_or_never_ends() {
     let mut campaign = Campaign::begin("faults");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let (wanted, mut delegations, mut runs, mut again) = (cases(1_000) as usize, 0, 0, 0);
-    let mut struck = Struck::new();
-    for number in 0.. {
-        if delegations >= wanted && number >= 6 || campaign.has_failed() {
+    let mut struck: Struck = kinds().into_iter().map(|kind| (kind, (0, 0))).collect();
+    let missed = |struck: &Struck| struck.iter().filter(|(_, (_, hits))| *hits == 0).count();
+    for number in 0..usize::MAX {
+        let is_covered = number >= MOST_ROUNDS || missed(&struck) == 0;
+        if campaign.has_failed() || (delegations >= wanted && is_covered) {
             break;
         }
         let seed = campaign.random();
@@ -642,10 +723,14 @@ fn no_delegation_is_lost_counts_twice_or_never_ends() {
             }
         });
     }
-    let all: u64 = struck.values().map(|(all, _)| all).sum();
-    let hits: u64 = struck.values().map(|(_, hits)| hits).sum();
+    for (kind, (all, hits)) in &struck {
+        println!("{kind}: {all}, {hits} while delegations were open");
+    }
+    let sum = |of: fn(&(u64, u64)) -> u64| struck.values().map(of).sum::<u64>();
+    let (all, hits, kinds, missed) = (sum(|(all, _)| *all), sum(|(_, hits)| *hits), struck.len(), missed(&struck));
     campaign.end(format_args!(
-        "{runs} runs; {all} faults of {} kinds, {hits} while delegations were open; {again} submissions made again\n{struck:#?}",
-        struck.len()
+        "delegations in {runs} runs; {all} faults of {kinds} kinds, {hits} while delegations were open; \
+         {again} submissions made again"
     ));
+    assert_eq!(missed, 0, "kinds of faults that hit nothing in flight");
 }
