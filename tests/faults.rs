@@ -606,12 +606,21 @@ impl Round {
         let result = match tokio::time::timeout(GENEROUS, run.result()).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => return Err(format!("no result: {error}")),
-            Err(_) => return Err(format!("never-ending: {plan:?}; {:#?}", run.history().await)),
+            Err(_) => return Err(self.never_ending(&run, &plan).await),
         };
         self.book.judge(&plan, &result)?;
         let history = run.history().await.map_err(|error| format!("no history: {error}"))?;
         let folded = fold(history, &StateRules::default()).and_then(|run| run.result().cloned());
         check("folded result", &folded.as_deref(), &Some(&result))
+    }
+
+    async fn never_ending(&self, run: &RunHandle, plan: &Plan) -> String {
+        let tree = self.board.tree().await.map_or_else(|error| error.to_string(), |tree| tree.to_string());
+        let history = run.history().await.map_or_else(
+            |error| error.to_string(),
+            |events| events.iter().map(|event| format!("\n{event}")).collect(),
+        );
+        format!("never-ending: {}, {:?}\n{tree}\n{plan:?}{history}", run.id(), self.board.load())
     }
 
     async fn submit_until_struck(self, enough: usize) -> Vec<String> {

@@ -421,7 +421,8 @@ async fn overload(campaign: &mut Campaign, time: Duration) -> String {
     let (tasks_left, stopping) = (tasks(), Instant::now());
     let reason = board.shutdown().await;
     let stopped_in = stopping.elapsed();
-    drop((board, driver));
+    let latest = counts.latest.lock().take();
+    drop((board, driver, latest));
     let leaving = Instant::now();
     let heard = futures::future::join_all(readers).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
     let context = watcher.await.unwrap();
@@ -449,7 +450,7 @@ async fn overload(campaign: &mut Campaign, time: Duration) -> String {
         reason == EndReason::Stopped && stopped_in < Duration::from_secs(5),
         format!("the board ended after {stopped_in:?}: {reason}"),
     );
-    check(readers_left_in < GENEROUS, "the streams of readers do not end with the board and its store".to_owned());
+    check(readers_left_in < Duration::from_secs(5), "the streams of readers do not end with the board and its store".to_owned());
     for what in ["tree", "load", "ask", "ask of a busy agent", "decision", "cancel", "history"] {
         let (worst, count) = answers.get(what).copied().unwrap_or_default();
         check(count > 0, format!("no {what} was asked for"));
