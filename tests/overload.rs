@@ -1,8 +1,8 @@
 //! Ten times what a board can do, on real threads: memory stays bounded, control answers, what is refused is refused in
 //! words, nothing acknowledged is lost, and slow readers hear how much they missed.
 //!
-//! The oracle is outside: the driver counts what it submitted and what it was told, follows every acknowledged run to its
-//! end, reads the process's memory from the kernel, and the tasks that are left from tokio.
+//! The oracle is outside: the driver counts what it submitted and what it was told, follows every acknowledged run to
+//! its end, reads the process's memory from the kernel, and the tasks that are left from tokio.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and this one runs in real time")]
@@ -33,7 +33,10 @@ const READY_PER_AGENT: usize = 100;
 const WATCH_BUFFER: usize = 64;
 const MEMORY_RUNS: usize = 1_000;
 
-/// How long the helper works: capacity is a matter of the pool, and leaves the processor time for everybody else.
+/// How many turns of the helper run at once, fewer than the pool has permits.
+const HELPERS: usize = 2;
+
+/// How long one takes: capacity is a matter of the helper's slots, and leaves the processor time for everybody else.
 const WORK: Duration = Duration::from_millis(4);
 
 /// How much more is asked of the board than it can do.
@@ -62,14 +65,14 @@ const PROMPT: Duration = Duration::from_secs(1);
 /// How long what is left may take to end when the load stops; far more than it should.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// What the board may hold in memory, by what it was told, over what the process had when the load began: for each run in
-/// flight its state, its journal and its turns; for each that has ended its journal; for each watcher its buffer of
+/// What the board may hold in memory, by what it was told, over what the process had when the load began: for each run
+/// in flight its state, its journal and its turns; for each that has ended its journal; for each watcher its buffer of
 /// events; the entries of the context with their watcher's buffer. And what an allocator keeps of what was given back.
 const BOUND_KB: u64 = {
-    let runs = RUNS_IN_FLIGHT as u64 * 32 + MEMORY_RUNS as u64 * 16;
+    let runs = RUNS_IN_FLIGHT as u64 * 16 + MEMORY_RUNS as u64 * 8;
     let watchers = (SLOW_READERS * WATCH_BUFFER) as u64 * 4;
     let entries = (ENTRIES + 256) * (ENTRY as u64 / 1_024) * 4;
-    let allocator = 16 * 1_024;
+    let allocator = 12 * 1_024;
     runs + watchers + entries + allocator
 };
 
@@ -97,6 +100,8 @@ async fn start() -> Callboard {
         tokio::time::sleep(WORK).await;
         Ok(number + 1)
     });
+    // So many of its turns are ready that a request that waits behind them is never answered.
+    let helper = helper.concurrency(HELPERS);
     Callboard::builder()
         .pool(POOL)
         .runs_in_flight(RUNS_IN_FLIGHT)
@@ -272,8 +277,8 @@ impl Heard {
     }
 }
 
-/// Takes its time after each event while the load is on, and reads what is left afterwards. `None` is an event, a number
-/// says how many are missing. Ends with the board, and with its store, so it holds neither.
+/// Takes its time after each event while the load is on, and reads what is left afterwards. `None` is an event, a
+/// number says how many are missing. Ends with the board, and with its store, so it holds neither.
 async fn read_slowly(mut events: impl Stream<Item = Option<u64>> + Unpin, is_over: Arc<AtomicBool>) -> Heard {
     let mut heard = Heard::default();
     while let Ok(Some(event)) = tokio::time::timeout(GENEROUS, events.next()).await {
@@ -357,7 +362,9 @@ impl Memory {
     fn check(&self) -> Result<(), String> {
         let (before, highest) = (self.before_kb, self.highest_kb());
         if highest > before + BOUND_KB {
-            return Err(format!("{highest} KB are resident, {before} before the load: more than {BOUND_KB} KB over it"));
+            return Err(format!(
+                "{highest} KB are resident, {before} before the load: more than {BOUND_KB} KB over it"
+            ));
         }
         let (middle, end) = (self.median_kb(40, 60), self.median_kb(80, 100));
         if end > middle + NOISE_KB {
@@ -428,16 +435,15 @@ async fn overload(campaign: &mut Campaign, time: Duration) -> String {
     let context = watcher.await.unwrap();
     let readers_left_in = leaving.elapsed();
 
-    let counts = Arc::into_inner(counts).expect("nobody counts any more");
-    let (refused, ended, answers) = (counts.refused.into_inner(), counts.ended.into_inner(), counts.answers.into_inner());
-    let all = counts.submitted.into_inner();
+    let (ended, answers) = (counts.ended.lock().clone(), counts.answers.lock().clone());
+    let (all, refused) = (counts.submitted.load(Ordering::SeqCst), counts.refused.load(Ordering::SeqCst));
     campaign.count_many(all);
     let mut check = |is_so: bool, what: String| {
         if !is_so {
             campaign.count(Err(what));
         }
     };
-    for wrong in counts.wrong.into_inner() {
+    for wrong in counts.wrong.lock().drain(..) {
         check(false, wrong);
     }
     check(submitted >= capacity * TIMES * 0.9, format!("only {submitted:.0} submissions a second, {capacity:.0} runs"));
@@ -450,7 +456,10 @@ async fn overload(campaign: &mut Campaign, time: Duration) -> String {
         reason == EndReason::Stopped && stopped_in < Duration::from_secs(5),
         format!("the board ended after {stopped_in:?}: {reason}"),
     );
-    check(readers_left_in < Duration::from_secs(5), "the streams of readers do not end with the board and its store".to_owned());
+    check(
+        readers_left_in < Duration::from_secs(5),
+        "the streams of readers do not end with the board and its store".to_owned(),
+    );
     for what in ["tree", "load", "ask", "ask of a busy agent", "decision", "cancel", "history"] {
         let (worst, count) = answers.get(what).copied().unwrap_or_default();
         check(count > 0, format!("no {what} was asked for"));

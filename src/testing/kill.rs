@@ -6,8 +6,8 @@ use crate::supervision::tree::ControlError;
 /// Kills an actor of a board's tree, as ractor kills: it never goes on past its next await, and does not tidy up after
 /// itself. The path begins below the board's own supervisor; `false` if nobody is there now.
 ///
-/// A child of the board is restarted as after a panic. Killing `agents` takes the agents for good: their supervisor comes
-/// back without the children that were added at run time.
+/// A child of the board is restarted as after a panic. Killing `agents` takes the agents for good: their supervisor
+/// comes back without the children that were added at run time.
 ///
 /// ```
 /// use callboard::prelude::*;

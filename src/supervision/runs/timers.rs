@@ -45,7 +45,8 @@ impl Timers {
         self.heap.push(Reverse((at, timer)));
     }
 
-    /// Forgets the timers of runs that are not worked on any more, once they may be half of all: a deadline may be far off.
+    /// Forgets the timers of runs that are not worked on any more, once they may be half of all: a deadline may be far
+    /// off.
     pub(super) fn tidy(&mut self, is_worked_on: impl Fn(RunId) -> bool) {
         if self.heap.len() < self.crowd {
             return;

@@ -23,7 +23,8 @@ impl SupervisorRef {
 }
 
 impl Board {
-    /// Whoever asked is told by the supervisor above the one that is killed; a reply that is dropped says nobody is there.
+    /// Whoever asked is told by the supervisor above the one that is killed; a reply that is dropped says nobody is
+    /// there.
     pub(super) fn kill(&self, path: &[Arc<str>], reply: oneshot::Sender<bool>) {
         let Some((id, below)) = path.split_first() else { return };
         let child = self.children.named(id).map(|place| &self.children[place]);
