@@ -365,8 +365,10 @@ impl Floor {
         place.status = AgentStatus::Starting;
         let actor = place.actor.clone();
         drop(state);
-        // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
-        let _ = actor.map(|actor| actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() }));
+        if let Some(actor) = actor {
+            // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
+            let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });
+        }
         true
     }
 
