@@ -32,11 +32,9 @@ const RUNS_IN_FLIGHT: usize = 400;
 const READY_PER_AGENT: usize = 100;
 const WATCH_BUFFER: usize = 64;
 const MEMORY_RUNS: usize = 1_000;
+const RUN_SUPERVISORS: usize = 2;
 
-/// How many turns of the helper run at once, fewer than the pool has permits.
-const HELPERS: usize = 2;
-
-/// How long one takes: capacity is a matter of the helper's slots, and leaves the processor time for everybody else.
+/// How long the helper works: capacity is a matter of the pool, and leaves the processor time for everybody else.
 const WORK: Duration = Duration::from_millis(4);
 
 /// How much more is asked of the board than it can do.
@@ -100,14 +98,13 @@ async fn start() -> Callboard {
         tokio::time::sleep(WORK).await;
         Ok(number + 1)
     });
-    // So many of its turns are ready that a request that waits behind them is never answered.
-    let helper = helper.concurrency(HELPERS);
     Callboard::builder()
         .pool(POOL)
         .runs_in_flight(RUNS_IN_FLIGHT)
         .ready_per_agent(READY_PER_AGENT)
         .watch_buffer(WATCH_BUFFER)
         .memory_runs(MEMORY_RUNS)
+        .run_supervisors(RUN_SUPERVISORS)
         .agent("lead", lead)
         .with(helper)
         .with(AgentSpec::typed("clerk", |number: u64| async move { Ok(number) }))
@@ -422,8 +419,8 @@ async fn overload(campaign: &mut Campaign, time: Duration) -> String {
     let all_end = comes_true(|| sum(&counts.ended.lock()) == acknowledged || !counts.wrong.lock().is_empty()).await;
     let is_idle = comes_true(|| board.load().is_idle()).await;
     let left = format!("{:?}", board.load());
-    // Workers that are idle, and slow readers.
-    let usual = tasks_before + POOL + SLOW_READERS + 1;
+    // Workers that are idle, slow readers, and each run supervisor's sleep until its next timer.
+    let usual = tasks_before + POOL + SLOW_READERS + 1 + RUN_SUPERVISORS;
     let tasks_end = comes_true(|| tasks() <= usual).await;
     let (tasks_left, stopping) = (tasks(), Instant::now());
     let reason = board.shutdown().await;
