@@ -553,3 +553,25 @@ async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
     assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 1);
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_that_is_decided_or_withdrawn_leaves_no_timer() {
+    let board = asking(Callboard::builder().env(Env::repeatable(1))).start().await.unwrap();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for number in 0..40 {
+        let run = board.submit(Task::new("x")).await.unwrap();
+        let open = board.next_approval().await.unwrap();
+        if number % 2 == 0 {
+            board.approvals().approve(open.id(), "ann").await.unwrap();
+        } else {
+            run.cancel("nobody answers").await.unwrap();
+        }
+        run.result().await.unwrap();
+    }
+    // Those that look after a turn that was stopped go after 5 s.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    const POOL: usize = 5;
+    assert!(tasks() <= before + POOL, "{} tasks, {before} before; only workers may be idle", tasks());
+    board.shutdown().await;
+}

@@ -479,3 +479,25 @@ async fn a_card_is_taken_down_also_by_a_gateway_or_channel_that_crashes_over_it(
         }
     }
 }
+
+/// Turns may begin as soon as the agent's actor has made its value, and its supervisor hears of the start later.
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_turn_panics_before_its_supervisor_knows_that_it_runs_is_rebuilt() {
+    let stumbles = Arc::new(AtomicBool::new(true));
+    let helper = || {
+        let stumbles = Arc::clone(&stumbles);
+        AgentSpec::new("helper", move |_: Turn| {
+            assert!(!stumbles.swap(false, Ordering::SeqCst), "stumbled");
+            async { Ok(Command::output("helped")) }
+        })
+    };
+    let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("helper", "help").await?)) };
+    let board = builder().agent("lead", lead).with(helper()).start().await.unwrap();
+    board.stop("helper").await.unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::Delegated { .. })).await;
+    board.spawn(helper()).await.unwrap();
+    assert_eq!(soon(run.result()).await.unwrap().output, "helped");
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}

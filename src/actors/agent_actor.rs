@@ -54,6 +54,7 @@ pub(crate) struct Arguments {
 
 /// The actor's state.
 pub(crate) struct AgentState {
+    me: ActorRef<AgentMsg>,
     name: AgentName,
     factory: Factory,
     window: RestartWindow,
@@ -70,12 +71,12 @@ impl Actor for AgentActor {
     type State = AgentState;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, _: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
+    async fn pre_start(&self, me: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
         let Arguments { name, factory, window, floor, herald } = arguments;
         floor.env.slow_fault_point("agent.start").await?;
         let value = make(&factory)?;
         let rebuilt = VecDeque::new();
-        let mut state = AgentState { name, factory, window, floor, herald, instance: None, rebuilt };
+        let mut state = AgentState { me, name, factory, window, floor, herald, instance: None, rebuilt };
         state.occupy(value);
         Ok(state)
     }
@@ -88,14 +89,14 @@ impl Actor for AgentActor {
 
     async fn handle(
         &self,
-        me: ActorRef<AgentMsg>,
+        _: ActorRef<AgentMsg>,
         message: AgentMsg,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
         actor_point(&state.floor.env, "agent.handle", &me).await?;
         match message {
-            AgentMsg::Panicked { turn, text } => state.rebuild(&me, turn, &text),
-            AgentMsg::Rebuild => state.build(&me),
+            AgentMsg::Panicked { turn, text } => state.rebuild(turn, &text),
+            AgentMsg::Rebuild => state.build(),
             AgentMsg::Replace(factory, window, description, reply) => {
                 let made = make(&factory);
                 if let Ok(value) = &made {
@@ -125,7 +126,7 @@ impl Drop for AgentState {
 impl AgentState {
     /// Begins a life of the agent, and says so.
     fn occupy(&mut self, value: Arc<dyn AgentValue>) {
-        let instance = self.floor.occupy(&self.name, value);
+        let instance = self.floor.occupy(&self.name, value, self.me.clone());
         self.herald.announce(instance);
         self.instance = Some(instance);
     }
@@ -143,7 +144,7 @@ impl AgentState {
     }
 
     /// Counts one rebuild, and makes the value or gives up.
-    fn rebuild(&mut self, me: &ActorRef<AgentMsg>, turn: Option<TurnId>, text: &str) {
+    fn rebuild(&mut self, turn: Option<TurnId>, text: &str) {
         let now = self.floor.env.now().monotonic;
         self.rebuilt.retain(|(at, before)| *at + self.window.within > now && (turn.is_none() || *before != turn));
         self.rebuilt.push_back((now, turn));
@@ -152,11 +153,11 @@ impl AgentState {
             tracing::error!(agent = %self.name, error = text, "agent was rebuilt too often and takes no more turns");
             self.give_up(text.to_owned());
         } else {
-            self.build(me);
+            self.build();
         }
     }
 
-    fn build(&mut self, me: &ActorRef<AgentMsg>) {
+    fn build(&mut self) {
         match make(&self.factory) {
             Ok(value) => self.occupy(value),
             Err(text) => {
@@ -168,7 +169,7 @@ impl AgentState {
                     self.give_up(text);
                 } else {
                     let wait = Duration::from_millis(100) * (1 << self.rebuilt.len().min(6));
-                    me.send_after(wait, || AgentMsg::Rebuild);
+                    self.me.send_after(wait, || AgentMsg::Rebuild);
                 }
             }
         }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
+use ractor::ActorRef;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
@@ -27,7 +28,6 @@ use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::wait_for::Waiting;
-use crate::supervision::tree::ChildRef;
 
 use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
@@ -94,7 +94,8 @@ struct Place {
     is_blocking: bool,
     timeout: Duration,
     namespaces: Option<Arc<[Arc<str>]>>,
-    actor: ChildRef<AgentMsg>,
+    /// Who has made the value, and makes it again. Its supervisor may not know yet that it runs.
+    actor: Option<ActorRef<AgentMsg>>,
     /// When the time of its turns is looked at next.
     timer: Option<Duration>,
     hurry: Arc<Notify>,
@@ -228,7 +229,6 @@ pub(super) struct Job {
     pub(super) value: Arc<dyn AgentValue>,
     pub(super) generation: u64,
     pub(super) is_blocking: bool,
-    pub(super) actor: ChildRef<AgentMsg>,
 }
 
 impl Floor {
@@ -256,7 +256,7 @@ impl Floor {
     }
 
     /// Gives an agent its place, or new conditions.
-    pub(crate) fn place(&self, name: &AgentName, conditions: Conditions, actor: ChildRef<AgentMsg>) {
+    pub(crate) fn place(&self, name: &AgentName, conditions: Conditions) {
         let mut facts = self.facts.lock();
         if conditions.is_reentrant {
             facts.non_reentrant.remove(name);
@@ -269,7 +269,7 @@ impl Floor {
         match state.place_of(name) {
             Some(place) => {
                 (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
-                (place.timeout, place.namespaces, place.actor) = (timeout, namespaces, actor);
+                (place.timeout, place.namespaces) = (timeout, namespaces);
             }
             None => {
                 let index = state.places.len();
@@ -286,7 +286,7 @@ impl Floor {
                     is_blocking,
                     timeout,
                     namespaces,
-                    actor,
+                    actor: None,
                     timer: None,
                     hurry: Arc::default(),
                     is_runnable: false,
@@ -305,11 +305,16 @@ impl Floor {
     }
 
     /// Gives an agent a fresh value: later turns use it, turns under way keep theirs. Returns its generation.
-    pub(crate) fn occupy(self: &Arc<Self>, name: &AgentName, value: Arc<dyn AgentValue>) -> u64 {
+    pub(super) fn occupy(
+        self: &Arc<Self>,
+        name: &AgentName,
+        value: Arc<dyn AgentValue>,
+        actor: ActorRef<AgentMsg>,
+    ) -> u64 {
         let mut state = self.state.lock();
         let Some(index) = state.names.get(name).copied() else { return 0 };
         let place = &mut state.places[index];
-        place.value = Some(value);
+        (place.value, place.actor) = (Some(value), Some(actor));
         place.generation += 1;
         place.status = AgentStatus::Running;
         let generation = place.generation;
@@ -349,17 +354,22 @@ impl Floor {
         }
     }
 
-    /// The agent's value is unusable after a panic: no turn begins until there is a new one. `false` if it was replaced
-    /// meanwhile.
-    pub(super) fn discard(&self, place: usize, generation: u64) -> bool {
+    /// The agent's value is unusable after a panic: no turn begins until there is a new one. Its actor is told, and `true`
+    /// is returned, unless it was replaced meanwhile.
+    pub(super) fn discard(&self, place: usize, generation: u64, turn: Option<TurnId>, text: &str) -> bool {
         let mut state = self.state.lock();
         let place = &mut state.places[place];
-        let is_current = place.generation == generation && place.value.is_some();
-        if is_current {
-            place.value = None;
-            place.status = AgentStatus::Starting;
+        if place.generation != generation || place.value.take().is_none() {
+            return false;
         }
-        is_current
+        place.status = AgentStatus::Starting;
+        let actor = place.actor.clone();
+        drop(state);
+        if let Some(actor) = actor {
+            // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
+            let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });
+        }
+        true
     }
 
     /// Makes a turn ready; the same attempt again changes nothing.
@@ -815,7 +825,6 @@ impl Floor {
                 value,
                 generation: place.generation,
                 is_blocking: place.is_blocking && self.env.has_threads(),
-                actor: place.actor.clone(),
             };
             state.permits -= 1;
             state.mark_runnable(index);
@@ -893,18 +902,14 @@ impl AskPlace {
     pub(crate) fn answer(&self, request: Box<dyn Any + Send>) -> TypedAnswer {
         catch_unwind(AssertUnwindSafe(|| Arc::clone(&self.value).answer(request))).unwrap_or_else(|panic| {
             let text = panic_text(&*panic);
-            self.panicked(text.clone());
+            self.panicked(&text);
             Ok(std::future::ready(Err(TurnError::transient(format!("panic: {text}")))).boxed())
         })
     }
 
     /// The answer panicked: the agent is rebuilt.
-    pub(crate) fn panicked(&self, text: String) {
-        let actor = self.floor.state.lock().places[self.index].actor.clone();
-        if self.floor.discard(self.index, self.generation) {
-            // An actor that is down rebuilds the value when it is back.
-            let _ = actor.cast(AgentMsg::Panicked { turn: None, text });
-        }
+    pub(crate) fn panicked(&self, text: &str) {
+        self.floor.discard(self.index, self.generation, None, text);
     }
 }
 

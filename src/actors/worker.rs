@@ -22,7 +22,6 @@ use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
 use crate::supervision::tree::ChildRef;
 
-use super::agent_actor::AgentMsg;
 use super::floor::{Floor, Job, Next};
 use super::turn::{StopReason, Turn, TurnError, TurnShared};
 
@@ -145,11 +144,9 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
 }
 
 fn panicked(floor: &Floor, job: &Job, text: String) -> TurnOutcome {
-    if floor.discard(job.place, job.generation) {
-        let turn = job.turn.ready.id;
+    let turn = job.turn.ready.id;
+    if floor.discard(job.place, job.generation, Some(turn), &text) {
         tracing::error!(%turn, agent = %job.turn.ready.agent, panic = %text, "turn panicked; its agent is rebuilt");
-        // An actor that is down rebuilds the value when it is back.
-        let _ = job.actor.cast(AgentMsg::Panicked { turn: Some(turn), text: text.clone() });
     }
     TurnOutcome::Failed(Failure::new(FailureKind::Panic, text))
 }

@@ -73,7 +73,7 @@ impl Callboard {
             herald: board.router.herald(&name, spec.description()),
         };
         let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
-        board.floor.place(&name, spec.conditions(), actor.clone());
+        board.floor.place(&name, spec.conditions());
         let (window, floor, failed) = (spec.window(), Arc::clone(&board.floor), name.clone());
         let child = child
             .own_intensity(Intensity::new(window.max, window.within))
@@ -109,7 +109,7 @@ impl Callboard {
             AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
         })
         .await?;
-        self.board.floor.place(&name, spec.conditions(), listed.actor.clone());
+        self.board.floor.place(&name, spec.conditions());
         self.board.router.list(&name, &spec, listed.actor);
         self.board.router.enter_posts();
         Ok(())

@@ -116,7 +116,7 @@ impl Callboard {
         let answered = tokio::spawn(async move {
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
             if let Err(panic) = &answer {
-                place.panicked(panic_text(&**panic));
+                place.panicked(&panic_text(&**panic));
             }
             answer
         });

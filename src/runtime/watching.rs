@@ -93,6 +93,12 @@ impl Callboard {
         }
     }
 
+    /// Kills the actor at this path of the tree; `false` if nobody is there now.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) async fn kill(&self, path: &[&str]) -> Result<bool, ControlError> {
+        self.board.tree.kill(path).await
+    }
+
     /// What happens in the supervision tree from now on.
     #[must_use]
     pub fn tree_events(&self) -> broadcast::Receiver<TreeEvent> {

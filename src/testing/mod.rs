@@ -3,6 +3,7 @@
 pub mod conformance;
 mod gate;
 pub mod golden;
+mod kill;
 mod log;
 mod picture;
 mod probe;
@@ -13,6 +14,7 @@ mod script;
 mod simulation;
 
 pub use self::gate::Gate;
+pub use self::kill::kill;
 pub use self::picture::{HasTree, compare_tree, picture};
 pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;

@@ -26,8 +26,9 @@ struct Campaign {
     long: u64,
 }
 
-/// The variables by which tests are told how many cases to run, and the seed to begin with.
+/// The variables by which tests are told how many cases to run, or for how long, and the seed to begin with.
 const COUNT: &str = "CALLBOARD_SEEDS";
+const SECONDS: &str = "CALLBOARD_SECONDS";
 const SEED: &str = "CALLBOARD_SEED";
 
 /// The library's own tests.
@@ -95,7 +96,7 @@ const CAMPAIGNS: &[Campaign] = &[
         test: "fuzz",
         filter: "any_",
         beside: &[],
-        variable: "CALLBOARD_SECONDS",
+        variable: SECONDS,
         unit: "seconds each",
         fast: 30,
         long: 3_600,
@@ -119,6 +120,28 @@ const CAMPAIGNS: &[Campaign] = &[
         unit: "bugs",
         fast: 12,
         long: 12,
+    },
+    Campaign {
+        name: "faults",
+        about: "panics, kills and hangs under load: no delegation is lost, counts twice or never ends",
+        test: "faults",
+        filter: "",
+        beside: &[],
+        variable: COUNT,
+        unit: "delegations",
+        fast: 1_000,
+        long: 100_000,
+    },
+    Campaign {
+        name: "overload",
+        about: "ten times capacity: memory bounded, control answers, refusals in words, nothing acknowledged lost",
+        test: "overload",
+        filter: "",
+        beside: &[],
+        variable: SECONDS,
+        unit: "seconds",
+        fast: 60,
+        long: 600,
     },
 ];
 

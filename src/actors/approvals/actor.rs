@@ -1,9 +1,11 @@
 //! The gateway's actor.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::task::JoinHandle;
 
 use crate::messages::{ApprovalId, Decision};
 use crate::supervision::actor_point;
@@ -31,6 +33,17 @@ pub(crate) enum Msg {
 pub(crate) struct GatewayState {
     decider: Decider,
     screens: Arc<[Arc<Screen>]>,
+    /// When open questions expire.
+    alarms: BTreeMap<ApprovalId, Alarm>,
+}
+
+/// Tells the gateway of an expiry, unless it is dropped before.
+struct Alarm(JoinHandle<()>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Actor for GatewayActor {
@@ -50,7 +63,7 @@ impl Actor for GatewayActor {
         }
         // What the one before was told, and did not pass on.
         screens.iter().for_each(|screen| screen.tell(ChannelMsg::Review));
-        Ok(GatewayState { decider, screens })
+        Ok(GatewayState { decider, screens, alarms: BTreeMap::new() })
     }
 
     async fn handle(
@@ -63,6 +76,7 @@ impl Actor for GatewayActor {
         match message {
             Msg::Requested(id) => state.requested(&me, id),
             Msg::Settled(id, decision) => {
+                state.alarms.remove(&id);
                 state.screens.iter().for_each(|screen| screen.tell(ChannelMsg::Settled(id, decision.clone())));
             }
             Msg::Expired(id) => {
@@ -94,10 +108,16 @@ impl Actor for GatewayActor {
 }
 
 impl GatewayState {
-    fn requested(&self, me: &ActorRef<Msg>, id: ApprovalId) {
+    fn requested(&mut self, me: &ActorRef<Msg>, id: ApprovalId) {
         let desk = &self.decider.desk;
         let Some((envelope, again)) = desk.question(id) else { return };
-        me.send_after(envelope.expires_at.since(desk.env.now().wall), move || Msg::Expired(id));
+        let (me, wait) = (me.clone(), envelope.expires_at.since(desk.env.now().wall));
+        let alarm = async move {
+            tokio::time::sleep(wait).await;
+            // A gateway that is back finds the question open, and sets an alarm of its own.
+            let _ = me.cast(Msg::Expired(id));
+        };
+        self.alarms.insert(id, Alarm(tokio::spawn(alarm)));
         for screen in &*self.screens {
             screen.tell(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });
         }

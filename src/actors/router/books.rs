@@ -78,8 +78,10 @@ impl Books {
         inbox.push_back(message);
         if inbox.len() > INBOX
             && let Some(InboxMessage::Status(forgotten)) = inbox.pop_front()
-            && forgotten.status.is_terminal()
+            && let Some(entered) = self.delegations.get(&forgotten.request_id)
+            && entered.last == Some((forgotten.status, forgotten.at))
         {
+            // Nothing later is in the inbox: many are never answered, because their runs were cancelled.
             self.delegations.remove(&forgotten.request_id);
         }
     }
@@ -155,5 +157,16 @@ mod tests {
         assert_eq!(books.inbox("lead").len(), 200);
         assert_eq!(books.standing(request(49), Timestamp::default()), None);
         assert!(books.standing(request(50), Timestamp::default()).is_some());
+    }
+
+    #[test]
+    fn a_delegation_that_is_never_answered_is_forgotten_with_its_last_message() {
+        let mut books = Books::default();
+        books.enter(update(0, Status::Ack, 0));
+        books.enter(update(0, Status::Notice, 1));
+        (1..=199).for_each(|ordinal| books.enter(update(ordinal, Status::Ack, 2)));
+        assert_eq!(books.standing(request(0), Timestamp::default()).unwrap().status, Status::Notice);
+        (200..1000).for_each(|ordinal| books.enter(update(ordinal, Status::Ack, 2)));
+        assert_eq!((books.standing(request(0), Timestamp::default()), books.statuses.len()), (None, 200));
     }
 }

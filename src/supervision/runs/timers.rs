@@ -24,20 +24,39 @@ pub(super) enum Timer {
     Adopt { run: RunId, new_process: bool },
 }
 
+/// So many timers may be there before those of runs that have ended are looked for.
+const CROWD: usize = 1024;
+
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Duration, Timer)>>,
+    /// When there are so many, those of runs that have ended are looked for.
+    crowd: usize,
     armed: Option<(Duration, AbortHandle)>,
     inbox: Arc<Inbox>,
 }
 
 impl Timers {
     pub(super) fn new(inbox: Arc<Inbox>) -> Self {
-        Self { heap: BinaryHeap::new(), armed: None, inbox }
+        Self { heap: BinaryHeap::new(), crowd: CROWD, armed: None, inbox }
     }
 
     /// `at` is a reading of the monotonic clock.
     pub(super) fn add(&mut self, at: Duration, timer: Timer) {
         self.heap.push(Reverse((at, timer)));
+    }
+
+    /// Forgets the timers of runs that are not worked on any more, once they may be half of all: a deadline may be far
+    /// off.
+    pub(super) fn tidy(&mut self, is_worked_on: impl Fn(RunId) -> bool) {
+        if self.heap.len() < self.crowd {
+            return;
+        }
+        self.heap.retain(|Reverse((_, timer))| match *timer {
+            Timer::Retry(run, _) | Timer::Deadline(run) | Timer::Delegation(run, ..) => is_worked_on(run),
+            Timer::Adopt { .. } => true,
+        });
+        self.crowd = CROWD.max(self.heap.len() * 2);
+        self.heap.shrink_to(self.crowd);
     }
 
     pub(super) fn due(&mut self, now: Duration) -> Vec<Timer> {
@@ -77,5 +96,26 @@ impl Timers {
 impl Drop for Timers {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn timers_of_runs_that_have_ended_do_not_pile_up_and_others_stay() {
+        let mut timers = Timers::new(Arc::default());
+        let run = |number| RunId(Uuid::from_u128(number));
+        timers.add(Duration::from_secs(1), Timer::Adopt { run: run(u128::MAX), new_process: true });
+        for number in 0..100_000_u128 {
+            timers.add(Duration::from_secs(3600), Timer::Deadline(run(number)));
+            timers.tidy(|run| (number.saturating_sub(10)..=number).contains(&run.0.as_u128()));
+            assert!(timers.heap.len() <= CROWD);
+        }
+        assert_eq!(timers.due(Duration::from_secs(1)).len(), 1, "it may be free");
+        let due = timers.due(Duration::from_secs(3600));
+        assert!((0..=10).all(|ago| due.contains(&Timer::Deadline(run(99_999 - ago)))));
     }
 }

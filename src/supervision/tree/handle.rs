@@ -200,7 +200,7 @@ impl SupervisorRef {
         answer.await.unwrap_or(Err(ControlError::SupervisorDown { down: Down::Exiting }))
     }
 
-    fn send(&self, message: Msg) -> Result<(), ControlError> {
+    pub(super) fn send(&self, message: Msg) -> Result<(), ControlError> {
         self.reference.cast(message).map_err(|error| ControlError::SupervisorDown { down: error.down })
     }
 }

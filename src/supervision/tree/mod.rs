@@ -77,6 +77,8 @@ mod event;
 mod handle;
 mod incidents;
 mod intensity;
+#[cfg(any(test, feature = "testing"))]
+mod killing;
 mod lifecycle;
 mod reference;
 mod requests;

@@ -36,6 +36,12 @@ pub(super) enum Msg {
         budget: Duration,
         reply: oneshot::Sender<TreeNode>,
     },
+    /// A test kills what stands there, as seen from this supervisor.
+    #[cfg(any(test, feature = "testing"))]
+    Kill {
+        path: Vec<Arc<str>>,
+        reply: oneshot::Sender<bool>,
+    },
     Shutdown,
     /// A start has ended.
     Launched {
@@ -87,6 +93,8 @@ impl Actor for SupervisorActor {
             Msg::TerminateChild { id, remove, reply } => board.terminate(id, remove, reply),
             Msg::RestartChild { id, reply } => board.restart_by_hand(id, reply),
             Msg::Snapshot { budget, reply } => board.picture(budget, reply),
+            #[cfg(any(test, feature = "testing"))]
+            Msg::Kill { path, reply } => board.kill(&path, reply),
             Msg::Shutdown => board.end(EndReason::Stopped),
             Msg::Launched { key, outcome } => board.launched(key, outcome),
             Msg::Halted { key, killed } => board.halted(key, killed),

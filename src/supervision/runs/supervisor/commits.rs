@@ -150,6 +150,8 @@ impl Desk {
                 }
             }
         }
+        let Self { timers, runs, loading, .. } = self;
+        timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
         self.office.dispatch.ended(&live.run);
         self.office.roster.lock().remove(&run);
         if live.is_noted_open {

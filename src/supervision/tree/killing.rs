@@ -1,0 +1,41 @@
+//! Kills in a tree whose actors nobody outside can reach, for tests.
+
+use std::sync::Arc;
+
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+
+use super::board::Board;
+use super::handle::{ControlError, SupervisorRef};
+use super::supervisor::Msg;
+
+impl SupervisorRef {
+    /// Kills the actor at this path below the supervisor, as ractor does; `false` if nobody is there now.
+    ///
+    /// # Errors
+    /// When the supervisor is down.
+    pub(crate) async fn kill(&self, path: &[&str]) -> Result<bool, ControlError> {
+        let path = path.iter().map(|id| Arc::from(*id)).collect();
+        let (reply, answer) = oneshot::channel();
+        self.send(Msg::Kill { path, reply })?;
+        Ok(answer.await.unwrap_or(false))
+    }
+}
+
+impl Board {
+    /// Whoever asked is told by the supervisor above the one that is killed; a reply that is dropped says nobody is
+    /// there.
+    pub(super) fn kill(&self, path: &[Arc<str>], reply: oneshot::Sender<bool>) {
+        let Some((id, below)) = path.split_first() else { return };
+        let child = self.children.named(id).map(|place| &self.children[place]);
+        let Some((child, cell)) = child.and_then(|child| Some((child, child.actor()?))) else { return };
+        if below.is_empty() {
+            cell.kill();
+            // The caller may have left.
+            let _ = reply.send(true);
+        } else if child.spec.is_supervisor() {
+            // A supervisor that has just ended drops the reply.
+            let _ = ActorRef::from(cell.clone()).cast(Msg::Kill { path: below.to_vec(), reply });
+        }
+    }
+}
