@@ -89,7 +89,7 @@ impl Actor for AgentActor {
 
     async fn handle(
         &self,
-        _: ActorRef<AgentMsg>,
+        me: ActorRef<AgentMsg>,
         message: AgentMsg,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {

@@ -372,6 +372,11 @@ impl Floor {
         true
     }
 
+    /// The actor that made the agent's value last.
+    pub(super) fn actor(&self, place: usize) -> Option<ActorRef<AgentMsg>> {
+        self.state.lock().places[place].actor.clone()
+    }
+
     /// Makes a turn ready; the same attempt again changes nothing.
     pub(crate) fn start(self: &Arc<Self>, ready: ReadyTurn) {
         let mut state = self.state.lock();

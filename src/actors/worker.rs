@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use ractor::ActorRef;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -20,8 +21,8 @@ use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
-use crate::supervision::tree::ChildRef;
 
+use super::agent_actor::AgentMsg;
 use super::floor::{Floor, Job, Next};
 use super::turn::{StopReason, Turn, TurnError, TurnShared};
 
@@ -83,11 +84,11 @@ fn take_turn(floor: &Floor, job: &Job, turn: Turn) -> BoxFuture<'static, Result<
     if !floor.env.has_faults() {
         return value.turn(turn);
     }
-    let (env, agent, actor) = (floor.env.clone(), job.turn.ready.agent.clone(), job.actor.clone());
+    let (env, agent, actor) = (floor.env.clone(), job.turn.ready.agent.clone(), floor.actor(job.place));
     async move {
-        turn_point(&env, "turn.begin", &agent, &actor).await?;
+        turn_point(&env, "turn.begin", &agent, actor.as_ref()).await?;
         let end = value.turn(turn).await;
-        turn_point(&env, "turn.end", &agent, &actor).await?;
+        turn_point(&env, "turn.end", &agent, actor.as_ref()).await?;
         end
     }
     .boxed()
@@ -98,15 +99,11 @@ async fn turn_point(
     env: &Env,
     point: &'static str,
     agent: &AgentName,
-    actor: &ChildRef<AgentMsg>,
+    actor: Option<&ActorRef<AgentMsg>>,
 ) -> Result<(), TurnError> {
     match env.fault_at(point, agent.as_str()) {
         None => {}
-        Some(Fault::Kill) => {
-            if let Some(actor) = actor.cell() {
-                actor.kill();
-            }
-        }
+        Some(Fault::Kill) => actor.into_iter().for_each(|actor| actor.kill()),
         Some(fault) => happen_slowly(fault).await.map_err(TurnError::transient)?,
     }
     Ok(())
