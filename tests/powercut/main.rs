@@ -19,6 +19,7 @@ use std::process::Command;
 
 use callboard::storage::{Sled, StorageError};
 use callboard::testing::conformance::{Contents, Script, Told};
+use futures::StreamExt;
 use tempfile::{TempDir, tempdir};
 
 use crate::campaigns::{Campaign, cases};
@@ -52,7 +53,7 @@ fn the_child() {
     let script = &scripts(number(SEED))[number(LIFE) as usize];
     let store = Sled::open(place).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(script.play(&store, WRITES, |told| println!("{told}")));
+    runtime.block_on(script.play(&store, WRITES).for_each(async |told| println!("{told}")));
 }
 
 /// What the processes did; `None` where it cannot be recorded.
