@@ -1,6 +1,7 @@
 //! Chores of the workspace: `cargo xtask test` is the whole test run, `cargo xtask campaign` repeats a part of it.
 
 mod campaign;
+mod tools;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
 
 /// Everything that must hold before a change lands, cheapest first; stops at the first failure.
 fn test() -> ExitCode {
+    tools::provide_strace();
     let has_nextest = succeeds(&["nextest", "--version"]);
     let tests: &[&str] = if has_nextest {
         &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--examples"]
