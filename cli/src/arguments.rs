@@ -17,8 +17,9 @@ pub(crate) enum Arguments {
     },
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, or \
-                          the store cannot be used.\n\nA store is open to one process at a time: stop its program first.";
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, the \
+                          store cannot be used, or the answer cannot be written.\n\nA store is open to one process at a \
+                          time: stop its program first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -44,7 +45,7 @@ pub(crate) enum Runs {
         #[arg(long, value_name = "N", conflicts_with = "step")]
         turn: Option<u32>,
         /// Stop after each event with the whole state; Enter goes on, q ends
-        #[arg(long)]
+        #[arg(long, conflicts_with = "json")]
         step: bool,
     },
     /// Where two runs went apart: the first different event, how they ended, their channels and their turns
