@@ -9,9 +9,7 @@
 #[path = "../campaigns/mod.rs"]
 mod campaigns;
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use callboard::actors::approvals::card;
@@ -33,27 +31,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::campaigns::{Campaign, seconds};
-
-fn from_hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
-    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
-}
+use crate::campaigns::{Campaign, hex_files, seconds};
 
 fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The hex files of a folder whose names begin in one way.
-fn hex_files(folder: &str, begin: &str) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.retain(|file| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(begin) && name.ends_with(".hex")
-    });
-    files.sort();
-    files.iter().map(|file| from_hex(&fs::read_to_string(file).unwrap())).collect()
 }
 
 /// Changes an input in a few places.
