@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use callboard::storage::{Append, Durability, Expected, Fence, Key, Put, Sled, Storage, StorageError};
 use tempfile::{TempDir, tempdir};
 
-use crate::campaigns::{Campaign, cases};
+use crate::campaigns::{Campaign, cases, hex_files};
 
 /// What the store was told to keep.
 #[derive(Default)]
@@ -28,16 +28,9 @@ struct Kept {
     queues: BTreeMap<Key, Vec<Vec<u8>>>,
 }
 
-/// Records of every stored type, as their golden files have them.
+/// Records of every stored type.
 fn golden() -> Vec<Vec<u8>> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
-    let bytes = |text: &str| {
-        let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
-        digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
-    };
-    files.iter().map(|file| bytes(&fs::read_to_string(file).unwrap())).collect()
+    hex_files("golden", "")
 }
 
 /// Goes to a payload file.

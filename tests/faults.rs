@@ -382,7 +382,10 @@ fn kind(point: &str, fault: &Fault) -> String {
         Fault::Error(_) => "error",
         Fault::Panic(_) => "panic",
         Fault::Wait(Duration::MAX) => "hang",
-        Fault::Wait(_) | Fault::Yield(_) | Fault::Lose | Fault::Crash => "delay",
+        Fault::Wait(_) | Fault::Yield(_) => "delay",
+        Fault::Lose | Fault::Drop | Fault::Duplicate | Fault::Hold(_) | Fault::Kill | Fault::Crash => {
+            unreachable!("not planned here")
+        }
     };
     format!("{what} at {point}")
 }

@@ -17,8 +17,9 @@ pub(crate) enum Arguments {
     },
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, or \
-                          the store cannot be used.\n\nA store is open to one process at a time: stop its program first.";
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, the \
+                          store cannot be used, or the answer cannot be written.\n\nA store is open to one process at a \
+                          time: stop its program first.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -41,10 +42,10 @@ pub(crate) enum Runs {
         /// The run's id, or a beginning that no other run has
         run: String,
         /// The state as this turn saw it and as it left it, instead of all events
-        #[arg(long, value_name = "N", conflicts_with = "step")]
+        #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
         turn: Option<u32>,
         /// Stop after each event with the whole state; Enter goes on, q ends
-        #[arg(long)]
+        #[arg(long, conflicts_with = "json")]
         step: bool,
     },
     /// Where two runs went apart: the first different event, how they ended, their channels and their turns
@@ -63,10 +64,10 @@ pub(crate) enum Runs {
         /// The run's id, or a beginning that no other run has
         run: String,
         /// The turn that begins anew
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
         turn: u32,
         /// What the turn works on, instead of what it worked on before
-        #[arg(long, value_name = "JSON", value_parser = json)]
+        #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
         input: Option<Value>,
         /// What the turn finds in a channel; may be given several times
         #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]

@@ -36,17 +36,7 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
-                let nothing = String::new;
-                table.add_row([
-                    run.to_string(),
-                    nothing(),
-                    nothing(),
-                    "unreadable".to_owned(),
-                    nothing(),
-                    nothing(),
-                    nothing(),
-                    nothing(),
-                ]);
+                table.add_row([run.to_string(), String::new(), String::new(), "unreadable".to_owned()]);
                 rows.push(json!({ "run": run, "error": error }));
             }
         }

@@ -35,11 +35,11 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
         Runs::Fork { run, turn, input, set, .. } => {
             forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set).await
         }
-        Runs::Replay { run, turn, step, common } => {
+        Runs::Replay { run, turn, step, .. } => {
             let loaded = store.load(run).await?;
             match turn {
                 Some(turn) => replaying::at_turn(&loaded, *turn),
-                None if *step && !common.json => replaying::step_by_step(&loaded),
+                None if *step => replaying::step_by_step(&loaded),
                 None => Ok(replaying::whole(&loaded)),
             }
         }

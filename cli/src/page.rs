@@ -1,6 +1,6 @@
 //! An answer on its way to people or to machines.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Failure {
     }
 }
 
-/// Prints the answer. A reader that has gone, such as `head`, is no error.
+/// Prints the answer. A reader that has gone, such as `head`, is no error; a disk that is full is one.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     let (code, printed) = match answer {
         Ok(page) => {
@@ -56,8 +56,13 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
         }
         Err(Failure { code, text }) => (code, writeln!(std::io::stderr(), "error: {text}")),
     };
-    drop(printed);
-    ExitCode::from(code)
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let _ = writeln!(std::io::stderr(), "error: the answer cannot be written: {error}");
+            ExitCode::from(2)
+        }
+        Ok(()) | Err(_) => ExitCode::from(code),
+    }
 }
 
 /// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.

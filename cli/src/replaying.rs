@@ -128,6 +128,5 @@ pub(crate) fn step_json(step: &Step) -> Value {
         "begun": step.begun,
         "closed": step.closed,
         "changes": step.changes(),
-        "state": step.state(),
     })
 }

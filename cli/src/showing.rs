@@ -10,6 +10,9 @@ use crate::listing::standing;
 use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, lines_of, table, time, whole_json};
 use crate::store::Loaded;
 
+/// How many things or names stand in one line.
+const SHOWN: usize = 10;
+
 /// One run on one page.
 pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let Loaded { id, replay, history, rules } = loaded;
@@ -69,7 +72,10 @@ pub(crate) fn head(loaded: &Loaded) -> String {
         lines.push(("attention", format!("turn {}: {}", turn.number, brief(why, 400))));
     }
     lines.extend(
-        replay.run().open_approvals().map(|asked| ("consent", format!("{} wants to {}", asked.agent, asked.action))),
+        replay
+            .run()
+            .open_approvals()
+            .map(|asked| ("consent", format!("{} wants to {}", asked.agent, brief(&asked.action.to_string(), 400)))),
     );
     lines.into_iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
 }
@@ -100,13 +106,18 @@ pub(crate) fn doings(turn: &TurnStory) -> String {
         [first, second, _, _, ..] => parts.push(format!("did {first}, {second} and {} more steps", steps.len() - 2)),
         few => parts.push(format!("did {}", few.join(", "))),
     }
-    parts.extend(turn.did.iter().filter_map(|deed| match deed {
+    let mut others = turn.did.iter().filter_map(|deed| match deed {
         Deed::Step(_) => None,
         Deed::Delegated(agents) => Some(format!("delegated to {}", names(agents))),
         Deed::Refused(refusal) => Some(format!("was refused ({refusal})")),
         Deed::Asked => Some("asked a question".to_owned()),
         Deed::AskedConsent => Some("asked for consent".to_owned()),
-    }));
+    });
+    parts.extend(others.by_ref().take(SHOWN));
+    match others.count() {
+        0 => {}
+        more => parts.push(format!("and {more} more such things")),
+    }
     parts.push(ending(&turn.end));
     parts.join("; ")
 }
@@ -128,7 +139,7 @@ pub(crate) fn ending(end: &TurnEnd) -> String {
         TurnEnd::Command { command, verdict } => match verdict {
             Verdict::Admitted(agents) => format!("handed to {}", names(agents)),
             Verdict::Refused(refusal) => format!("was refused ({})", refusal.name()),
-            Verdict::Parked(envelope) => format!("waits for consent to {}", envelope.action),
+            Verdict::Parked(envelope) => format!("waits for consent to {}", brief(&envelope.action.to_string(), 80)),
             Verdict::Nothing => match &command.output {
                 Some(output) => format!("gave {}", brief_json(output, 60)),
                 None => "ended".to_owned(),
@@ -152,7 +163,11 @@ pub(crate) fn turn_json(turn: &TurnStory) -> Value {
 }
 
 fn names(agents: &[AgentName]) -> String {
-    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+    let shown = agents.iter().take(SHOWN).map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+    match agents.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 fn indented(text: &str) -> String {

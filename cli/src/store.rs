@@ -8,7 +8,7 @@ use callboard::messages::{Durability, RunEvent, RunId, visible};
 use callboard::storage::{Fence, Journal, Sled, StorageError};
 use callboard::supervision::runs::replay::{Replay, ReplayError};
 
-use crate::page::Failure;
+use crate::page::{Failure, brief};
 
 /// How many runs are named when one is not found.
 const SUGGESTED: usize = 3;
@@ -121,11 +121,12 @@ fn not_replayed(run: RunId, error: ReplayError) -> Failure {
 /// The only run whose id begins like this; hyphens and upper case do not matter.
 fn find(wanted: &str, ids: &[RunId]) -> Result<RunId, Failure> {
     let digits: String = wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect();
+    let shown = brief(wanted, 80);
     let plain = |run: &RunId| run.0.as_simple().to_string();
     let fitting: Vec<&RunId> = ids.iter().filter(|run| !digits.is_empty() && plain(run).starts_with(&digits)).collect();
     let (mut text, named) = match fitting.as_slice() {
         [only] => return Ok(**only),
-        [] if ids.is_empty() => (format!("there is no run \"{}\": the store has none", visible(wanted)), Vec::new()),
+        [] if ids.is_empty() => (format!("there is no run \"{shown}\": the store has none"), Vec::new()),
         [] => {
             let likeness = |run: &&RunId| {
                 let id = plain(run);
@@ -134,9 +135,9 @@ fn find(wanted: &str, ids: &[RunId]) -> Result<RunId, Failure> {
             let mut nearest: Vec<&RunId> = ids.iter().collect();
             nearest.sort_by_cached_key(likeness);
             nearest.truncate(SUGGESTED);
-            (format!("there is no run \"{}\"; the nearest:", visible(wanted)), nearest)
+            (format!("there is no run \"{shown}\"; the nearest:"), nearest)
         }
-        several => (format!("{} runs begin with \"{}\":", several.len(), visible(wanted)), fitting),
+        several => (format!("{} runs begin with \"{shown}\":", several.len()), fitting),
     };
     text.extend(named.iter().take(SUGGESTED).map(|run| format!("\n  {run}")));
     if named.len() > SUGGESTED {

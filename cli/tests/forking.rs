@@ -54,7 +54,11 @@ fn a_fork_that_cannot_be_is_refused_and_writes_nothing() {
     };
     refused(&["--turn", "9"], 1, "the run has no turn 9; its last is 4");
     refused(&["--turn", "0"], 1, "the run has no turn 0");
+    refused(&["--turn", "-1"], 2, "invalid value '-1'");
+    refused(&["--turn", "9", "--input", "-1"], 1, "no turn 9");
     refused(&["--turn", "3", "--input", "text"], 2, "text goes in quotes");
+    refused(&["--turn", "3", "--input", &"[".repeat(200)], 2, "recursion limit exceeded");
+    refused(&["--turn", "3", "--input", &["[".repeat(125), "]".repeat(125)].concat()], 2, "nested deeper than");
     refused(&["--turn", "3", "--set", "messages"], 2, "write CHANNEL=JSON");
     refused(&["--turn", "3", "--set", "metrics=1"], 2, "written by the runtime only");
     let list: Value = serde_json::from_str(&callboard(folder.path(), &["list", "--json"]).out).unwrap();

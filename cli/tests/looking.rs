@@ -62,7 +62,7 @@ fn machines_read_the_same() {
     assert_eq!(show["result"]["output"], "printed: draft, polished");
     assert_eq!(show["turns"][1]["usage"]["input_tokens"], 1000);
     let replay = read(folder, &["replay", &printed], 0);
-    assert_eq!(replay[9]["state"]["messages"][2], "printed");
+    assert_eq!(replay[9]["changes"][0]["difference"]["appended"][0], "printed");
     let turn = read(folder, &["replay", &printed, "--turn", "4"], 0);
     assert_eq!((&turn["saw"]["event"], &turn["left"]["outcome"]), (&9.into(), &"Finished".into()));
     let diff = read(folder, &["diff", &printed, &short], 1);
@@ -126,6 +126,39 @@ fn a_folder_that_is_no_store_is_left_as_it_is() {
     assert!(!missing.exists());
     assert_eq!(callboard(folder.path(), &["list"]).code, 2);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_is_no_store_and_an_empty_store_has_no_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "text").unwrap();
+    let refused = callboard(&file, &["list"]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+    assert!(refused.error.contains("there is no callboard store in"), "{}", refused.error);
+    let empty = folder.path().join("store");
+    drop(Sled::open(&empty).unwrap());
+    assert_eq!(shown(&empty, &["list"], 0), "the store has no runs\n");
+    assert_eq!(callboard(&empty, &["show", "7"]).error, "error: there is no run \"7\": the store has none\n");
+    assert_eq!(callboard(&empty, &["show", "7", "--step"]).code, 2);
+    assert_eq!(callboard(&empty, &["replay", "7", "--step", "--json"]).code, 2, "machines do not press Enter");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_that_nobody_reads_to_its_end_is_no_error_and_one_that_is_not_written_is() {
+    let (folder, runs) = store();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let told_to = |arguments: &[&str], out: Stdio| {
+        said(command(folder.path(), arguments).stdout(out).stderr(Stdio::piped()).output().unwrap())
+    };
+    let gone = told_to(&["replay", &runs.printed.to_string()], writer.into());
+    assert_eq!((gone.code, gone.error.as_str()), (0, ""));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let refused = told_to(&["list"], full.into());
+    assert_eq!(refused.code, 2);
+    assert!(refused.error.contains("the answer cannot be written"), "{}", refused.error);
 }
 
 #[test]

@@ -147,22 +147,29 @@ impl Flow {
         }
     }
 
+    /// Where a turn is among the nodes; a journal that is wrong may name turns that nobody admitted.
+    fn position(&self, turn: u32) -> Option<usize> {
+        (turn as usize).checked_sub(1).filter(|position| *position < self.nodes.len())
+    }
+
     fn node(&mut self, turn: u32) -> Option<&mut Node> {
-        self.nodes.get_mut(turn as usize - 1)
+        self.position(turn).map(|position| &mut self.nodes[position])
     }
 
     /// Turns are numbered in the order of their admission, so the new nodes are theirs.
     fn pass(&mut self, turn: u32, agents: &[AgentName], is_delegation: bool, label: &str) {
+        let Some(from) = self.position(turn) else { return };
         for agent in agents {
             let to = Some(self.nodes.len());
-            self.edges.push(Edge { from: turn as usize - 1, to, is_delegation, label: label.to_owned() });
+            self.edges.push(Edge { from, to, is_delegation, label: label.to_owned() });
             self.add_node(agent);
         }
     }
 
     fn refuse(&mut self, turn: u32, is_delegation: bool, label: &str, refusal: &str) {
+        let Some(from) = self.position(turn) else { return };
         let label = if label.is_empty() { refusal.to_owned() } else { format!("{label}: {refusal}") };
-        self.edges.push(Edge { from: turn as usize - 1, to: None, is_delegation, label });
+        self.edges.push(Edge { from, to: None, is_delegation, label });
     }
 
     fn go(&mut self, turn: u32, command: &Command, verdict: &Verdict) {
@@ -231,8 +238,11 @@ fn mermaid_text(text: &str) -> String {
 /// One line for each edge and each end: `[scout] --notes--> [writer]`; delegations have a dotted arrow.
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut edges: Vec<&Edge> = self.edges.iter().collect();
+        edges.sort_by_key(|edge| edge.from);
+        let mut edges = edges.into_iter().peekable();
         for (position, node) in self.nodes.iter().enumerate() {
-            for edge in self.edges.iter().filter(|edge| edge.from == position) {
+            while let Some(edge) = edges.next_if(|edge| edge.from == position) {
                 let (start, arrow) = if edge.is_delegation { ("··", "··>") } else { ("--", "-->") };
                 let to = edge.to.and_then(|to| self.nodes.get(to)).map_or("refused", |node| node.agent.as_str());
                 let label = &edge.label;

@@ -2,9 +2,16 @@
 //!
 //! `cargo xtask campaign NAME` sets the variables and shows the line.
 
-#![allow(dead_code, clippy::disallowed_methods, reason = "each campaign uses its part of it; a budget is real time")]
+#![allow(
+    dead_code,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "each campaign uses its part of it; a budget is real time; a test that cannot go on fails"
+)]
 
 use std::fmt::Display;
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use callboard::env::{Env, SystemClock};
@@ -25,6 +32,23 @@ pub(crate) fn cases(fast: u64) -> u64 {
 /// How long to go on: `CALLBOARD_SECONDS`, or `fast`.
 pub(crate) fn seconds(fast: u64) -> Duration {
     Duration::from_secs(number_in("CALLBOARD_SECONDS").unwrap_or(fast))
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
+}
+
+/// The bytes in the hex files of a folder below `tests` whose names begin in one way.
+pub(crate) fn hex_files(folder: &str, begin: &str) -> Vec<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(begin) && name.ends_with(".hex")
+    });
+    files.sort();
+    files.iter().map(|file| from_hex(&fs::read_to_string(file).unwrap())).collect()
 }
 
 /// A campaign under way.

@@ -1,7 +1,7 @@
 //! Bytes that nobody would send: records, names and JSON that are damaged, cut, spliced and made up. Reading them ends in a
 //! value or an error, never in a panic, and a value that is read is written back as the same one.
 //!
-//! Each target goes on for `CALLBOARD_SECONDS` (5). An input that fails is printed in hexadecimal; kept as
+//! Each target goes on for `CALLBOARD_SECONDS` (30). An input that fails is printed in hexadecimal; kept as
 //! `tests/fuzz/kept/TARGET-NAME.hex` it is tried first in every run.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -9,41 +9,32 @@
 #[path = "../campaigns/mod.rs"]
 mod campaigns;
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use callboard::messages::state::StateRules;
-use callboard::messages::{AgentName, Command, Json, Limits, RunEvent, RunId, Task};
+use callboard::actors::approvals::card;
+use callboard::messages::state::{Reducer, Schema, State, StateRules};
+use callboard::messages::{
+    Action, AgentName, Command, Envelope, Flow, Json, Limits, RequestId, RunEvent, RunId, Task, TurnId, visible_lines,
+};
 use callboard::storage::codec::{self, HEADER, Stored};
-use callboard::storage::{Append, Durability, Fence, Journal, Key, LetterNote, Memory, Storage};
-use callboard::supervision::runs::snapshot::fold;
+use callboard::storage::{
+    Append, Durability, Expected, Fence, Journal, Key, LetterNote, Memory, Put, Storage, transfer,
+};
+use callboard::supervision::runs::fork::fork_at;
+use callboard::supervision::runs::snapshot::{fold, late_turns};
+use callboard::testing::conformance::ManualClock;
+use callboard::testing::{Diff, Fork, Replay};
 use futures::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
-use crate::campaigns::{Campaign, seconds};
-
-fn from_hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
-    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()
-}
+use crate::campaigns::{Campaign, hex_files, seconds};
 
 fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The hex files of a folder whose names begin in one way.
-fn hex_files(folder: &str, begin: &str) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.retain(|file| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(begin) && name.ends_with(".hex")
-    });
-    files.sort();
-    files.iter().map(|file| from_hex(&fs::read_to_string(file).unwrap())).collect()
 }
 
 /// Changes an input in a few places.
@@ -89,7 +80,7 @@ fn fuzz(target: &'static str, corpus: &[Vec<u8>], read: impl Fn(&[u8]) -> Result
         });
     };
     hex_files("fuzz/kept", target).iter().chain(corpus).for_each(|input| attempt(&mut campaign, input));
-    while campaign.elapsed() < seconds(5) && !campaign.has_failed() {
+    while campaign.elapsed() < seconds(30) && !campaign.has_failed() {
         let input = mutated(corpus, &campaign);
         attempt(&mut campaign, &input);
     }
@@ -136,7 +127,7 @@ fn any_bytes_are_a_record_or_an_error() {
 }
 
 fn journal_of(records: &[Vec<u8>]) -> Option<Vec<RunEvent>> {
-    let run: RunId = "00000000-0000-0000-0000-000000000007".parse().unwrap();
+    let run = RunId(Uuid::from_u128(7));
     let storage = Arc::new(Memory::default());
     for (expected, payload) in (0..).zip(records) {
         let (stream, payload) = (Journal::stream(run), payload.as_slice().into());
@@ -162,16 +153,73 @@ fn any_record_of_a_journal_is_read_and_folded_or_an_error() {
     });
 }
 
-/// Every event there is, in any order and any number: the input is a list of which.
+/// Every event there is, in any order and any number, about any turn: two bytes of input each.
+fn events_of(events: &[RunEvent], which: &[u8]) -> Vec<RunEvent> {
+    let chosen = which.chunks_exact(2).map(|bytes| {
+        let (event, about) = (&events[usize::from(bytes[0]) % events.len()], bytes[1]);
+        let mut json = serde_json::to_value(event).unwrap();
+        if let (Some(fields), 1..) = (json.as_object_mut().and_then(|json| json.values_mut().next()), about) {
+            for (field, number) in [("turn", about % 8), ("ordinal", about / 8 % 4)] {
+                if fields.get(field).is_some_and(Value::is_u64) {
+                    fields[field] = number.into();
+                }
+            }
+        }
+        serde_json::from_value(json).unwrap()
+    });
+    std::iter::once(events[0].clone()).chain(chosen).collect()
+}
+
+fn orders_of_events(events: &[RunEvent]) -> Vec<Vec<u8>> {
+    let as_they_are = (0..events.len() as u8).flat_map(|number| [number, 0]).collect();
+    vec![as_they_are, vec![0, 0, 1, 0, 2, 0, 3, 0], (0..36).map(|at| at * 7).collect()]
+}
+
 #[test]
 fn any_order_of_events_folds() {
     let events = journal_of(&hex_files("golden", "journal-record")).unwrap();
-    let corpus: Vec<Vec<u8>> =
-        vec![(0..events.len() as u8).collect(), vec![0, 1, 2, 3], (0..30).map(|at| at * 7).collect()];
-    fuzz("fold", &corpus, |which| {
-        let chosen = which.iter().map(|number| events[*number as usize % events.len()].clone());
-        let journal: Vec<RunEvent> = std::iter::once(events[0].clone()).chain(chosen).collect();
-        Ok(fold(journal, &StateRules::default()).is_some())
+    fuzz("fold", &orders_of_events(&events), |which| {
+        Ok(fold(events_of(&events, which), &StateRules::default()).is_some())
+    });
+}
+
+/// What looks into journals, and writes new ones from them: all of it for each.
+#[test]
+fn any_order_of_events_is_replayed_compared_and_forked() {
+    let events = journal_of(&hex_files("golden", "journal-record")).unwrap();
+    let rules = StateRules::default();
+    let plain = Replay::of(vec![events[0].clone()], &rules).unwrap();
+    fuzz("replay", &orders_of_events(&events), |which| {
+        let history = events_of(&events, which);
+        let replay = Replay::of(history.clone(), &rules).map_err(|error| error.to_string())?;
+        if replay.result().map(|result| &result.outcome)
+            != fold(history.clone(), &rules).unwrap().result().map(|result| &result.outcome)
+        {
+            return Err("the replay comes to another result than the fold".to_owned());
+        }
+        if !Diff::of(&replay, &replay).is_empty() {
+            return Err("it differs from itself".to_owned());
+        }
+        let shown = format!("{}{}", Diff::of(&plain, &replay), Flow::of(&history, late_turns(&history, &rules)));
+        let shown = replay.steps().iter().fold(shown, |shown, step| shown + &step.event.to_string() + "\n");
+        if visible_lines(&shown) != shown {
+            return Err("it is shown with what deceives".to_owned());
+        }
+        let mut has_forked = false;
+        for turn in replay.turns() {
+            replay.at_turn(turn.number).ok_or("a turn is not found")?;
+            let (fork, id) =
+                (Fork::new().input("new").set("note", 1), (RunId(Uuid::from_u128(9)), replay.submission().at));
+            let Ok(forked) = fork_at(&history, turn.number, &fork, id, &rules) else { continue };
+            let forked = Replay::of(forked, &rules).map_err(|error| format!("the fork: {error}"))?;
+            let last = forked.steps().last().unwrap().event.turn().unwrap();
+            let begun = forked.turn(last).ok_or("the fork has not the turn that it begins at")?;
+            if begun.input != "new" || begun.closed.is_some() || begun.agent != turn.agent {
+                return Err(format!("turn {} does not begin anew in the fork", turn.number));
+            }
+            has_forked = true;
+        }
+        Ok(has_forked)
     });
 }
 
@@ -216,21 +264,113 @@ fn read_json<T: DeserializeOwned + Serialize + PartialEq>(text: &[u8]) -> Result
     }
 }
 
+/// A schema, and writes by its rules: lists of a channel, a value, and whether it overwrites.
+#[test]
+fn any_update_by_any_schema_is_applied_or_refused() {
+    type Writes = (Schema, Vec<(String, Value, bool)>);
+    let schema = |schema: Schema| serde_json::to_value(schema.channel("votes", Reducer::Sum)).unwrap();
+    let writes = json!([["messages", "a", false], ["votes", 1, false], ["artifacts", { "a": { "b": null } }, false]]);
+    let others =
+        json!([["plan", [1], true], ["context", { "artifacts_created": [1] }, false], ["votes", 1e300, false]]);
+    let corpus: Vec<Vec<u8>> = [json!([schema(Schema::swarm()), writes]), json!([schema(Schema::strict()), others])]
+        .iter()
+        .map(|input| input.to_string().into_bytes())
+        .collect();
+    fuzz("state", &corpus, |text| {
+        let Ok((schema, writes)) = serde_json::from_slice::<Writes>(text) else { return Ok(false) };
+        let rules = StateRules { schema: Arc::new(schema), ..StateRules::default() };
+        let (mut state, mut is_applied) = (State::default(), false);
+        for (channel, value, overwrites) in writes {
+            let command = Command::new();
+            let command = if overwrites { command.overwrite(&channel, value) } else { command.with(&channel, value) };
+            let before = state.to_json();
+            match state.apply(&command.update, &rules) {
+                Ok(_) => is_applied = true,
+                Err(error) if state.to_json() != before => return Err(format!("half of it is applied: {error}")),
+                Err(error) => drop(error.to_string()),
+            }
+        }
+        Ok(is_applied)
+    });
+}
+
+#[test]
+fn any_export_is_imported_as_it_is_or_an_error() {
+    let store = Memory::default();
+    for (number, value) in (0..).zip(["a", "b"]) {
+        let (stream, payload) = (Key::new(["run", "1"]), value.as_bytes().into());
+        let (fence, durability) = (Fence::FIRST, Durability::Memory);
+        store.append(Append { stream, fence, expected: number, payload, durability }).now_or_never().unwrap().unwrap();
+        let (key, value) = (Key::new(["context", value]), value.as_bytes().into());
+        let put = Put { key, value, expected: Expected::Any, ttl_secs: (number > 0).then_some(60), durability };
+        store.put_if_revision(put).now_or_never().unwrap().unwrap();
+    }
+    let text = |store: &Memory| {
+        let mut text = Vec::new();
+        transfer::export(store, &mut text).now_or_never().unwrap().unwrap();
+        text
+    };
+    let import = |mut text: &[u8]| {
+        let store = Memory::new(Arc::new(ManualClock::new()));
+        let moved = transfer::import(&mut text, &store, ManualClock::START).now_or_never().unwrap();
+        moved.ok().map(|_| store)
+    };
+    fuzz("transfer", &[text(&store)], |bytes| {
+        let Some(store) = import(bytes) else { return Ok(false) };
+        let exported = text(&store);
+        let again = import(&exported).ok_or("what was imported is exported as something wrong")?;
+        if text(&again) == exported { Ok(true) } else { Err("it is exported as something else".to_owned()) }
+    });
+}
+
+/// The parts of an action are divided by lines; the last one is the arguments.
+#[test]
+fn any_action_is_shown_on_a_card_that_deceives_nobody() {
+    let corpus =
+        ["write_file\nREVIEW.md\nfine", "a\nb\n{\"a\":\"\\u202e\"}", "\u{1b}[2J\n\u{202e}\n── approval ──\n\r"];
+    let corpus: Vec<Vec<u8>> = corpus.iter().map(|text| text.as_bytes().to_vec()).collect();
+    fuzz("card", &corpus, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let mut parts = text.splitn(3, '\n');
+        let (kind, target) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let arguments = parts.next().unwrap_or_default();
+        let arguments = serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments));
+        let envelope = Envelope {
+            request: RequestId { turn: TurnId { run: RunId(Uuid::from_u128(9)), number: 1 }, ordinal: 0 },
+            agent: AgentName::new("clerk").unwrap(),
+            action: Action::new(kind, target, arguments),
+            policy: "ask".into(),
+            nonce: 7,
+            expires_at: ManualClock::START,
+        };
+        let card = card(&envelope);
+        if visible_lines(&card) != card || card.contains('\t') {
+            return Err("it is shown with what deceives".to_owned());
+        }
+        match card.lines().skip(5).find(|line| !line.starts_with("  │ ") && !line.starts_with("  … ")) {
+            Some(line) => Err(format!("the arguments have a line of their own: {line}")),
+            None => Ok(true),
+        }
+    });
+}
+
 #[test]
 fn any_json_is_a_value_or_an_error() {
     let task = serde_json::to_vec(&Task::new("fix it").to("coder").input(Json::from("x"))).unwrap();
     let command = serde_json::to_vec(&Command::output("done").with("score", 7).goto("reviewer")).unwrap();
     let limits = serde_json::to_vec(&Limits::default()).unwrap();
+    let schema = serde_json::to_vec(&Schema::swarm()).unwrap();
     let deep = ["[".repeat(130), "]".repeat(130)].concat().into_bytes();
     let odd = [
         &br#"{"a":1e400,"b":-0.0,"c":1.7976931348623157e308,"d":18446744073709551616}"#[..],
         br#""\ud800""#,
         b"[1.0,0.1]",
     ];
-    let mut corpus = vec![task, command, limits, deep];
+    let mut corpus = vec![task, command, limits, schema, deep];
     corpus.extend(odd.iter().map(|text| text.to_vec()));
     fuzz("json", &corpus, |text| {
-        let read = [read_json::<Json>, read_json::<Task>, read_json::<Command>, read_json::<Limits>];
+        let read =
+            [read_json::<Json>, read_json::<Task>, read_json::<Command>, read_json::<Limits>, read_json::<Schema>];
         read.iter().try_fold(false, |any, read| Ok(read(text)? || any))
     });
 }

@@ -245,7 +245,9 @@ impl History {
                 Change::Write(_, bytes) if way == 4 && random().is_multiple_of(3) => {
                     Some((random() % (bytes.len() as u64 + 1)) as usize)
                 }
-                _ => None,
+                Change::Write(..) | Change::Truncate(_) | Change::Link(..) | Change::Unlink(_) | Change::Rename(..) => {
+                    None
+                }
             };
             *lost += usize::from(!is_kept || cut.is_some());
             if is_kept {

@@ -205,6 +205,9 @@ fn list() {
 /// The long form runs in release, the fast one in what `cargo xtask test` has built.
 fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     let Campaign { name, about, test, filter, beside, variable, unit, fast, long } = campaign;
+    if *test == "powercut" {
+        crate::tools::provide_strace();
+    }
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--package", "callboard", "--profile", profile]);

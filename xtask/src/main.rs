@@ -2,6 +2,7 @@
 
 mod campaign;
 mod mutants;
+mod tools;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
 
 /// Everything that must hold before a change lands, cheapest first; stops at the first failure.
 fn test() -> ExitCode {
+    tools::provide_strace();
     let has_nextest = succeeds(&["nextest", "--version"]);
     let tests: &[&str] = if has_nextest {
         &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--examples"]

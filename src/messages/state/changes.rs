@@ -1,12 +1,16 @@
 //! What differs between two states, place by place.
 
 use std::fmt;
+use std::sync::Arc;
 
+use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::messages::Json;
 use crate::messages::visible::{cut, visible};
+
+use super::{Channel, State, Tree, channel_value, list_value, tree_value};
 
 /// A place where two states differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +54,72 @@ pub fn changes(before: &Json, after: &Json) -> Vec<Change> {
     let mut found = Vec::new();
     compare(before.value(), after.value(), &mut Vec::new(), &mut found);
     found
+}
+
+/// As [`changes`] of what both are as JSON.
+pub(super) fn changes_of_channels(before: &State, after: &State) -> Vec<Change> {
+    let (mut found, place) = (Vec::new(), &mut Vec::new());
+    for (name, before, after) in both(&before.channels, &after.channels) {
+        place.push(name.to_string());
+        match (before, after) {
+            (Some(Channel::List(before)), Some(Channel::List(after))) => {
+                compare_lists(before, after, place, &mut found)
+            }
+            (Some(Channel::Tree(before)), Some(Channel::Tree(after))) => {
+                compare_trees(before, after, place, &mut found)
+            }
+            (Some(before), Some(after)) => compare(&channel_value(before), &channel_value(after), place, &mut found),
+            (Some(before), None) => found.push(at(place, Difference::Removed(channel_value(before).into()))),
+            (None, Some(after)) => found.push(at(place, Difference::Added(channel_value(after).into()))),
+            (None, None) => {}
+        }
+        place.pop();
+    }
+    found
+}
+
+/// What two maps have under each key of one of them, in order.
+fn both<'a, T>(
+    before: &'a RedBlackTreeMapSync<Arc<str>, T>,
+    after: &'a RedBlackTreeMapSync<Arc<str>, T>,
+) -> Vec<(&'a str, Option<&'a T>, Option<&'a T>)> {
+    let mut keys: Vec<&Arc<str>> = before.keys().chain(after.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter().map(|key| (&**key, before.get(key), after.get(key))).collect()
+}
+
+fn compare_trees(before: &Tree, after: &Tree, place: &mut Vec<String>, found: &mut Vec<Change>) {
+    match (before, after) {
+        (Tree::Object(before), Tree::Object(after)) => {
+            for (key, before, after) in both(before, after) {
+                place.push(key.to_owned());
+                match (before, after) {
+                    (Some(before), Some(after)) => compare_trees(before, after, place, found),
+                    (Some(before), None) => found.push(at(place, Difference::Removed(tree_value(before).into()))),
+                    (None, Some(after)) => found.push(at(place, Difference::Added(tree_value(after).into()))),
+                    (None, None) => {}
+                }
+                place.pop();
+            }
+        }
+        (Tree::List(before), Tree::List(after)) => compare_lists(before, after, place, found),
+        (Tree::Leaf(before), Tree::Leaf(after)) if before == after => {}
+        (before, after) => compare(&tree_value(before), &tree_value(after), place, found),
+    }
+}
+
+fn compare_lists(
+    before: &VectorSync<Json>,
+    after: &VectorSync<Json>,
+    place: &mut Vec<String>,
+    found: &mut Vec<Change>,
+) {
+    if !after.iter().take(before.len()).eq(before.iter()) {
+        compare(&list_value(before), &list_value(after), place, found);
+    } else if after.len() > before.len() {
+        found.push(at(place, Difference::Appended(after.iter().skip(before.len()).cloned().collect())));
+    }
 }
 
 fn compare(before: &Value, after: &Value, place: &mut Vec<String>, found: &mut Vec<Change>) {
@@ -105,8 +175,12 @@ impl fmt::Display for Change {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
+
+    use super::*;
+    use crate::messages::Command;
+    use crate::messages::state::{FinalState, StateRules};
 
     fn shown(before: Value, after: Value) -> Vec<String> {
         changes(&before.into(), &after.into()).iter().map(ToString::to_string).collect()
@@ -126,5 +200,38 @@ mod tests {
     fn what_a_change_shows_is_one_line_that_deceives_nobody() {
         let shown = shown(json!({}), json!({ "a\u{202e}\n": "b\u{1b}[31m" }));
         assert_eq!(shown, [r#"a\u{202e}\u{a}: = "b\u001b[31m""#]);
+    }
+
+    fn state_after(writes: &[(&str, Value, bool)]) -> FinalState {
+        let mut state = State::default();
+        for (channel, value, overwrites) in writes {
+            let command = Command::new();
+            let command = if *overwrites {
+                command.overwrite(channel, value.clone())
+            } else {
+                command.with(channel, value.clone())
+            };
+            state.apply(&command.update, &StateRules::default()).unwrap();
+        }
+        state.into()
+    }
+
+    proptest! {
+        #[test]
+        fn states_are_compared_as_their_json_would_be(
+            writes in prop::collection::vec((
+                prop::sample::select(vec!["messages", "context", "artifacts", "plan"]),
+                prop::sample::select(vec![
+                    json!(1), json!(null), json!([1, 2]), json!({ "a": 1 }), json!({ "a": { "b": [1] }, "c": null }),
+                    json!({ "artifacts_created": ["x"] }), json!({ "artifacts_created": 7, "a": { "b": [2] } }),
+                ]),
+                any::<bool>(),
+            ), 0..10),
+            first in 0..10_usize,
+            second in 0..10_usize,
+        ) {
+            let [before, after] = [first, second].map(|writes_made| state_after(&writes[..writes_made.min(writes.len())]));
+            prop_assert_eq!(before.changes(&after), changes(&before, &after));
+        }
     }
 }

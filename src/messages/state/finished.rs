@@ -7,25 +7,38 @@ use serde_json::Value;
 
 use crate::messages::Json;
 
-use super::State;
+use super::changes::changes_of_channels;
+use super::{Change, State, changes};
 
 /// The channels of a run that has ended. It reads like the [`Json`] object of them, which is made when somebody looks at it
 /// first: most results are asked for their output alone.
 #[derive(Clone)]
 pub struct FinalState {
-    channels: State,
+    /// Unless it came as JSON.
+    channels: Option<State>,
     json: OnceLock<Json>,
+}
+
+impl FinalState {
+    /// As [`changes`], without making either of them: their common parts are compared by where they are.
+    #[must_use]
+    pub fn changes(&self, after: &Self) -> Vec<Change> {
+        match (&self.channels, &after.channels) {
+            (Some(before), Some(after)) => changes_of_channels(before, after),
+            (Some(_) | None, _) => changes(self, after),
+        }
+    }
 }
 
 impl From<State> for FinalState {
     fn from(channels: State) -> Self {
-        Self { channels, json: OnceLock::new() }
+        Self { channels: Some(channels), json: OnceLock::new() }
     }
 }
 
 impl From<Json> for FinalState {
     fn from(json: Json) -> Self {
-        Self { channels: State::default(), json: OnceLock::from(json) }
+        Self { channels: None, json: OnceLock::from(json) }
     }
 }
 
@@ -39,7 +52,7 @@ impl Deref for FinalState {
     type Target = Json;
 
     fn deref(&self) -> &Json {
-        self.json.get_or_init(|| self.channels.to_json())
+        self.json.get_or_init(|| self.channels.as_ref().map(State::to_json).unwrap_or_default())
     }
 }
 

@@ -4,20 +4,20 @@
 //! no agent, and comes to the result that the run came to.
 
 mod diff;
+mod story;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::messages::state::{Change, FinalState, StateRules, changes};
-use crate::messages::{
-    AgentName, Command, Failure, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Usage, Verdict,
-};
+use crate::messages::state::{Change, FinalState, StateRules};
+use crate::messages::{AgentName, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Verdict};
 
 use super::reopen::in_order_of_effect;
-use super::run::{LATE_ORDINAL, Now, Phase, Run};
+use super::run::{LATE_ORDINAL, Now, Run};
 use super::step::Effect;
 
 pub use diff::{Aspect, Diff, TurnDifference};
+pub use story::{Cause, Deed, TurnEnd, TurnStory};
 
 /// A run as its journal tells it, with what every event changed.
 ///
@@ -80,98 +80,6 @@ pub struct Step {
     pub at: Timestamp,
     before: FinalState,
     after: FinalState,
-}
-
-/// What became of one turn.
-#[derive(Clone, Debug)]
-pub struct TurnStory {
-    /// Its number in the run.
-    pub number: u32,
-    /// Whose it was.
-    pub agent: AgentName,
-    /// What it worked on.
-    pub input: Json,
-    /// Why it was there.
-    pub cause: Cause,
-    /// How many attempts have begun.
-    pub attempts: u32,
-    /// The number of the step that began it; in a fork, of that which changed it.
-    pub begun: usize,
-    /// When that was.
-    pub begun_at: Timestamp,
-    /// The number of the step after which it was over, and when that was.
-    pub closed: Option<(usize, Timestamp)>,
-    /// How it ended.
-    pub end: TurnEnd,
-    /// What it did before it ended, in order.
-    pub did: Vec<Deed>,
-    /// Tokens that providers reported for its calls.
-    pub usage: Usage,
-    saw: FinalState,
-}
-
-/// Something that a turn did before it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// It finished a step of this name.
-    Step(Arc<str>),
-    /// It gave a task to these agents.
-    Delegated(Vec<AgentName>),
-    /// It was refused to: the refusal's name.
-    Refused(&'static str),
-    /// It asked people something.
-    Asked,
-    /// It asked for consent.
-    AskedConsent,
-}
-
-/// What a turn comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// The task itself.
-    Task,
-    /// A turn's command, as one of its targets.
-    Handoff {
-        /// The turn.
-        from: u32,
-        /// Which of the targets.
-        target: usize,
-    },
-    /// A turn's request.
-    Delegation {
-        /// The turn.
-        from: u32,
-        /// Which of its requests.
-        ordinal: u32,
-    },
-    /// The answer to a delegation whose asking turn had ended without waiting; the turn whose end brought it.
-    Answer {
-        /// The turn.
-        from: u32,
-    },
-}
-
-/// How a turn ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TurnEnd {
-    /// It has not.
-    Open,
-    /// It waits for a person.
-    NeedsAttention {
-        /// Why.
-        why: Arc<str>,
-    },
-    /// With a command.
-    Command {
-        /// What it returned.
-        command: Arc<Command>,
-        /// What was said to where it goes, in the end.
-        verdict: Verdict,
-    },
-    /// It failed for good.
-    Failed(Failure),
-    /// It was cut off by what another turn, a person or the time did.
-    Cancelled,
 }
 
 /// A run at one moment.
@@ -332,22 +240,23 @@ impl Replay {
                 | Effect::Ended => {}
             }
         }
-        self.tell(&event, resumed_with);
+        if let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) {
+            story.tell(&event, &self.run, number, resumed_with);
+        }
         for turn in &closed {
             if let Some(story) = self.turns.get_mut(turn) {
-                story.closed = Some((number, at));
-                if matches!(story.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }) {
-                    story.end = TurnEnd::Cancelled;
-                }
+                story.close(number, at);
             }
         }
         for (target, turn) in begun.iter().enumerate() {
             let from = event.turn().unwrap_or_default();
             let is_late = self.run.turn(*turn).is_some_and(|open| open.record(LATE_ORDINAL).is_some());
-            let cause = match &event {
-                _ if is_late => Cause::Answer { from },
-                RunEvent::Delegated { ordinal, .. } => Cause::Delegation { from, ordinal: *ordinal },
-                _ => Cause::Handoff { from, target },
+            let cause = if is_late {
+                Cause::Answer { from }
+            } else if let RunEvent::Delegated { ordinal, .. } = &event {
+                Cause::Delegation { from, ordinal: *ordinal }
+            } else {
+                Cause::Handoff { from, target }
             };
             self.begin_turn(*turn, cause, number);
         }
@@ -355,92 +264,7 @@ impl Replay {
     }
 
     fn begin_turn(&mut self, number: u32, cause: Cause, begun: usize) {
-        let Some(open) = self.run.turn(number) else { return };
-        let story = TurnStory {
-            number,
-            agent: open.agent.clone(),
-            input: open.input.clone(),
-            cause,
-            attempts: open.attempt,
-            begun,
-            begun_at: self.run.last_at(),
-            closed: None,
-            end: TurnEnd::Open,
-            did: Vec::new(),
-            usage: Usage::default(),
-            saw: self.run.branch_of(open).view.clone().into(),
-        };
-        self.turns.insert(number, story);
-    }
-
-    /// Enters an event in the story of its turn. `resumed_with` are the verdicts that overwrites brought along.
-    fn tell(&mut self, event: &RunEvent, resumed_with: &mut BTreeMap<u32, Verdict>) {
-        let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) else { return };
-        let is_over = story.closed.is_some();
-        match event {
-            RunEvent::StepFinished { name, .. } if !is_over => story.did.push(Deed::Step(Arc::clone(name))),
-            RunEvent::Delegated { verdict: Verdict::Admitted(agents), .. } if !is_over => {
-                story.did.push(Deed::Delegated(agents.clone()));
-            }
-            RunEvent::Delegated { verdict: Verdict::Refused(refusal), .. }
-            | RunEvent::Reserved { verdict: Verdict::Refused(refusal), .. }
-                if !is_over =>
-            {
-                story.did.push(Deed::Refused(refusal.name()));
-            }
-            RunEvent::Asked { .. } if !is_over => story.did.push(Deed::Asked),
-            RunEvent::ApprovalAsked { .. } if !is_over => story.did.push(Deed::AskedConsent),
-            RunEvent::Settled { usage: Some(usage), .. } => story.usage += *usage,
-            RunEvent::Overwritten { turn, verdict, .. } => {
-                if *verdict != Verdict::Nothing {
-                    resumed_with.insert(*turn, verdict.clone());
-                }
-            }
-            RunEvent::TurnEnded { turn, command, verdict, .. } if !is_over => {
-                let verdict = resumed_with.remove(turn).unwrap_or_else(|| verdict.clone());
-                story.end = TurnEnd::Command { command: Arc::clone(command), verdict };
-            }
-            RunEvent::Decided { verdict: decided, .. } if is_over => {
-                if let TurnEnd::Command { verdict, .. } = &mut story.end
-                    && matches!(verdict, Verdict::Parked(_))
-                {
-                    *verdict = decided.clone();
-                }
-            }
-            RunEvent::Forked { turn, .. } => {
-                let Some(open) = self.run.turn(*turn) else { return };
-                story.input = open.input.clone();
-                story.saw = self.run.branch_of(open).view.clone().into();
-                story.begun = self.steps.len() + 1;
-            }
-            RunEvent::TurnFailed { failure, .. } if !is_over => story.end = TurnEnd::Failed(failure.clone()),
-            RunEvent::AttemptFailed { turn, .. }
-            | RunEvent::NeedsAttention { turn, .. }
-            | RunEvent::TurnRestarted { turn, .. } => {
-                let Some(open) = self.run.turn(*turn) else { return };
-                story.attempts = open.attempt;
-                story.end = match &open.phase {
-                    Phase::NeedsAttention { why } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
-                    Phase::Leased | Phase::Backoff { .. } => TurnEnd::Open,
-                };
-            }
-            RunEvent::Submitted(_)
-            | RunEvent::StepStarted { .. }
-            | RunEvent::StepFinished { .. }
-            | RunEvent::Delegated { .. }
-            | RunEvent::DelegationExpired { .. }
-            | RunEvent::Reserved { .. }
-            | RunEvent::Settled { .. }
-            | RunEvent::Asked { .. }
-            | RunEvent::Answered { .. }
-            | RunEvent::ApprovalAsked { .. }
-            | RunEvent::Decided { .. }
-            | RunEvent::Noticed { .. }
-            | RunEvent::TurnEnded { .. }
-            | RunEvent::TurnFailed { .. }
-            | RunEvent::Recovered { .. }
-            | RunEvent::Stopped { .. } => {}
-        }
+        self.turns.extend(TurnStory::begin(&self.run, number, cause, begun).map(|story| (number, story)));
     }
 }
 
@@ -454,7 +278,7 @@ impl Step {
     /// What it changed there.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        changes(&self.before, &self.after)
+        self.before.changes(&self.after)
     }
 }
 

@@ -1,12 +1,14 @@
-//! Rules of stores whose process dies. A child process writes and says how far it has come; it is killed at some point, and
-//! the store is opened again. What is known of it comes from outside: the store is never asked what it lost.
+//! Rules of stores that crash: a process writes and says how far it has come, it dies at some point, and the store is opened
+//! again. What is known of it comes from outside: the store is never asked what it lost.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use super::expect;
@@ -21,20 +23,28 @@ const LIVES: u64 = 6;
 
 type Open = Box<dyn Fn(PathBuf) -> BoxFuture<'static, Arc<dyn Storage>>>;
 
-/// A backend whose process can be killed, made by [`storage_crash_conformance!`](crate::storage_crash_conformance).
+/// A backend that can crash, made by [`storage_crash_conformance!`](crate::storage_crash_conformance).
 pub struct Mortal {
     open: Open,
-    test: &'static str,
+    /// For stores of processes; the others do not look at it.
     place: PathBuf,
+    death: Death,
+}
+
+enum Death {
+    /// The test of this name, as a process of its own, is killed.
+    Kill(&'static str),
+    /// The backend itself knows what a crash is.
+    Crash(Box<dyn Fn() -> BoxFuture<'static, ()>>),
 }
 
 impl std::fmt::Debug for Mortal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mortal").field("test", &self.test).field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Mortal").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-/// One life of a child: its script, what it told before it was killed, and what was found.
+/// One life of a writer: its script, what it told before it died, and what was found.
 struct Life {
     script: Script,
     told: Vec<Told>,
@@ -43,8 +53,8 @@ struct Life {
 }
 
 impl Mortal {
-    /// A backend that `open` opens at a place: the path of a folder that does not exist yet, or a name made of it. `test` is
-    /// the path of the test that checks a rule with it, from the name of its crate on.
+    /// A backend that dies with its process. `open` opens it at a place: the path of a folder that does not exist yet, or a
+    /// name made of it. `test` is the path of the test that checks a rule with it, from the name of its crate on.
     pub fn new<F>(test: &'static str, open: impl Fn(PathBuf) -> F + 'static) -> Self
     where
         F: Future<Output = Arc<dyn Storage>> + Send + 'static,
@@ -53,7 +63,21 @@ impl Mortal {
         let test = test.split_once("::").map_or(test, |(_crate, test)| test);
         let rule = test.replace("::", "-");
         let place = std::env::temp_dir().join(format!("callboard-crash-{}-{rule}", std::process::id()));
-        Self { open, test, place }
+        Self { open, place, death: Death::Kill(test) }
+    }
+
+    /// A backend that can be crashed without its process: one on a disk that is only simulated, or in a process elsewhere.
+    /// `open` opens it with all that is left of it, the first time with nothing. `crash` is called amid its work, has it lose
+    /// what a crash may take, and makes whatever the open handle still has under way come to nothing; the handle is dropped
+    /// after that.
+    pub fn in_process<O, C>(open: impl Fn() -> O + 'static, crash: impl Fn() -> C + 'static) -> Self
+    where
+        O: Future<Output = Arc<dyn Storage>> + Send + 'static,
+        C: Future<Output = ()> + Send + 'static,
+    {
+        let open: Open = Box::new(move |_| Box::pin(open()));
+        let crash = Death::Crash(Box::new(move || Box::pin(crash())));
+        Self { open, place: PathBuf::new(), death: crash }
     }
 
     /// Runs one rule; in a child, what is to be killed.
@@ -77,27 +101,39 @@ impl Mortal {
         let Ok(seed) = seed.parse() else { panic!("{SCRIPT}={seed:?} is not a number") };
         let store = (self.open)(place).await;
         let (base, _) = expect(Contents::read(&*store).await);
-        Script::new(seed, base).play(&*store, u64::MAX, |told| println!("{told}")).await;
+        Script::new(seed, base).play(&*store, u64::MAX).for_each(async |told| println!("{told}")).await;
     }
 
     async fn open(&self) -> Arc<dyn Storage> {
         (self.open)(self.place.clone()).await
     }
 
-    /// Lets a child live until it has told `lines` lines; what a store held before it.
+    /// Lets a writer live until it has told `lines` lines.
     async fn life(&self, seed: u64, lines: usize, base: Contents) -> Life {
-        let told = self.kill_after(seed, lines);
+        let script = Script::new(seed, base);
+        let told = match &self.death {
+            Death::Kill(test) => self.kill_after(test, seed, lines),
+            Death::Crash(crash) => {
+                let store = self.open().await;
+                // What this test did itself is not what may be lost.
+                expect(store.put_if_revision(mark("begun")).await);
+                let mut playing = pin!(script.play(&*store, u64::MAX));
+                let told = playing.as_mut().take(lines).collect().await;
+                crash().await;
+                told
+            }
+        };
         let (found, positions) = expect(Contents::read(&*self.open().await).await);
-        Life { script: Script::new(seed, base), told, found, positions }
+        Life { script, told, found, positions }
     }
 
-    fn kill_after(&self, seed: u64, lines: usize) -> Vec<Told> {
+    fn kill_after(&self, test: &str, seed: u64, lines: usize) -> Vec<Told> {
         let program = match std::env::current_exe() {
             Ok(program) => program,
             Err(error) => panic!("the test program is not to be found: {error}"),
         };
         let child = Command::new(program)
-            .args([self.test, "--exact", "--nocapture", "--quiet"])
+            .args([test, "--exact", "--nocapture", "--quiet"])
             .env(PLACE, &self.place)
             .env(SCRIPT, seed.to_string())
             .stdout(Stdio::piped())
@@ -137,6 +173,11 @@ impl Drop for Mortal {
     }
 }
 
+fn mark(name: &str) -> Put {
+    let (key, value, expected) = (Key::new(["crash", name]), b"x".as_slice().into(), Expected::Any);
+    Put { key, value, expected, ttl_secs: None, durability: Durability::Sync }
+}
+
 /// Everything up to the last acknowledged `Sync` write, whatever its own durability was.
 pub async fn what_was_acknowledged_as_synced_is_there_after_a_crash(store: Mortal) {
     store
@@ -159,9 +200,7 @@ pub async fn no_number_is_given_out_twice_across_a_crash(store: Mortal) {
             let (fence, revision) = life.script.given_out(&life.told);
             let opened = store.open().await;
             assert!(expect(opened.claim(&claimed(), "script", 60).await).0 > fence);
-            let (key, value, expected) = (Key::new(["crash", "after"]), b"x".as_slice().into(), Expected::Any);
-            let put = Put { key, value, expected, ttl_secs: None, durability: Durability::Sync };
-            assert!(expect(opened.put_if_revision(put).await) > revision);
+            assert!(expect(opened.put_if_revision(mark("after")).await) > revision);
             assert!(life.positions.is_sorted_by(|one, next| one < next), "{:?}", life.positions);
         })
         .await;

@@ -27,6 +27,9 @@
 //! }
 //! ```
 //!
+//! A store that can be crashed without its process (on a simulated disk, or in a process that the test starts itself) says
+//! `in_process` and how: see [`Mortal::in_process`].
+//!
 //! [`storage_crash_conformance!`]: crate::storage_crash_conformance
 
 mod claims;
@@ -279,27 +282,36 @@ macro_rules! storage_conformance {
     };
 }
 
-/// Makes a module with one test for each rule of stores whose process is killed; see
-/// [`testing::conformance`](crate::testing::conformance). Each test kills six processes.
+/// Makes a module with one test for each rule of stores that crash, six times on one store; see
+/// [`testing::conformance`](crate::testing::conformance).
+///
+/// `name: open` kills processes that write. `in_process name: mortal` takes a
+/// [`Mortal::in_process`](crate::testing::conformance::Mortal::in_process), or anything else with a `check` like its.
 #[macro_export]
 macro_rules! storage_crash_conformance {
+    (in_process $name:ident: $mortal:expr) => {
+        $crate::storage_crash_conformance! { @rules $name, |_: &'static str| $mortal }
+    };
     ($name:ident: $open:expr) => {
-        $crate::storage_crash_conformance! { @tests $name, $open;
+        $crate::storage_crash_conformance! { @rules $name, |test| $crate::testing::conformance::Mortal::new(test, $open) }
+    };
+    (@rules $name:ident, $mortal:expr) => {
+        $crate::storage_crash_conformance! { @tests $name, $mortal;
             what_was_acknowledged_as_synced_is_there_after_a_crash
             what_a_crash_leaves_is_a_beginning_of_what_was_written
             no_number_is_given_out_twice_across_a_crash
             a_repeated_enqueue_is_a_repeat_across_a_crash
         }
     };
-    (@tests $name:ident, $open:expr; $($rule:ident)*) => {
+    (@tests $name:ident, $mortal:expr; $($rule:ident)*) => {
         mod $name {
             #[allow(unused_imports, reason = "the expression may use what surrounds the macro")]
             use super::*;
             $(
                 #[test]
                 fn $rule() {
-                    let test = concat!(module_path!(), "::", stringify!($rule));
-                    $crate::testing::conformance::Mortal::new(test, $open).check($crate::testing::conformance::$rule);
+                    let mortal = $mortal;
+                    mortal(concat!(module_path!(), "::", stringify!($rule))).check($crate::testing::conformance::$rule);
                 }
             )*
         }

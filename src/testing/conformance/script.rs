@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, unfold};
+use futures::{Stream, StreamExt};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::expect;
@@ -176,52 +178,16 @@ impl Script {
         }
     }
 
-    /// Hands write after write to the store, and tells of each before it is issued and after it is acknowledged.
+    /// Hands write after write to the store, and tells of each before it is issued and after it is acknowledged. Whoever
+    /// drops the stream leaves what is in flight as it is.
     ///
     /// # Panics
     /// If the store refuses a write.
-    pub async fn play(&self, store: &dyn Storage, writes: u64, mut tell: impl FnMut(Told)) {
-        let mut lengths: BTreeMap<u64, u64> =
-            self.base.streams.iter().map(|(number, records)| (*number, records.len() as u64)).collect();
-        let mut in_flight = FuturesUnordered::new();
-        for number in 0..writes {
-            while in_flight.len() >= IN_FLIGHT {
-                if let Some(told) = in_flight.next().await {
-                    tell(told);
-                }
-            }
-            tell(Told::Issued(number));
-            let answer = self.issue(store, number, &mut lengths);
-            in_flight.push(async move { Told::Acknowledged(number, expect(answer.await)) });
-        }
-        while let Some(told) = in_flight.next().await {
-            tell(told);
-        }
-    }
-
-    fn issue(&self, store: &dyn Storage, number: u64, lengths: &mut BTreeMap<u64, u64>) -> StorageFuture<u64> {
-        let Write { what, durability, .. } = self.write(number);
-        let payload: Arc<[u8]> = self.payload(number).into();
-        match what {
-            What::Append(to) => {
-                let length = lengths.entry(to).or_default();
-                let expected = *length;
-                *length += 1;
-                store.append(Append { stream: stream(to), fence: Fence::FIRST, expected, payload, durability })
-            }
-            What::Put(to) => {
-                let (value, expected) = (payload, Expected::Any);
-                store.put_if_revision(Put { key: key(to), value, expected, ttl_secs: None, durability })
-            }
-            What::Enqueue => {
-                let done = store.enqueue(&queue(), &self.dedupe_id(number), payload, durability);
-                Box::pin(async move { done.await.map(|()| 0) })
-            }
-            What::Claim => {
-                let fence = store.claim(&claimed(), "script", 3600);
-                Box::pin(async move { fence.await.map(|fence| fence.0) })
-            }
-        }
+    pub fn play<'a>(&'a self, store: &'a dyn Storage, writes: u64) -> impl Stream<Item = Told> + 'a {
+        let lengths = self.base.streams.iter().map(|(number, records)| (*number, records.len() as u64)).collect();
+        let (to_issue, in_flight) = (0..writes, FuturesUnordered::new());
+        let play = Play { script: self, store, lengths, to_issue, told: None, in_flight };
+        unfold(play, |mut play| async move { play.next().await.map(|told| (told, play)) })
     }
 
     /// What a store holds after the first `writes` writes.
@@ -311,6 +277,59 @@ impl Script {
     }
 }
 
+/// A script that is being played.
+struct Play<'a> {
+    script: &'a Script,
+    store: &'a dyn Storage,
+    /// Of the streams.
+    lengths: BTreeMap<u64, u64>,
+    to_issue: Range<u64>,
+    /// Was told of, and is not issued yet.
+    told: Option<u64>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Told>>,
+}
+
+impl Play<'_> {
+    async fn next(&mut self) -> Option<Told> {
+        if let Some(number) = self.told.take() {
+            let answer = self.issue(number);
+            self.in_flight.push(Box::pin(async move { Told::Acknowledged(number, expect(answer.await)) }));
+        }
+        if self.in_flight.len() < IN_FLIGHT {
+            self.told = self.to_issue.next();
+        }
+        match self.told {
+            Some(number) => Some(Told::Issued(number)),
+            None => self.in_flight.next().await,
+        }
+    }
+
+    fn issue(&mut self, number: u64) -> StorageFuture<u64> {
+        let Write { what, durability, .. } = self.script.write(number);
+        let payload: Arc<[u8]> = self.script.payload(number).into();
+        match what {
+            What::Append(to) => {
+                let length = self.lengths.entry(to).or_default();
+                let expected = *length;
+                *length += 1;
+                self.store.append(Append { stream: stream(to), fence: Fence::FIRST, expected, payload, durability })
+            }
+            What::Put(to) => {
+                let (value, expected) = (payload, Expected::Any);
+                self.store.put_if_revision(Put { key: key(to), value, expected, ttl_secs: None, durability })
+            }
+            What::Enqueue => {
+                let done = self.store.enqueue(&queue(), &self.script.dedupe_id(number), payload, durability);
+                Box::pin(async move { done.await.map(|()| 0) })
+            }
+            What::Claim => {
+                let fence = self.store.claim(&claimed(), "script", 3600);
+                Box::pin(async move { fence.await.map(|fence| fence.0) })
+            }
+        }
+    }
+}
+
 fn issued(told: &[Told]) -> u64 {
     told.iter().filter(|told| matches!(told, Told::Issued(_))).count() as u64
 }
@@ -330,8 +349,8 @@ mod tests {
     use crate::storage::Memory;
 
     fn played(writes: u64) -> (Script, Vec<Told>, Contents) {
-        let (script, store, mut told) = (Script::new(1, Contents::default()), Memory::default(), Vec::new());
-        script.play(&store, writes, |line| told.push(line)).now_or_never().unwrap();
+        let (script, store) = (Script::new(1, Contents::default()), Memory::default());
+        let told = script.play(&store, writes).collect().now_or_never().unwrap();
         let (found, _) = Contents::read(&store).now_or_never().unwrap().unwrap();
         (script, told, found)
     }

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::env::{Clock, Fault, Now, happen_slowly};
 use crate::messages::{RunEvent, RunId};
 use crate::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Journal, Key, KeyPrefix, Memory, Put, Record, Revision,
-    Sequence, Storage, StorageError, StorageFuture, Watch,
+    Append, Delivery, DeliveryId, Durability, Entry, Expected, Fence, Journal, Key, KeyPrefix, Memory, Put, Record,
+    Revision, Sequence, Storage, StorageError, StorageFuture, Watch,
 };
 
 use super::trace::Weight;
@@ -156,17 +156,24 @@ impl Disk {
         };
         let flushed = state.log.iter().rposition(is_on_disk).map_or(0, |last| last + 1);
         let certain = state.synced.max(flushed);
-        let issued = state.log.len();
+        let (issued, given_out) = (state.log.len(), next_number(&state.memory));
         let kept = certain + self.world.below((issued - certain + 1) as u64) as usize;
         self.world.note(Weight::Shown, format!("the disk keeps {kept} of {issued} writes ({certain} were synced)"));
         state.log.truncate(kept);
-        state.synced = kept;
         state.memory = Arc::new(Memory::new(Arc::new(self.clock.clone())));
         for written in &state.log {
             *self.clock.then.lock() = Some(written.at);
             written.write.clone().repeat(&state.memory);
         }
         *self.clock.then.lock() = None;
+        // A number that was given out does not come again, whatever became of its write.
+        let mut number = 0;
+        while number < given_out {
+            number = next_number(&state.memory);
+            let (at, write) = (self.clock.now(), Write::Put(numbered()));
+            state.log.push(Written { at, durability: Durability::Sync, write });
+        }
+        state.synced = state.log.len();
     }
 
     /// What the journal of a run holds now.
@@ -248,6 +255,16 @@ impl Disk {
             state.synced = state.synced.max(up_to);
         }
     }
+}
+
+/// A value that stands for nothing, written for the number that it takes.
+fn numbered() -> Put {
+    let (key, value, expected) = (Key::new(["simulation", "numbers"]), Arc::default(), Expected::Any);
+    Put { key, value, expected, ttl_secs: None, durability: Durability::Sync }
+}
+
+fn next_number(memory: &Memory) -> Revision {
+    at_once(memory.put_if_revision(numbered())).expect("the memory store takes a value")
 }
 
 /// What a call came to.

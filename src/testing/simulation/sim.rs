@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::env::Env;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::{Builder, Callboard};
+use crate::storage::Storage;
 use crate::supervision::tree::TreeNode;
 
 use super::disk::{Disk, Mounted};
@@ -47,6 +48,12 @@ impl Sim {
             .env(self.env.clone())
             .storage(Mounted(Arc::clone(&self.disk)))
             .observed_by(move |board| sim.observe(board))
+    }
+
+    /// The simulated disk itself, for what is not a board.
+    #[must_use]
+    pub fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(Mounted(Arc::clone(&self.disk)))
     }
 
     /// The world's clock, random numbers and ids, for what a test needs of them.

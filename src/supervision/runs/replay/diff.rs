@@ -96,40 +96,56 @@ fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<Step>, Op
     Some((steps.get(at).cloned(), others.get(at).cloned()))
 }
 
-/// What caused a turn, from the task on.
-type Origin = Vec<(u8, u32, usize)>;
-
-fn turn_differences(first: &Replay, second: &Replay) -> Vec<TurnDifference> {
-    let (turns, mut others) = (by_origin(first), by_origin(second));
-    let mut found: Vec<(Origin, TurnDifference)> = Vec::new();
-    for (origin, turn) in turns {
-        let other = others.remove(&origin);
-        let aspects = other.map(|other| aspects(turn, first, other, second)).unwrap_or_default();
-        if other.is_none() || !aspects.is_empty() {
-            found.push((origin, TurnDifference { first: Some(turn.clone()), second: other.cloned(), aspects }));
-        }
-    }
-    let only_second =
-        |turn: &TurnStory| TurnDifference { first: None, second: Some(turn.clone()), aspects: Vec::new() };
-    found.extend(others.into_iter().map(|(origin, turn)| (origin, only_second(turn))));
-    found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    found.into_iter().map(|(_, difference)| difference).collect()
+/// What both runs have where one thing caused a turn.
+#[derive(Default)]
+struct Place<'a> {
+    first: Option<&'a TurnStory>,
+    second: Option<&'a TurnStory>,
+    /// Places of turns that come from this one, by how.
+    next: BTreeMap<(u8, u32, usize), usize>,
 }
 
-fn by_origin(replay: &Replay) -> BTreeMap<Origin, &TurnStory> {
-    let mut origins: BTreeMap<u32, Origin> = BTreeMap::new();
-    for turn in replay.turns() {
-        let (from, link) = match turn.cause {
-            Cause::Task => (None, (0, 0, 0)),
-            Cause::Delegation { from, ordinal } => (Some(from), (1, ordinal, 0)),
-            Cause::Handoff { from, target } => (Some(from), (2, 0, target)),
-            Cause::Answer { from } => (Some(from), (3, 0, 0)),
+fn turn_differences(first: &Replay, second: &Replay) -> Vec<TurnDifference> {
+    let places = places(first, second);
+    let (mut found, mut ahead) = (Vec::new(), vec![0]);
+    while let Some(place) = ahead.pop().map(|at: usize| &places[at]) {
+        ahead.extend(place.next.values().rev());
+        let aspects = match (place.first, place.second) {
+            (Some(turn), Some(other)) => aspects(turn, first, other, second),
+            (Some(_), None) | (None, Some(_)) | (None, None) => Vec::new(),
         };
-        let mut origin = from.and_then(|from| origins.get(&from).cloned()).unwrap_or_default();
-        origin.push(link);
-        origins.insert(turn.number, origin);
+        if place.first.is_some() != place.second.is_some() || !aspects.is_empty() {
+            let (first, second) = (place.first.cloned(), place.second.cloned());
+            found.push(TurnDifference { first, second, aspects });
+        }
     }
-    replay.turns().filter_map(|turn| Some((origins.remove(&turn.number)?, turn))).collect()
+    found
+}
+
+/// The turns of both runs as one tree of what caused what. The first place is that of no turn.
+fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
+    let mut places = vec![Place::default()];
+    for (replay, is_first) in [(first, true), (second, false)] {
+        let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();
+        for turn in replay.turns() {
+            let (from, how) = match turn.cause {
+                Cause::Task => (None, (0, 0, 0)),
+                Cause::Delegation { from, ordinal } => (Some(from), (1, ordinal, 0)),
+                Cause::Handoff { from, target } => (Some(from), (2, 0, target)),
+                Cause::Answer { from } => (Some(from), (3, 0, 0)),
+            };
+            let before = from.and_then(|from| place_of.get(&from).copied()).unwrap_or_default();
+            let unknown = places.len();
+            let place = *places[before].next.entry(how).or_insert(unknown);
+            if place == unknown {
+                places.push(Place::default());
+            }
+            let here = &mut places[place];
+            *(if is_first { &mut here.first } else { &mut here.second }) = Some(turn);
+            place_of.insert(turn.number, place);
+        }
+    }
+    places
 }
 
 fn aspects(turn: &TurnStory, of: &Replay, other: &TurnStory, of_other: &Replay) -> Vec<Aspect> {
