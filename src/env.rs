@@ -10,6 +10,8 @@ mod planted;
 #[cfg(not(feature = "testing"))]
 #[path = "env/unplanted.rs"]
 mod planted;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod simulated;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

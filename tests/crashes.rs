@@ -15,6 +15,8 @@ use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Storage, StorageError};
 use callboard::supervision::runs::inbox::AnswerError;
 use callboard::supervision::runs::supervisor::APPLIED;
+use callboard::supervision::tree::TreeEventKind;
+use callboard::testing::{TreeRecorder, kill};
 use common::{Counter, Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -313,5 +315,28 @@ async fn a_run_whose_end_was_written_and_not_acknowledged_leaves_no_turn_at_work
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("enough").into()));
     tokio::time::sleep(secs(1)).await;
     assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_keeps_its_place_when_its_supervisor_is_killed() {
+    let board = builder()
+        .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("now?").await?)) })
+        .run_supervisors(1)
+        .runs_in_flight(2)
+        .start()
+        .await
+        .unwrap();
+    let runs = [board.submit(Task::new("x")).await.unwrap(), board.submit(Task::new("x")).await.unwrap()];
+    let recorder = TreeRecorder::new(board.tree_events());
+    assert!(kill(&board, &["runs", "runs-0"]).await.unwrap());
+    let is_back = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Restarted);
+    recorder.expect("callboard/runs/runs-0", is_back, secs(5)).await;
+    let first = runs[0].next_question().await.unwrap().unwrap();
+    assert_eq!(board.load().runs, 2);
+    assert!(board.try_submit(Task::new("one too many")).await.is_err());
+    board.answer(first.id, "yes", "ann").await.unwrap();
+    runs[0].result().await.unwrap();
+    assert_eq!(board.load().runs, 1);
     board.shutdown().await;
 }

@@ -327,7 +327,7 @@ async fn asks(turn: Turn) -> Result<Command, TurnError> {
 fn a_decision_that_is_lost_is_told_so_and_one_that_arrives_twice_counts_once() {
     simulate(seeds(10), async |sim: Sim| {
         let board = sim.board().agent("writer", asks).start().await?;
-        let _ = sim.faults().at("decision.dispatch").drops().at("decision.dispatch").duplicates().on_pass(1);
+        sim.faults().at("decision.dispatch").drops().at("decision.dispatch").duplicates().on_pass(2);
         let run = board.submit(Task::new("write")).await?;
         let open = board.next_approval().await.unwrap();
         let lost = board.approvals().approve(open.id(), "ann").await.unwrap_err();
@@ -343,7 +343,7 @@ fn a_card_that_nobody_is_shown_is_denied_by_silence() {
     simulate(seeds(2), async |sim: Sim| {
         sim.time_limit(MINUTE * 60 * 25);
         let board = sim.board().agent("writer", asks).channel(Desk).start().await?;
-        let _ = sim.faults().at("channel.ask").drops();
+        sim.faults().at("channel.ask").drops();
         let run = board.submit(Task::new("write")).await?;
         assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));
         Ok(())
@@ -367,7 +367,7 @@ fn a_run_whose_store_panics_as_it_is_read_back_waits_for_the_next_start() {
         let start = || sim.board().agent("closer", Script::new().wait(MINUTE).reply("closed")).start();
         let board = start().await?;
         let run = board.submit(Task::new("close")).await?.id();
-        let _ = sim.faults().at("storage.read").panics("planned").at_rest();
+        sim.faults().at("storage.read").panics("planned").at_rest();
         board.shutdown().await;
         let board = start().await?;
         board.recovered().await;
@@ -383,11 +383,11 @@ fn an_agent_that_fails_as_it_stops_or_is_killed_is_on_the_roster_no_longer_than_
     simulate(seeds(10), async |sim: Sim| {
         let board = sim.board().agent("closer", closer).agent("temp", closer).start().await?;
         let mut presence = board.presence();
-        let _ = sim.faults().at("agent.stop").error("planned").of("temp").at_rest();
+        sim.faults().at("agent.stop").error("planned").of("temp").at_rest();
         board.stop("temp").await?;
         assert_eq!(board.roster().len(), 1);
         assert!(matches!(presence.recv().await?, Presence::Withdrawn { .. }));
-        let _ = sim.faults().at("turn.begin").kills();
+        sim.faults().at("turn.begin").kills();
         assert_eq!(board.submit(Task::new("close")).await?.result().await?.outcome, Outcome::Finished);
         assert!(matches!(presence.recv().await?, Presence::Withdrawn { .. }));
         assert!(matches!(presence.recv().await?, Presence::Announced(_)));
@@ -407,7 +407,7 @@ fn failure(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
 fn a_kind_that_a_point_does_not_take_is_refused_as_it_is_planned() {
     let text = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
-            let _ = sim.faults().at("router.handle").drops();
+            sim.faults().at("router.handle").drops();
             Ok(())
         });
     });
@@ -417,7 +417,7 @@ fn a_kind_that_a_point_does_not_take_is_refused_as_it_is_planned() {
     );
     let text = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
-            let _ = sim.faults().at("inbox.dispatch");
+            sim.faults().at("inbox.dispatch");
             Ok(())
         });
     });

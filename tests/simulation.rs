@@ -14,7 +14,8 @@ use serde_json::json;
 /// The text with which a simulation fails.
 fn failure(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
     let panic = std::panic::catch_unwind(test).expect_err("it passes");
-    panic.downcast_ref::<String>().cloned().unwrap_or_default()
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 async fn coder(_: Turn) -> Result<Command, TurnError> {
@@ -29,7 +30,7 @@ async fn reviewer(_: Turn) -> Result<Command, TurnError> {
 fn a_crashed_reviewer_and_a_hanging_coder_lose_nothing() {
     simulate(seeds(200), async |sim: Sim| {
         let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
-        let _ = sim.faults().panic("reviewer").on_turn(1).hang("coder").for_secs(90);
+        sim.faults().panic("reviewer").on_turn(1).hang("coder").for_secs(90);
         let run = board.submit(Task::new("fix the bug").to("coder")).await?;
         assert_eq!(run.result().await?.outcome, Outcome::Finished);
         sim.assert_restarted("reviewer", 1).await;
@@ -52,7 +53,7 @@ fn a_node_that_crashes_anywhere_loses_nothing_that_it_acknowledged() {
             }
         };
         let start = || sim.board().agent("coder", coder.clone()).agent("reviewer", reviewer).start();
-        let _ = sim.faults().at("storage.append").crash().on_pass(1 + sim.below(5));
+        sim.faults().at("storage.append").crash().on_pass(1 + sim.below(5));
         let mut submitted = None;
         let finished = sim
             .until_crash(async {
@@ -124,7 +125,7 @@ fn a_fault_that_no_seed_comes_to_fails_the_test_and_the_right_name_is_suggested(
     let text = failure(|| {
         simulate(seeds(3), async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
-            let _ = sim.faults().at("storage.apend").error("x");
+            sim.faults().at("storage.apend").error("x");
             board.submit(Task::new("fix")).await?.result().await?;
             Ok(())
         });
@@ -146,11 +147,93 @@ fn two_runs_that_differ_are_shown_with_their_first_difference() {
 }
 
 #[test]
+fn a_seed_that_does_not_fail_again_is_said_to_depend_on_something_else() {
+    let runs = std::sync::atomic::AtomicU64::new(0);
+    let text = failure(std::panic::AssertUnwindSafe(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let board = sim.board().agent("reviewer", reviewer).start().await?;
+            let run = board.submit(Task::new("fix")).await?;
+            assert_eq!(runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 1, "of {}", run.id());
+            run.result().await?;
+            Ok(())
+        });
+    }));
+    assert!(text.contains("when it ran again it went otherwise"), "{text}");
+    assert!(text.contains("of id-") && !text.contains("019b76da"), "ids are named as in the trace: {text}");
+}
+
+#[test]
+fn a_simulation_that_would_show_nothing_fails() {
+    let none = failure(|| simulate(seeds(0), async |_: Sim| Ok(())));
+    assert!(none.contains("no seed is to run"), "{none}");
+    let crashed = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let _board = sim.board().agent("reviewer", reviewer).start().await?;
+            sim.crash().await;
+            sim.assert_nothing_left().await;
+            Ok(())
+        });
+    });
+    assert!(crashed.contains("no board is there to say what is left"), "{crashed}");
+    let misspelt = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let _board = sim.board().agent("reviewer", reviewer).start().await?;
+            sim.assert_restarted("reviwer", 0).await;
+            Ok(())
+        });
+    });
+    assert!(misspelt.contains("there is no reviwer") && misspelt.contains("did you mean \"reviewer\"?"), "{misspelt}");
+}
+
+#[test]
+fn a_board_that_is_not_of_the_simulation_ends_it() {
+    let text = failure(|| {
+        simulate(seeds(1), async |_: Sim| {
+            let board = Callboard::builder().agent("reviewer", reviewer).start().await?;
+            board.submit(Task::new("fix")).await?.result().await?;
+            Ok(())
+        });
+    });
+    assert!(text.contains("describe it with sim.board()"), "{text}");
+}
+
+#[tokio::test]
+async fn a_simulation_in_async_code_is_refused_in_words() {
+    let text = failure(|| simulate(seeds(1), async |_: Sim| Ok(())));
+    assert!(text.contains("from a plain #[test]"), "{text}");
+}
+
+#[test]
+fn each_planned_fault_counts_the_passes_for_itself() {
+    simulate(seeds(3), async |sim: Sim| {
+        sim.faults().fail("reviewer").on_turn(1).fail("reviewer").on_turn(2).fail("reviewer").on_turn(3);
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let result = board.submit(Task::new("fix")).await?.result().await?;
+        assert!(!result.outcome.is_finished(), "all of its attempts fail");
+        let strikes: Vec<_> = sim.faults().strikes().iter().map(|fault| fault.struck).collect();
+        assert_eq!(strikes, [1, 1, 1]);
+        Ok(())
+    });
+}
+
+#[test]
+fn less_time_may_be_allowed_as_well() {
+    let text = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            sim.time_limit(Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            Ok(())
+        });
+    });
+    assert!(text.contains("after 1s of virtual time the test still waits"), "{text}");
+}
+
+#[test]
 fn a_crash_that_the_test_does_not_wait_for_ends_it() {
     let text = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
-            let _ = sim.faults().at("storage.append").crash();
+            sim.faults().at("storage.append").crash();
             board.submit(Task::new("fix")).await?.result().await?;
             Ok(())
         });
@@ -190,7 +273,7 @@ fn an_agent_that_blocks_its_thread_is_run_on_the_one_thread() {
 fn a_run_that_the_store_does_not_give_out_is_read_again() {
     simulate(seeds(20), async |sim: Sim| {
         let board = sim.board().agent("coder", coder).agent("reviewer", reviewer).start().await?;
-        let _ = sim.faults().at("runs.taken").panics("planned").on_pass(3).at("storage.read").error("away").on_pass(1);
+        sim.faults().at("runs.taken").panics("planned").on_pass(3).at("storage.read").error("away").on_pass(1);
         let run = board.submit(Task::new("fix").to("coder")).await?;
         let ended = board.watch(&[StreamMode::Debug]).filter_map(async |event| match event {
             Watched::Event(published) => (published.sequence == 3).then_some(()),
@@ -219,7 +302,7 @@ fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
 fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_when_it_is_submitted_again() {
     simulate(seeds(50), async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
-        let _ = sim.faults().at("storage.append").loses_reply();
+        sim.faults().at("storage.append").loses_reply();
         let task = || Task::new("fix").id(RunId(uuid::Uuid::from_u128(7)));
         assert!(board.submit(task()).await.is_err());
         let submitted = board.submit(task()).await?.id();

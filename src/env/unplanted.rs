@@ -2,8 +2,8 @@
 
 use super::Bug;
 
-#[inline(always)]
 /// Never.
+#[inline(always)]
 pub(crate) const fn is_planted(_: Bug) -> bool {
     false
 }

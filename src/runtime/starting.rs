@@ -188,7 +188,7 @@ impl Builder {
         match observer {
             Some(observe) => observe(&callboard),
             #[cfg(any(test, feature = "testing"))]
-            None => crate::testing::strange_board(),
+            None => crate::env::simulated::strange_board(),
             #[cfg(not(any(test, feature = "testing")))]
             None => {}
         }

@@ -19,7 +19,6 @@ pub use self::picture::{HasTree, compare_tree, picture};
 pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;
 pub use self::script::{Script, ScriptedTurn};
-pub(crate) use self::simulation::strange_board;
 pub use self::simulation::{
     Effects, FaultKind, FaultPlan, FaultPoint, Seeds, Sim, Strikes, TestError, fault_points, seeds, simulate,
 };

@@ -40,7 +40,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
         (0..1 + sim.below(3)).map(|_| (RunId(sim.env().id()), Plan::random(&sim, &|_| Vec::new()))).collect();
     let mut acknowledged = BTreeSet::new();
     for _ in 0..sim.below(4) {
-        let _ = one_fault(&sim, sim.faults());
+        one_fault(&sim, sim.faults());
     }
     loop {
         let lived = sim

@@ -158,7 +158,7 @@ async fn play(sim: Sim) -> Result<(), TestError> {
     let boards = 1 + sim.below(2);
     let mut restarts: Vec<_> = (0..sim.below(3)).map(|_| Duration::from_millis(sim.below(10_000))).collect();
     for _ in 0..sim.below(4) {
-        let _ = one_fault(&sim, sim.faults());
+        one_fault(&sim, sim.faults());
     }
     loop {
         let lived = sim.until_crash(async {

@@ -167,6 +167,6 @@ mod tests {
         (1..=199).for_each(|ordinal| books.enter(update(ordinal, Status::Ack, 2)));
         assert_eq!(books.standing(request(0), Timestamp::default()).unwrap().status, Status::Notice);
         (200..1000).for_each(|ordinal| books.enter(update(ordinal, Status::Ack, 2)));
-        assert_eq!((books.standing(request(0), Timestamp::default()), books.statuses.len()), (None, 200));
+        assert_eq!((books.standing(request(0), Timestamp::default()), books.delegations.len()), (None, 200));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
 use crate::storage::{Fence, Journal, Key, Sequence};
@@ -34,8 +34,6 @@ pub(super) struct LiveRun {
     pub(super) waiting: VecDeque<Input>,
     pub(super) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
     pub(super) results: Vec<oneshot::Sender<Arc<RunResult>>>,
-    /// Its place among the runs in flight, given back when it ends.
-    pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) is_noted_open: bool,
     /// It was read back: turns that began before may still be under way beside those that were begun again.
     pub(super) is_recovered: bool,
@@ -88,13 +86,7 @@ impl Room {
 }
 
 impl LiveRun {
-    pub(super) fn new(
-        run: Run,
-        fence: Fence,
-        last: Sequence,
-        durability: Durability,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> Self {
+    pub(super) fn new(run: Run, fence: Fence, last: Sequence, durability: Durability) -> Self {
         Self {
             stream: Journal::stream(run.id()),
             run,
@@ -109,7 +101,6 @@ impl LiveRun {
             waiting: VecDeque::new(),
             waiters: BTreeMap::new(),
             results: Vec::new(),
-            place,
             is_noted_open: false,
             is_recovered: false,
             cadence: Cadence::default(),

@@ -40,6 +40,15 @@ use requests::{apply, refuse};
 /// When a run is read again that the store did not give out.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
+/// What a restart of a run supervisor needs of a run that it has.
+#[derive(Debug, Default)]
+pub struct Enrolled {
+    /// `None` until a run that another process left is claimed.
+    fence: Option<Fence>,
+    /// Its place among the runs in flight, given back when it ends.
+    place: Option<OwnedSemaphorePermit>,
+}
+
 /// What a run supervisor needs from outside, and what must survive its restarts.
 pub struct Office {
     /// The world.
@@ -64,9 +73,8 @@ pub struct Office {
     pub claims: Claims,
     /// Where everything arrives.
     pub inbox: Arc<Inbox>,
-    /// The runs of this supervisor and their fences, for a restart to find; `None` until a run that another process left
-    /// is claimed.
-    pub roster: Mutex<BTreeMap<RunId, Option<Fence>>>,
+    /// The runs of this supervisor, for a restart to find.
+    pub roster: Mutex<BTreeMap<RunId, Enrolled>>,
     /// Runs that could not be read, with the reason.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     /// Ended runs that live in memory only.
@@ -325,14 +333,14 @@ impl Desk {
         let durability = submission.task.durability.unwrap_or(self.office.durability);
         let deadline = submission.task.deadline;
         let (fold, start) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
-        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability, place)));
+        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
         live.borrow(&mut self.room);
         // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
         // caller is on its way out; a turn would drag its run's state along.
         live.held.push(Held::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), [start]);
         live.results.push(result);
-        self.office.roster.lock().insert(run, Some(Fence::FIRST));
+        self.office.roster.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), place });
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
         }

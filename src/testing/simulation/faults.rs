@@ -33,7 +33,6 @@ const HELD_BACK: Duration = Duration::from_secs(1);
 /// # sim.faults().forget();
 /// # Ok(()) });
 /// ```
-#[must_use = "a fault is planned when it is named; drop the plan when that is all"]
 pub struct FaultPlan {
     pub(super) world: Arc<World>,
 }
@@ -252,19 +251,23 @@ impl FaultPlan {
         self.on_pass(number)
     }
 
-    /// The last fault strikes the time that execution comes there, from 1.
+    /// The last fault strikes the time that execution comes there, from 1. Each planned fault counts for itself; of several
+    /// that are due at once the first that was planned strikes.
+    ///
+    /// # Panics
+    /// When the number is 0, as in the other methods that take one.
     pub fn on_pass(self, number: u64) -> Self {
-        self.last(|planned| planned.passes = Passes::Only(number.max(1)))
+        self.last(|planned| planned.passes = Passes::Only(counted(number)))
     }
 
     /// The last fault strikes each time whose number this divides.
     pub fn every(self, number: u64) -> Self {
-        self.last(|planned| planned.passes = Passes::EachNth(number.max(1)))
+        self.last(|planned| planned.passes = Passes::EachNth(counted(number)))
     }
 
     /// The last fault strikes by chance, one time in this many.
     pub fn one_in(self, number: u64) -> Self {
-        self.last(|planned| planned.passes = Passes::OneIn(number.max(1)))
+        self.last(|planned| planned.passes = Passes::OneIn(counted(number)))
     }
 
     /// The last fault is meant for a moment without work: it need not hit any in flight.
@@ -322,4 +325,9 @@ impl Drop for FaultPlan {
             panic!("{wrong}");
         }
     }
+}
+
+fn counted(number: u64) -> u64 {
+    assert!(number > 0, "passes are counted from 1; leave the fault out where it is not to strike");
+    number
 }

@@ -43,4 +43,3 @@ pub use self::effects::Effects;
 pub use self::faults::{FaultPlan, Strikes};
 pub use self::points::{FaultKind, FaultPoint, fault_points};
 pub use self::sim::Sim;
-pub(crate) use self::world::strange_board;

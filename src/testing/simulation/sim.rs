@@ -203,8 +203,8 @@ fn count_restarts(node: &TreeNode, name: &str, restarts: &mut Option<u64>, names
 async fn left_on(board: &Callboard) -> String {
     let mut load = board.load();
     if board.ended().now_or_never().is_some() {
-        // What waited is in the store, for the next start.
-        (load.open_approvals, load.waits) = (0, 0);
+        // What was not over is in the store, for the next start.
+        (load.runs, load.open_approvals, load.waits) = (0, 0, 0);
     }
     if !load.is_idle() {
         return format!("{load:?}");

@@ -162,7 +162,8 @@ mod tests {
         assert!(of(1, "a").difference(&of(1, "a")).is_none());
         assert!(of(1, "a").difference(&of(2, "a")).is_some());
         let long = |end: &str| of(1, &format!("{}{end}", "x".repeat(600)));
-        let shown = long("left").difference(&long("right")).map(|difference| difference.to_string()).unwrap_or_default();
+        let shown =
+            long("left").difference(&long("right")).map(|difference| difference.to_string()).unwrap_or_default();
         assert!(shown.contains("xleft\nand then\n  …") && shown.ends_with("xright"), "{shown}");
     }
 }

@@ -12,9 +12,12 @@ use super::world::World;
 /// After this many looks at a world in which nothing has happened between them it counts as stuck.
 const PATIENCE: u32 = 60;
 
+/// The seed that runs, and its world.
+type Watching = Arc<Mutex<Option<(u64, Weak<World>)>>>;
+
 /// Watches one world after the other from a thread of its own.
 pub(super) struct Watchdog {
-    watched: Arc<Mutex<Option<(u64, Weak<World>)>>>,
+    watched: Watching,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -22,7 +25,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     /// Looks again after each `pause` of real time.
     pub(super) fn start(pause: Duration) -> Self {
-        let watched: Arc<Mutex<Option<(u64, Weak<World>)>>> = Arc::default();
+        let watched = Watching::default();
         let (stop, stopped) = mpsc::channel();
         let watches = Arc::clone(&watched);
         let watch = move || {
@@ -63,7 +66,7 @@ impl Drop for Watchdog {
     }
 }
 
-struct Watched(Arc<Mutex<Option<(u64, Weak<World>)>>>);
+struct Watched(Watching);
 
 impl Drop for Watched {
     fn drop(&mut self) {

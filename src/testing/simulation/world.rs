@@ -1,6 +1,5 @@
 //! What the parts of a simulation share: clock, chance, plan, trace, and the node's life.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::env::{Clock, Fault, Faults, Now, Random};
+use crate::env::{Clock, Fault, Faults, Now, Random, simulated};
 use crate::messages::Timestamp;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::Callboard;
@@ -129,8 +128,10 @@ impl World {
 
     /// Makes it the world of this thread until what is returned is dropped.
     pub(super) fn enter(self: &Arc<Self>) -> impl Drop + use<> {
-        CURRENT.set(Some(Arc::clone(self)));
-        Entered
+        let world = Arc::clone(self);
+        simulated::enter(move || {
+            world.violate("a board was started that is not of this simulation: describe it with sim.board()");
+        })
     }
 
     pub(super) fn violate(&self, what: &str) {
@@ -196,8 +197,12 @@ impl World {
         self.points.lock().insert(point);
         let now = self.clock.now().monotonic;
         let hit = self.with_plan(|plan| {
-            let pass = |planned: &mut Planned| planned.pass(point, subject, |bound| self.below(bound));
-            let hit = plan.iter_mut().enumerate().find_map(|(place, planned)| Some((place, pass(planned)?)));
+            // Each counts the pass; of those that are due the first strikes.
+            let mut hit = None;
+            for (place, planned) in plan.iter_mut().enumerate() {
+                let fault = planned.pass(point, subject, |bound| self.below(bound));
+                hit = hit.or(fault.map(|fault| (place, fault)));
+            }
             if hit.is_none() {
                 plan.iter_mut().for_each(|planned| planned.overtake(point, now));
             }
@@ -214,28 +219,6 @@ impl World {
         }
         Some(fault)
     }
-}
-
-thread_local! {
-    static CURRENT: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
-}
-
-struct Entered;
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        CURRENT.take();
-    }
-}
-
-/// A board starts that belongs to no simulation.
-pub(crate) fn strange_board() {
-    let violate = |world: &Option<Arc<World>>| {
-        if let Some(world) = world {
-            world.violate("a board was started that is not of this simulation: describe it with sim.board()");
-        }
-    };
-    CURRENT.with_borrow(violate);
 }
 
 struct Writing(Arc<World>);

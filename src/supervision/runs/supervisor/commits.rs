@@ -89,7 +89,9 @@ impl Desk {
         let _ = self.office.inbox.desk_point(&self.office.env, JOURNALED);
         if live.run.result().is_some() {
             // Whoever is told that it has ended finds its place free.
-            live.place = None;
+            if let Some(enrolled) = self.office.roster.lock().get_mut(&live.run.id()) {
+                enrolled.place = None;
+            }
         }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();

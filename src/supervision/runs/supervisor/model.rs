@@ -224,7 +224,7 @@ impl Desk {
             at: Timestamp::default(),
         };
         let (run, _) = Run::begin(Arc::new(submission), StateRules::default());
-        let live = LiveRun::new(run.clone(), Fence::FIRST, 1, Durability::Memory, None);
+        let live = LiveRun::new(run.clone(), Fence::FIRST, 1, Durability::Memory);
         let facts = SharedFacts::new(BreakerPolicy::default());
         Self { live, facts, attempt: 1, nonce: 0, journal: Vec::new(), began: run }
     }

@@ -25,7 +25,7 @@ impl Desk {
     pub(super) fn load(&mut self, run: RunId, new_process: bool, found: Option<Found>) {
         self.loading.entry(run).or_default();
         let (office, life) = (Arc::clone(&self.office), self.life);
-        let fence = office.roster.lock().entry(run).or_default().unwrap_or_default();
+        let fence = office.roster.lock().entry(run).or_default().fence.unwrap_or_default();
         tokio::spawn(async move {
             let read = async {
                 let fence = if new_process { office.claims.take_over(run).await? } else { fence };
@@ -64,7 +64,7 @@ impl Desk {
         }
         let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         self.arm_deadline(&fold, now);
-        let mut live = Box::new(LiveRun::new(fold, fence, last, durability, None));
+        let mut live = Box::new(LiveRun::new(fold, fence, last, durability));
         // Where it was not taken over, the commit that failed may have been the one with the note.
         (live.is_noted_open, live.is_recovered) = (new_process, true);
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
@@ -91,7 +91,7 @@ impl Desk {
             let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
             live.held.push(Held::Effect(effect));
         }
-        self.office.roster.lock().insert(run, Some(fence));
+        self.office.roster.lock().entry(run).or_default().fence = Some(fence);
         self.runs.insert(run, live);
     }
 

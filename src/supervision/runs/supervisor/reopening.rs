@@ -62,7 +62,7 @@ impl Desk {
             }
             let Conflicted { run, ender, ended_at } = conflicted;
             let durability = run.submission().task.durability.unwrap_or(self.office.durability);
-            let mut live = Box::new(LiveRun::new(run, fence, last, durability, None));
+            let mut live = Box::new(LiveRun::new(run, fence, last, durability));
             live.is_noted_open = durability != Durability::Memory;
             live.absorb(event?);
             let effects = live.run.step(&ender);
@@ -79,7 +79,7 @@ impl Desk {
                 if live.is_noted_open {
                     spawn_unless_ready(self.office.journal.note_reopened(run, ended_at), |_| {});
                 }
-                self.office.roster.lock().insert(run, Some(live.fence));
+                self.office.roster.lock().entry(run).or_default().fence = Some(live.fence);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
             }
