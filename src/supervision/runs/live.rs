@@ -61,7 +61,7 @@ pub(super) enum Held {
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
     Answered(oneshot::Sender<Result<(), AnswerError>>),
     Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
-    Cancelled(oneshot::Sender<bool>),
+    Cancelled(oneshot::Sender<bool>, bool),
     Restarted(oneshot::Sender<usize>, usize),
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }

@@ -185,7 +185,7 @@ impl Desk {
                 Held::Effect(_)
                 | Held::Begin(_)
                 | Held::Close { .. }
-                | Held::Cancelled(_)
+                | Held::Cancelled(..)
                 | Held::Restarted(..)
                 | Held::Reply(..) => {}
             }
@@ -217,7 +217,7 @@ impl Desk {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
             Held::Overwritten(ack) => drop(ack.send(Ok(()))),
-            Held::Cancelled(ack) => drop(ack.send(true)),
+            Held::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
             Held::Restarted(ack, turns) => drop(ack.send(turns)),
             Held::Reply(waiter, reply) => drop(waiter.send(reply)),
             Held::Close { turn, agent, waiter, signal, abort } => {

@@ -49,10 +49,12 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
             }
         }
         Input::Cancel { reason, ack, .. } => {
-            if live.run.result().is_none() {
+            // It may have ended in the same batch.
+            let is_stopped = live.run.result().is_none();
+            if is_stopped {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: around.now.wall });
             }
-            live.held.push(Held::Cancelled(ack));
+            live.held.push(Held::Cancelled(ack, is_stopped));
         }
         Input::Expired { delegation: None, .. } => live.absorb(decide::on_deadline(around)),
         Input::Expired { delegation: Some((turn, ordinal)), .. } => {
