@@ -281,6 +281,8 @@ impl Journal {
                     let _ = journal.storage.delete_if_revision(&note, revision, Durability::Memory).await;
                     Err(error)
                 }
+                // It is the run's own: whoever takes a run over writes the note under the fence.
+                (Err(StorageError::WrongRevision { .. }), Ok(sequence)) if expected > 0 => Ok(sequence),
                 // Of a submission that was never journaled, perhaps to another board.
                 (Err(StorageError::WrongRevision { .. }), Ok(sequence)) => {
                     journal.mark_open(run, &owner).await?;
