@@ -189,8 +189,8 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 #[test]
 fn what_went_wrong_with_people_once_does_not_again() {
     // 328: two boards took over one run. 1340: a submission was acknowledged that a claim alone had refused. 1819: a cancel
-    // was confirmed of a run that had ended in the same moment.
-    for seed in [328, 1340, 1819] {
+    // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left.
+    for seed in [328, 1340, 1819, 3658] {
         simulate(Seeds::only(seed), play);
     }
 }

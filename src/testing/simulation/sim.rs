@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::env::Env;
 use crate::messages::names::{did_you_mean, nearest};
-use crate::runtime::{Builder, Callboard};
+use crate::runtime::{Builder, Callboard, Load};
 use crate::storage::Storage;
 use crate::supervision::tree::TreeNode;
 
@@ -204,7 +204,17 @@ async fn left_on(board: &Callboard) -> String {
     let mut load = board.load();
     if board.ended().now_or_never().is_some() {
         // What was not over is in the store, for the next start.
-        (load.runs, load.open_approvals, load.waits) = (0, 0, 0);
+        let Load { turns_at_work, free_permits, pool, .. } = load;
+        load = Load {
+            runs: 0,
+            ready_turns: 0,
+            turns_at_work,
+            waiting_turns: 0,
+            free_permits,
+            pool,
+            open_approvals: 0,
+            waits: 0,
+        };
     }
     if !load.is_idle() {
         return format!("{load:?}");
