@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use callboard::env::{Clock, Env, Now};
 use callboard::messages::Send;
-use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status};
+use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status, Timestamp};
 use callboard::prelude::*;
 use callboard::runtime::RunError;
 use callboard::supervision::runs::inbox::{AnswerError, SubmitError};
 use callboard::supervision::tree::{NodeState, TreeNode};
+use callboard::testing::Script;
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, quiet, secs, until};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -53,6 +55,28 @@ async fn an_error_by_question_mark_is_retried_with_backoff_under_one_turn_id() {
     assert!(tries.iter().all(|(_, id, _)| *id == tries[0].1));
     let waits = [tries[1].2 - tries[0].2, tries[2].2 - tries[1].2].map(|wait| wait.as_millis());
     assert!((50..=101).contains(&waits[0]) && (100..=201).contains(&waits[1]), "{waits:?}");
+    board.shutdown().await;
+}
+
+/// A machine whose date is corrected backwards all the time.
+struct BackwardsDate(Instant);
+
+impl Clock for BackwardsDate {
+    fn now(&self) -> Now {
+        let monotonic = self.0.elapsed();
+        let wall = Timestamp::from_millis(1_767_225_600_000 - monotonic.as_millis() as u64);
+        Now { monotonic, wall }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_date_that_is_set_back_puts_off_no_further_attempt() {
+    let env = Env::new(BackwardsDate(Instant::now()), 1);
+    let board = Callboard::builder().env(env).agent("worker", Script::new().panic("no").times(2).reply("done"));
+    let board = board.start().await.unwrap();
+    let result = tokio::time::timeout(Duration::from_millis(302), finish(&board, Task::new("x"))).await;
+    let result = result.expect("two waits, of 100 and 200 ms at most");
+    assert_eq!((result.outcome, result.metrics.retries), (Outcome::Finished, 2));
     board.shutdown().await;
 }
 

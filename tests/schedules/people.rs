@@ -132,6 +132,19 @@ async fn people(sim: &Sim, boards: &[Callboard], runs: &[RunId]) {
     }
 }
 
+/// Corrects the machine's date now and then, and back to what it was. Draws no number of the simulation's.
+async fn correct_dates(sim: &Sim, run: RunId) {
+    let mut random = run.0.as_u128() as u64 >> 2;
+    let mut wrong_by = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(random % 200)).await;
+        random = random.rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let will_be_wrong_by = (random % 10_000) as i64 - 5_000;
+        sim.correct_date(will_be_wrong_by - wrong_by);
+        wrong_by = will_be_wrong_by;
+    }
+}
+
 /// Works until every run has ended, or until the boards are to be restarted.
 async fn work(sim: &Sim, orders: &mut [Order], boards: &[Callboard], restart_after: Option<Duration>) -> bool {
     let runs: Vec<_> = orders.iter().map(|order| order.id).collect();
@@ -139,6 +152,7 @@ async fn work(sim: &Sim, orders: &mut [Order], boards: &[Callboard], restart_aft
         biased;
         results = futures::future::join_all(orders.iter_mut().map(|order| order.serve(sim, boards))) => results,
         () = people(sim, boards, &runs) => unreachable!("people go on for ever"),
+        () = correct_dates(sim, runs[0]) => unreachable!("clocks are never right for long"),
         () = tokio::time::sleep(restart_after.unwrap_or(Duration::MAX)) => return false,
     };
     let effects = sim.effects().count();

@@ -357,13 +357,13 @@ impl Desk {
             Timer::Delegation(run, turn, ordinal) => {
                 self.take(Input::Expired { run, delegation: Some((turn, ordinal)) }, now)
             }
-            Timer::Retry(run, number) => {
+            Timer::Retry(run, number, at) => {
                 let mut live = self.runs.remove(&run)?;
                 if let Some(turn) = live
                     .run
                     .turns
                     .get_mut(&number)
-                    .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until <= now.wall))
+                    .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
                 {
                     let id = TurnId { run, number };
                     let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);

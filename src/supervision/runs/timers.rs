@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::messages::RunId;
+use crate::messages::{RunId, Timestamp};
 
 use super::inbox::{Inbox, Input};
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A turn may be tried again.
-    Retry(RunId, u32),
+    /// A turn that waits until that moment may be tried again. The moment says which wait is meant; wall time may be behind
+    /// it yet when the timer goes off.
+    Retry(RunId, u32, Timestamp),
     /// A run's time is up.
     Deadline(RunId),
     /// The answer to a delegation should be there.
@@ -52,7 +53,7 @@ impl Timers {
             return;
         }
         self.heap.retain(|Reverse((_, timer))| match *timer {
-            Timer::Retry(run, _) | Timer::Deadline(run) | Timer::Delegation(run, ..) => is_worked_on(run),
+            Timer::Retry(run, ..) | Timer::Deadline(run) | Timer::Delegation(run, ..) => is_worked_on(run),
             Timer::Adopt { .. } => true,
         });
         self.crowd = CROWD.max(self.heap.len() * 2);

@@ -95,6 +95,13 @@ impl Sim {
         self.world.waker.wake();
     }
 
+    /// Sets the date of the node's machine ahead by so many milliseconds, or back if they are negative, as a correction of
+    /// its clock does. Time goes on as it did: nothing waits for longer, or shorter.
+    pub fn correct_date(&self, millis: i64) {
+        self.note(&format!("the date is corrected by {millis} ms"));
+        self.world.clock.correct_date(millis);
+    }
+
     /// Works until the node crashes; `None` if it did. The work is dropped then, with the boards that it held, and the test
     /// goes on in the node's next life: the disk has what was synced, and chance decides about the rest.
     pub async fn until_crash<T>(&self, work: impl Future<Output = T>) -> Option<T> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -43,9 +43,9 @@ pub(super) struct World {
     pub(super) limit: Mutex<Duration>,
 }
 
-/// Virtual time from a fixed date on, over all lives of the node.
+/// Virtual time from a fixed date on, over all lives of the node, and by how much the date has been corrected.
 #[derive(Clone, Default)]
-pub(super) struct SimClock(Arc<Mutex<(Duration, Option<Instant>)>>);
+pub(super) struct SimClock(Arc<Mutex<(Duration, Option<Instant>)>>, Arc<AtomicI64>);
 
 impl Clock for SimClock {
     fn now(&self) -> Now {
@@ -53,7 +53,14 @@ impl Clock for SimClock {
         const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
         let (before, started) = *self.0.lock();
         let monotonic = before + started.map(|started| started.elapsed()).unwrap_or_default();
-        Now { monotonic, wall: START + monotonic }
+        let millis = (START + monotonic).as_millis().saturating_add_signed(self.1.load(Ordering::Relaxed));
+        Now { monotonic, wall: Timestamp::from_millis(millis) }
+    }
+}
+
+impl SimClock {
+    pub(super) fn correct_date(&self, millis: i64) {
+        self.1.fetch_add(millis, Ordering::Relaxed);
     }
 }
 

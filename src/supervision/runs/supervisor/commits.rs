@@ -239,7 +239,7 @@ impl Desk {
             Held::Effect(effect) => match effect {
                 Effect::Start(turn) => self.start(live, turn, now),
                 Effect::Retry(turn, at) => {
-                    self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn));
+                    self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn, at));
                 }
                 Effect::Deadline { turn, ordinal, at } => {
                     let timer = Timer::Delegation(live.run.id(), turn, ordinal);
