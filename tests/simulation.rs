@@ -7,7 +7,7 @@ use std::time::Duration;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{Action, Durability, RunId};
 use callboard::prelude::*;
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{FaultPlan, Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -121,17 +121,25 @@ fn a_thread_ends_a_simulation() {
 }
 
 #[test]
-fn a_fault_that_no_seed_comes_to_fails_the_test_and_the_right_name_is_suggested() {
-    let text = failure(|| {
-        simulate(seeds(3), async |sim: Sim| {
-            let board = sim.board().agent("reviewer", reviewer).start().await?;
-            sim.faults().at("storage.apend").error("x");
-            board.submit(Task::new("fix")).await?.result().await?;
-            Ok(())
+fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
+    let cases: [(fn(FaultPlan) -> FaultPlan, &str); 5] = [
+        (|faults| faults.at("storage.apend").error("x"), "; there is no such point; did you mean \"storage.append\"?"),
+        (|faults| faults.at("question.dispatch").drops(), "; nothing came there"),
+        (|faults| faults.panic("reviewr"), "; what came there: reviewer; did you mean \"reviewer\"?"),
+        (|faults| faults.panic("reviewer").on_turn(2), "; passes: 1"),
+        (|faults| faults.at("router.start").of("x"), "; what comes there has no name, so leave `.of(..)` out"),
+    ];
+    for (plan, why) in cases {
+        let text = failure(|| {
+            simulate(seeds(3), async |sim: Sim| {
+                let _ = plan(sim.faults());
+                let board = sim.board().agent("reviewer", reviewer).start().await?;
+                board.submit(Task::new("fix")).await?.result().await?;
+                Ok(())
+            });
         });
-    });
-    assert!(text.contains("in none of 3 seeds"), "{text}");
-    assert!(text.contains("storage.append"), "{text}");
+        assert!(text.contains("in none of 3 seeds was it reached: ") && text.contains(why), "{why} in {text}");
+    }
 }
 
 #[test]

@@ -23,7 +23,8 @@ use serde_json::json;
 /// The text with which an expectation fails.
 async fn failure<T>(expectation: impl Future<Output = T>) -> String {
     let Err(panic) = AssertUnwindSafe(expectation).catch_unwind().await else { panic!("it holds") };
-    panic.downcast_ref::<String>().cloned().unwrap()
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap()
 }
 
 /// Passes letters on, and loses its nerve over one of them.
@@ -327,6 +328,11 @@ async fn each_difference_between_a_tree_and_its_picture_is_shown_in_its_line() {
     - └── dan
     + └── cat  stopped
     ");
+    let text = failure(async { assert_tree!(office, "office\n desk\n  ann\n  bob\n cat  stoped") }).await;
+    assert!(text.ends_with("\n\"stoped\" is taken for a part of the name; did you mean \"stopped\"?"), "{text}");
+    let text = failure(async { assert_tree!(office, "office\n desk\n\tann") }).await;
+    assert_eq!(text, "the picture is indented by spaces and by tabs: take one of them");
+    assert_tree!(office, "office\n\tdesk\n\t\tann\n\t\tbob\n\tcat  stopped");
     office.stop().await;
     let text = failure(async { assert_tree!(office, wrong) }).await;
     assert_eq!(text, "there is no tree to compare: the supervisor is exiting");
@@ -377,6 +383,16 @@ async fn a_turn_that_a_script_does_not_know_fails_at_once_with_agent_and_number(
     assert!(outcome.contains("the script of actor does not say what its turn 2 does; it has turn 1, 3"), "{outcome}");
     assert_eq!(script.turns()[1].attempts, 1);
     board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_script_that_says_what_counts_once_twice_is_refused_where_it_does() {
+    let text = failure(async { Script::new().reply(1).wait(secs(1)).reply_with_answers() }).await;
+    assert_eq!(text, "an output twice in one turn: the last would count alone");
+    let text = failure(async { Script::new().on_turn(1).end().on_turn(2).hand_off("a").hand_off("b") }).await;
+    assert_eq!(text, "where control goes twice in one turn: the last would count alone");
+    let text = failure(async { Script::new().reply(1).once().times(2) }).await;
+    assert_eq!(text, "it was said how often the last act is performed");
 }
 
 #[tokio::test(start_paused = true)]

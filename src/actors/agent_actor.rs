@@ -73,7 +73,7 @@ impl Actor for AgentActor {
 
     async fn pre_start(&self, me: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
         let Arguments { name, factory, window, floor, herald } = arguments;
-        floor.env.slow_fault_point("agent.start").await?;
+        floor.env.slow_fault_point_of("agent.start", name.as_str()).await?;
         let value = make(&factory)?;
         let rebuilt = VecDeque::new();
         let mut state = AgentState { me, name, factory, window, floor, herald, instance: None, rebuilt };
@@ -93,7 +93,7 @@ impl Actor for AgentActor {
         message: AgentMsg,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
-        actor_point(&state.floor.env, "agent.handle", &me).await?;
+        actor_point(&state.floor.env, "agent.handle", state.name.as_str(), &me).await?;
         match message {
             AgentMsg::Panicked { turn, text } => state.rebuild(turn, &text),
             AgentMsg::Rebuild => state.build(),

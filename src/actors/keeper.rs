@@ -76,7 +76,7 @@ impl Actor for Keeper {
         Keeping { arguments, sweeps, fence }: &mut Keeping,
     ) -> Result<(), ActorProcessingErr> {
         let Arguments { env, journal, floor, retention, .. } = arguments;
-        actor_point(env, "storage.handle", &me).await?;
+        actor_point(env, "storage.handle", "", &me).await?;
         match message {
             KeeperMsg::Sweep => {
                 let (journal, now) = (journal.clone(), env.now().wall);

@@ -163,7 +163,7 @@ impl Actor for Gauges {
         _: ReadGauges,
         sources: &mut GaugeSources,
     ) -> Result<(), ActorProcessingErr> {
-        actor_point(&sources.floor.env, "gauges.handle", &me).await?;
+        actor_point(&sources.floor.env, "gauges.handle", "", &me).await?;
         sources.read();
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
+use crate::messages::names::slip_of;
 use crate::messages::visible;
 use crate::runtime::Callboard;
 use crate::supervision::tree::{ControlError, NodeKind, NodeState, Strategy, Supervisor, SupervisorRef, TreeNode};
@@ -113,10 +114,17 @@ pub async fn compare_tree(tree: &impl HasTree, expected: &str) -> Result<(), Str
 }
 
 fn compare(tree: &TreeNode, expected: &str) -> Result<(), String> {
+    let is_indented_by =
+        |character| expected.lines().any(|line| line[..line.len() - line.trim_start().len()].contains(character));
+    if is_indented_by('\t') && is_indented_by(' ') {
+        return Err("the picture is indented by spaces and by tabs: take one of them".to_owned());
+    }
     let expected = Level::parse(&mut lines(expected).peekable(), None);
     let actual = Level { nodes: vec![Sketch::of(tree)], is_open: false }.limited_to(&expected);
+    let mut slips = String::new();
+    expected.add_slips(&mut slips);
     let (expected, actual) = (text(&expected.nodes), text(&actual.nodes));
-    if expected == actual { Ok(()) } else { Err(difference(&expected, &actual)) }
+    if expected == actual { Ok(()) } else { Err(difference(&expected, &actual) + &slips) }
 }
 
 fn text(sketches: &[Sketch]) -> String {
@@ -199,6 +207,18 @@ impl Level {
             level.nodes.push(sketch);
         }
         level
+    }
+
+    /// Tells of names that end with what is nearly a word for a state.
+    fn add_slips(&self, slips: &mut String) {
+        for node in &self.nodes {
+            if let Some((_, last)) = node.name.rsplit_once(' ')
+                && let Some(state) = slip_of(last, STATES.into_iter().map(word))
+            {
+                slips.push_str(&format!("\n{last:?} is taken for a part of the name; did you mean {state:?}?"));
+            }
+            node.below.add_slips(slips);
+        }
     }
 
     /// What an expected level says something about.

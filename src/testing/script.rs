@@ -99,6 +99,17 @@ enum Act {
     ReturnMalformed,
 }
 
+impl Act {
+    /// What a turn says once.
+    fn only_once(&self) -> Option<&'static str> {
+        match self {
+            Self::Reply(_) | Self::ReplyWithAnswers => Some("an output"),
+            Self::HandOff(_) | Self::SendToMany(_) | Self::End => Some("where control goes"),
+            _ => None,
+        }
+    }
+}
+
 impl Script {
     /// An empty script: it knows no turn.
     pub fn new() -> Self {
@@ -127,7 +138,7 @@ impl Script {
     /// The last act is performed the first time that a turn comes to it, and left out in later attempts.
     ///
     /// # Panics
-    /// When there is no last act.
+    /// When there is no last act, or it was said of it how often.
     #[track_caller]
     pub fn once(self) -> Self {
         self.times(1)
@@ -136,20 +147,30 @@ impl Script {
     /// The last act is performed the first few times that a turn comes to it, and left out in later attempts.
     ///
     /// # Panics
-    /// When there is no last act.
+    /// When there is no last act, or it was said of it how often.
     #[track_caller]
     pub fn times(mut self, times: u32) -> Self {
-        self.lines().last_mut().expect("an act comes before how often it is performed").times = Some(times);
+        let last = self.lines().last_mut().expect("an act comes before how often it is performed");
+        assert!(last.times.is_none(), "it was said how often the last act is performed");
+        last.times = Some(times);
         self
     }
 
     /// The turn's output.
+    ///
+    /// # Panics
+    /// When the turn has an output.
+    #[track_caller]
     pub fn reply(self, output: impl Into<Json>) -> Self {
         self.act(Act::Reply(output.into()))
     }
 
     /// The turn's output is what it was answered so far (delegations, questions, results of steps): an array, or the
     /// answer itself if there is one.
+    ///
+    /// # Panics
+    /// When the turn has an output.
+    #[track_caller]
     pub fn reply_with_answers(self) -> Self {
         self.act(Act::ReplyWithAnswers)
     }
@@ -160,17 +181,29 @@ impl Script {
     }
 
     /// Hands control to an agent.
+    ///
+    /// # Panics
+    /// When the turn hands control on, or ends the run, as it is.
+    #[track_caller]
     pub fn hand_off(self, agent: &str) -> Self {
         self.act(Act::HandOff(agent.into()))
     }
 
     /// Hands control to several agents at once, each with its input.
+    ///
+    /// # Panics
+    /// As [`Script::hand_off`].
+    #[track_caller]
     pub fn send_to_many<'a, T: Into<Json>>(self, sends: impl IntoIterator<Item = (&'a str, T)>) -> Self {
         let sends = sends.into_iter().map(|(to, input)| command::Send::new(to, input)).collect();
         self.act(Act::SendToMany(sends))
     }
 
     /// Ends the run, or the delegation, with its other branches.
+    ///
+    /// # Panics
+    /// As [`Script::hand_off`].
+    #[track_caller]
     pub fn end(self) -> Self {
         self.act(Act::End)
     }
@@ -261,7 +294,12 @@ impl Script {
         }
     }
 
+    #[track_caller]
     fn act(mut self, act: Act) -> Self {
+        if let Some(what) = act.only_once() {
+            let has_it = self.lines().iter().any(|line| line.act.only_once() == Some(what));
+            assert!(!has_it, "{what} twice in one turn: the last would count alone");
+        }
         self.lines().push(Line { act, times: None });
         self
     }

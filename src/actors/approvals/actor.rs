@@ -72,7 +72,7 @@ impl Actor for GatewayActor {
         message: Msg,
         state: &mut GatewayState,
     ) -> Result<(), ActorProcessingErr> {
-        actor_point(&state.decider.desk.env, "gateway.handle", &me).await?;
+        actor_point(&state.decider.desk.env, "gateway.handle", "", &me).await?;
         match message {
             Msg::Requested(id) => state.requested(&me, id),
             Msg::Settled(id, decision) => {

@@ -72,7 +72,7 @@ impl Actor for ChannelActor {
         me: ActorRef<ChannelMsg>,
         (screen, decider): Self::Arguments,
     ) -> Result<Showing, ActorProcessingErr> {
-        decider.desk.env.slow_fault_point("channel.start").await?;
+        decider.desk.env.slow_fault_point_of("channel.start", screen.name()).await?;
         screen.actor.attach(me.clone());
         me.cast(ChannelMsg::Review)?;
         Ok(Showing { screen, decider, asked: BTreeSet::new() })
@@ -84,7 +84,7 @@ impl Actor for ChannelActor {
         message: ChannelMsg,
         showing: &mut Showing,
     ) -> Result<(), ActorProcessingErr> {
-        actor_point(&showing.decider.desk.env, "channel.handle", &me).await?;
+        actor_point(&showing.decider.desk.env, "channel.handle", showing.screen.name(), &me).await?;
         match message {
             ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again).await?,
             ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),

@@ -43,7 +43,7 @@ impl Actor for Sweeper {
         message: Msg,
         Sweeping { store, sweeps }: &mut Sweeping,
     ) -> Result<(), ActorProcessingErr> {
-        actor_point(&store.env, "context.handle", &me).await?;
+        actor_point(&store.env, "context.handle", "", &me).await?;
         match message {
             Msg::Sweep => {
                 let store = store.clone();

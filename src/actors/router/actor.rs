@@ -32,7 +32,7 @@ impl Actor for RouterActor {
         _: Posted,
         router: &mut Arc<Router>,
     ) -> Result<(), ActorProcessingErr> {
-        actor_point(&router.env, "router.handle", &me).await?;
+        actor_point(&router.env, "router.handle", "", &me).await?;
         router.enter_posts();
         Ok(())
     }

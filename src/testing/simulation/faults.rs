@@ -1,10 +1,12 @@
 //! What a test plans to go wrong, and when.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::Fault;
+use crate::messages::names::{did_you_mean, nearest};
 
 use super::points::{self, FaultKind};
 use super::world::World;
@@ -89,10 +91,6 @@ impl Planned {
         }
     }
 
-    pub(super) fn point(&self) -> &str {
-        &self.point
-    }
-
     fn fault(&self) -> Fault {
         self.fault.clone().unwrap_or_else(|| Fault::Error("a planned error".into()))
     }
@@ -100,6 +98,27 @@ impl Planned {
     /// Whether it showed what it was planned for.
     pub(super) fn is_covered(&self) -> bool {
         self.in_flight > 0 || (self.is_at_rest && self.struck > 0)
+    }
+
+    /// Why it may not have struck, given the points that were passed and their subjects.
+    pub(super) fn why_unreached(&self, passed: &BTreeMap<&'static str, BTreeSet<Box<str>>>) -> String {
+        let Self { point, subject, .. } = self;
+        let Some(subjects) = passed.get(&**point) else {
+            if points::point(point).is_some() {
+                return "; nothing came there".to_owned();
+            }
+            let names = points::fault_points().iter().map(|point| point.name).chain(passed.keys().copied());
+            return format!("; there is no such point{}", did_you_mean(nearest(point, names).as_deref()));
+        };
+        if subject.is_empty() || subjects.contains(subject) {
+            return format!("; passes: {}", self.passed);
+        }
+        let named: Vec<_> = subjects.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
+        if named.is_empty() {
+            return "; what comes there has no name, so leave `.of(..)` out".to_owned();
+        }
+        let near = did_you_mean(nearest(subject, named.iter().copied()).as_deref());
+        format!("; what came there: {}{near}", named.join(", "))
     }
 
     /// A message passes that was held back by nobody: those that this fault holds back are overtaken by it.

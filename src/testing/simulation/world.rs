@@ -1,6 +1,6 @@
 //! What the parts of a simulation share: clock, chance, plan, trace, and the node's life.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +13,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::env::{Clock, Fault, Faults, Now, Random, simulated};
 use crate::messages::Timestamp;
-use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::Callboard;
 
 use super::coverage::Uncovered;
@@ -27,8 +26,8 @@ pub(super) struct World {
     plan: Mutex<Vec<Planned>>,
     /// Writes that the disk has not acknowledged.
     writes: AtomicUsize,
-    /// Every fault point that execution came to.
-    points: Mutex<BTreeSet<&'static str>>,
+    /// Every fault point that execution came to, with some of its subjects.
+    points: Mutex<BTreeMap<&'static str, BTreeSet<Box<str>>>>,
     trace: Mutex<Trace>,
     pub(super) boards: Mutex<Vec<Callboard>>,
     /// How often the node has been started.
@@ -172,11 +171,18 @@ impl World {
     /// The planned faults that showed nothing, with what they may have meant.
     pub(super) fn uncovered(&self) -> Uncovered {
         let points = self.points.lock();
-        let of = |planned: &Planned| {
-            let near = nearest(planned.point(), points.iter().copied()).filter(|_| !points.contains(planned.point()));
-            (format!("{planned}{}", did_you_mean(near.as_deref())), planned.struck > 0)
-        };
+        let of = |planned: &Planned| (planned.to_string(), planned.struck > 0, planned.why_unreached(&points));
         self.with_plan(|plan| plan.iter().filter(|planned| !planned.is_covered()).map(of).collect())
+    }
+
+    fn note_passed(&self, point: &'static str, subject: &str) {
+        /// So many are enough to say what there is.
+        const SUBJECTS: usize = 32;
+        let mut points = self.points.lock();
+        let subjects = points.entry(point).or_default();
+        if subjects.len() < SUBJECTS && !subjects.contains(subject) {
+            subjects.insert(subject.into());
+        }
     }
 
     /// Whether a board that has not ended has something under way, or a write is not acknowledged.
@@ -201,7 +207,7 @@ impl World {
         if self.has_crashed() {
             return Some(Fault::Crash);
         }
-        self.points.lock().insert(point);
+        self.note_passed(point, subject);
         let now = self.clock.now().monotonic;
         let hit = self.with_plan(|plan| {
             // Each counts the pass; of those that are due the first strikes.

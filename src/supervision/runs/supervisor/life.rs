@@ -65,7 +65,7 @@ impl Actor for RunSupervisor {
     }
 
     async fn handle(&self, me: ActorRef<Wake>, _: Wake, life: &mut Life) -> Result<(), ActorProcessingErr> {
-        actor_point(&life.office.env, "runs.handle", &me).await?;
+        actor_point(&life.office.env, "runs.handle", "", &me).await?;
         life.work()
     }
 
