@@ -3,10 +3,12 @@
 //! The agents live in the program that the store belongs to. So this writes the beginning of a run and leaves it open: that
 //! program goes on with it at its next start, as with any run that it finds unfinished.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use callboard::env::Env;
-use callboard::messages::{Durability, RunId};
+use callboard::messages::{Durability, RunId, visible};
 use callboard::supervision::runs::fork::{Fork, ForkError, fork_at};
 use callboard::supervision::runs::replay::Replay;
 
@@ -22,6 +24,11 @@ pub(crate) async fn fork(
     input: Option<&serde_json::Value>,
     settings: &[Setting],
 ) -> Result<Page, Failure> {
+    for (place, Setting { channel, .. }) in settings.iter().enumerate() {
+        if settings[..place].iter().any(|before| before.channel == *channel) {
+            return Err(Failure::trouble(format!("--set is given twice for {channel:?}: one of them would be lost")));
+        }
+    }
     let env = Env::system();
     let (run, at) = (RunId(env.id()), env.now().wall);
     let mut fork =
@@ -39,6 +46,9 @@ pub(crate) async fn fork(
     let open: Vec<_> = replay.turns().filter(|turn| turn.closed.is_none()).collect();
     let copied = replay.turns().count() - open.len();
     let mut text = format!("{run}\n\nforked from {} at turn {turn}; {} copied\n", loaded.id, count(copied, "turn"));
+    for Setting { channel, value } in settings {
+        text.push_str(&format!("  {} set to {}\n", visible(channel), brief_json(&value.clone().into(), 200)));
+    }
     text.push_str("At its next start the program with the agents goes on with it, and runs\n");
     for turn in &open {
         text.push_str(&format!(
@@ -50,7 +60,14 @@ pub(crate) async fn fork(
     }
     text.push_str("unless it was built to cancel unfinished runs, or to leave them.\n");
     let open: Vec<_> = open.iter().map(|turn| json!({ "turn": turn.number, "agent": turn.agent })).collect();
-    let json =
-        json!({ "run": run, "forked_from": loaded.id, "turn": turn, "copied_turns": copied, "open_turns": open });
+    let set: BTreeMap<_, _> = settings.iter().map(|Setting { channel, value }| (channel, value)).collect();
+    let json = json!({
+        "run": run,
+        "forked_from": loaded.id,
+        "turn": turn,
+        "copied_turns": copied,
+        "open_turns": open,
+        "set": set,
+    });
     Ok(Page::new(text, json))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::{RunEvent, RunId};
+use callboard::messages::{RunEvent, RunId, TurnId};
 use callboard::supervision::runs::run::Run;
 use callboard::supervision::runs::snapshot::fold;
 
@@ -15,11 +15,14 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
     let (mut rows, mut unreadable) = (Vec::new(), String::new());
     for run in store.ids().await? {
         let read = match store.history(run).await {
-            Ok(history) => folded(history),
+            Ok(history) => {
+                let origin = origin(&history);
+                folded(history).map(|fold| (fold, origin))
+            }
             Err(error) => Err(error.to_string()),
         };
         match read {
-            Ok(fold) => {
+            Ok((fold, origin)) => {
                 let metrics = fold.metrics();
                 let submission = fold.submission();
                 table.add_row([
@@ -30,9 +33,9 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
                     metrics.turns.to_string(),
                     grouped(metrics.tokens_spent),
                     duration(metrics.elapsed),
-                    brief(&submission.task.body, 40),
+                    format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
                 ]);
-                rows.push(row(run, &fold));
+                rows.push(row(run, &fold, origin));
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
@@ -46,6 +49,14 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
     }
     let text = format!("{}{}\n{unreadable}", lines_of(&table), count(rows.len(), "run"));
     Ok(Page::new(text, Value::from(rows)))
+}
+
+/// The turn that a fork began with.
+fn origin(history: &[RunEvent]) -> Option<TurnId> {
+    history.iter().find_map(|event| match event {
+        RunEvent::Forked { from, .. } => Some(*from),
+        _ => None,
+    })
 }
 
 fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
@@ -67,13 +78,14 @@ pub(crate) fn standing(run: &Run) -> String {
     format!("open ({})", count(run.open_turns().count(), "turn"))
 }
 
-fn row(run: RunId, fold: &Run) -> Value {
+fn row(run: RunId, fold: &Run, origin: Option<TurnId>) -> Value {
     let submission = fold.submission();
     json!({
         "run": run,
         "submitted": submission.at,
         "agent": submission.agent,
         "task": submission.task.body,
+        "forked_from": origin.map(|TurnId { run, number }| json!({ "run": run, "turn": number })),
         "standing": standing(fold),
         "outcome": fold.result().map(|result| &result.outcome),
         "open_turns": fold.open_turns().collect::<Vec<_>>(),

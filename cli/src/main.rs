@@ -12,18 +12,31 @@ mod store;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Parser as _, Subcommand as _};
 
 use arguments::{Arguments, Runs};
 
 fn main() -> ExitCode {
-    let Arguments::Runs { command } = Arguments::parse();
+    let Arguments::Runs { command } = Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit());
     let common = command.common();
     let answer = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|error| page::Failure::trouble(format!("the runtime cannot be started: {error}")))
         .and_then(|runtime| runtime.block_on(answer(&command)));
     page::print(answer, common.json)
+}
+
+/// Whoever leaves out `runs` is told.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+        && Runs::has_subcommand(name)
+    {
+        let tip = ContextValue::Strings(vec![format!("runs {name}")]);
+        error.insert(ContextKind::SuggestedSubcommand, tip);
+    }
+    error
 }
 
 async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {

@@ -30,6 +30,10 @@ fn a_fork_goes_on_at_the_next_start_of_the_program_that_has_the_agents() {
     assert_eq!((said.code, said.error.as_str()), (0, ""));
     let fork: RunId = said.out.lines().next().unwrap().parse().unwrap();
     insta::assert_snapshot!("fork", said.out.replace(&fork.to_string(), "FORK"));
+    let list = callboard(folder.path(), &["list"]).out;
+    assert!(list.contains(" fork: a short one") && list.matches("fork:").count() == 1, "{list}");
+    let list: Value = serde_json::from_str(&callboard(folder.path(), &["list", "--json"]).out).unwrap();
+    assert_eq!(list[4]["forked_from"], json!({ "run": short, "turn": 3 }));
     let shown = callboard(folder.path(), &["show", &fork.to_string()]).out;
     assert!(shown.contains("open (1 turn)") && shown.contains(&format!("turn 3 of {short}")), "{shown}");
 
@@ -60,6 +64,7 @@ fn a_fork_that_cannot_be_is_refused_and_writes_nothing() {
     refused(&["--turn", "3", "--input", &"[".repeat(200)], 2, "recursion limit exceeded");
     refused(&["--turn", "3", "--input", &["[".repeat(125), "]".repeat(125)].concat()], 2, "nested deeper than");
     refused(&["--turn", "3", "--set", "messages"], 2, "write CHANNEL=JSON");
+    refused(&["--turn", "3", "--set", "messages=1", "--set", "messages=2"], 2, "--set is given twice for \"messages\"");
     refused(&["--turn", "3", "--set", "metrics=1"], 2, "written by the runtime only");
     let list: Value = serde_json::from_str(&callboard(folder.path(), &["list", "--json"]).out).unwrap();
     assert_eq!(list.as_array().unwrap().len(), 4);

@@ -105,6 +105,15 @@ fn a_run_is_found_by_any_beginning_of_its_id_that_no_other_has() {
 }
 
 #[test]
+fn whoever_leaves_out_a_word_is_told_the_whole_of_it() {
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_callboard")).args(["list", "--data", "x"]).output().unwrap();
+    let said = common::said(output);
+    assert_eq!(said.code, 2);
+    assert!(said.error.contains("tip: a similar subcommand exists: 'runs list'"), "{}", said.error);
+}
+
+#[test]
 fn a_store_that_another_process_holds_is_left_alone() {
     let (folder, _) = store();
     let held = Sled::open(folder.path()).unwrap();
