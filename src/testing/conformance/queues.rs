@@ -11,21 +11,29 @@ impl Subject {
     #[track_caller]
     fn item(&self, delivery: Option<Delivery>, expected: &str, deliveries: u32) -> Delivery {
         let Some(delivery) = delivery else { panic!("{expected} is not delivered") };
-        assert_eq!((text(&delivery.payload).as_str(), delivery.deliveries), (expected, deliveries));
+        let (payload, times) = (text(&delivery.payload), delivery.deliveries);
+        assert_eq!(payload, expected, "the item that comes next");
+        assert_eq!(times, deliveries, "how often {payload} was delivered");
         delivery
+    }
+
+    #[track_caller]
+    fn nothing(&self, delivery: Option<Delivery>, why: &str) {
+        let Some(Delivery { id, payload, .. }) = delivery else { return };
+        panic!("{:?} is delivered from {:?}, as {id:?}: {why}", text(&payload), id.queue);
     }
 }
 
 /// First in, first out.
 pub async fn items_come_out_in_the_order_they_went_in(subject: Subject) {
-    assert_eq!(subject.next(&queue()).await, None);
+    subject.nothing(subject.next(&queue()).await, "the queue is new");
     for id in ["c", "a", "b"] {
         subject.enqueue(&queue(), id).await;
     }
     for id in ["c", "a", "b"] {
         subject.item(subject.next(&queue()).await, id, 1);
     }
-    assert_eq!(subject.next(&queue()).await, None);
+    subject.nothing(subject.next(&queue()).await, "each item was delivered, and its lease goes on");
 }
 
 /// An item whose lease ran out comes before younger ones, and its deliveries are counted.
@@ -39,7 +47,7 @@ pub async fn a_leased_item_is_not_delivered_until_the_lease_runs_out(subject: Su
     subject.advance_secs(1);
     subject.item(subject.next(&queue()).await, "a", 2);
     subject.item(subject.next(&queue()).await, "b", 2);
-    assert_eq!(subject.next(&queue()).await, None);
+    subject.nothing(subject.next(&queue()).await, "both are leased");
 }
 
 /// An extension counts from now.
@@ -49,7 +57,7 @@ pub async fn an_extended_lease_lasts_longer(subject: Subject) {
     subject.advance_secs(9);
     expect(subject.store().extend(&delivery.id, 10).await);
     subject.advance_secs(9);
-    assert_eq!(subject.next(&queue()).await, None);
+    subject.nothing(subject.next(&queue()).await, "its lease was extended");
     subject.advance_secs(1);
     subject.item(subject.next(&queue()).await, "a", 2);
 }
@@ -62,7 +70,7 @@ pub async fn an_acknowledged_item_is_gone(subject: Subject) {
     expect(subject.store().ack(&delivery.id).await);
     assert!(matches!(subject.store().extend(&delivery.id, 10).await, Err(StorageError::Fenced { .. })));
     subject.advance_secs(60);
-    assert_eq!(subject.next(&queue()).await, None);
+    subject.nothing(subject.next(&queue()).await, "it was acknowledged");
 }
 
 /// The delay replaces the lease.
@@ -71,7 +79,7 @@ pub async fn a_returned_item_comes_back_after_its_delay(subject: Subject) {
     let delivery = subject.item(subject.next(&queue()).await, "a", 1);
     expect(subject.store().nack(&delivery.id, 30).await);
     subject.advance_secs(29);
-    assert_eq!(subject.next(&queue()).await, None);
+    subject.nothing(subject.next(&queue()).await, "it was returned with a delay of 30 s, 29 s ago");
     subject.advance_secs(1);
     subject.item(subject.next(&queue()).await, "a", 2);
 }
@@ -102,7 +110,8 @@ pub async fn a_repeated_dedupe_id_adds_nothing_for_two_minutes(subject: Subject)
     expect(subject.store().ack(&delivery.id).await);
     subject.advance_secs(119);
     subject.enqueue(&queue(), "a").await;
-    assert_eq!(subject.next(&queue()).await, None);
+    subject
+        .nothing(subject.next(&queue()).await, "its dedupe id was enqueued 119 s ago, so that a repeat adds nothing");
     subject.advance_secs(1);
     subject.enqueue(&queue(), "a").await;
     subject.item(subject.next(&queue()).await, "a", 1);
@@ -116,6 +125,6 @@ pub async fn queues_do_not_share_items_or_ids(subject: Subject) {
     }
     for queue in &queues {
         subject.item(subject.next(queue).await, "x", 1);
-        assert_eq!(subject.next(queue).await, None);
+        subject.nothing(subject.next(queue).await, "its only item is leased");
     }
 }

@@ -115,21 +115,22 @@ pub async fn scans_page_through_a_prefix_in_order(subject: Subject) {
         expect(subject.put(&key(name), name, Expected::Any).await);
     }
     expect(subject.put(&Key::new(["contexts", "x"]), "x", Expected::Any).await);
-    let scan = async |prefix, after: Option<Key>, limit| {
+    let check = async |prefix, after: Option<Key>, limit, expected: &[&str]| {
         let found = expect(subject.store().scan(&prefix, after.as_ref(), limit).await);
-        found.into_iter().map(|(key, entry)| (key, text(&entry.value))).collect::<Vec<_>>()
+        let found: Vec<_> = found.into_iter().map(|(key, entry)| (key, text(&entry.value))).collect();
+        let expected: Vec<_> = expected.iter().map(|name| (key(name), (*name).to_owned())).collect();
+        assert_eq!(found, expected, "what a scan finds after {after:?}, with the limit {limit}");
     };
-    let found = |names: &[&str]| names.iter().map(|name| (key(name), (*name).to_owned())).collect::<Vec<_>>();
     let all = Key::new(["context"]).children();
-    assert_eq!(scan(all.clone(), None, 9).await, found(&names));
-    assert_eq!(scan(all.clone(), None, 2).await, found(&["a", "aa"]));
-    assert_eq!(scan(all.clone(), Some(key("aa")), 2).await, found(&["b", "c"]));
-    assert_eq!(scan(all.clone(), Some(key("ab")), 1).await, found(&["b"]));
-    assert_eq!(scan(all.clone(), Some(Key::new(["a"])), 1).await, found(&["a"]));
-    assert_eq!(scan(all.clone(), Some(Key::new(["z"])), 9).await, []);
-    assert_eq!(scan(all, None, 0).await, []);
+    check(all.clone(), None, 9, &names).await;
+    check(all.clone(), None, 2, &["a", "aa"]).await;
+    check(all.clone(), Some(key("aa")), 2, &["b", "c"]).await;
+    check(all.clone(), Some(key("ab")), 1, &["b"]).await;
+    check(all.clone(), Some(Key::new(["a"])), 1, &["a"]).await;
+    check(all.clone(), Some(Key::new(["z"])), 9, &[]).await;
+    check(all, None, 0, &[]).await;
     let beginning = Key::new(["context"]).children_beginning_with("a");
-    assert_eq!(scan(beginning, None, 9).await, found(&["a", "aa"]));
+    check(beginning, None, 9, &["a", "aa"]).await;
 }
 
 /// Puts and deletes, in order, and nothing else.
