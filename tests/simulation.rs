@@ -7,7 +7,7 @@ use std::time::Duration;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{Action, Durability, RunId};
 use callboard::prelude::*;
-use callboard::testing::{FaultPlan, Sim, seeds, simulate};
+use callboard::testing::{FaultPlan, Script, Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -140,6 +140,23 @@ fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
         });
         assert!(text.contains("in none of 3 seeds was it reached: ") && text.contains(why), "{why} in {text}");
     }
+}
+
+#[test]
+fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away() {
+    simulate(seeds(20), async |sim: Sim| {
+        let dizzy = Script::new().on_turn(1).panic("dizzy").otherwise().reply("here");
+        let board = sim.board().agent("dizzy", dizzy.clone()).agent("lead", Script::new().delegate("dizzy", "x")).start();
+        let board = board.await?;
+        sim.faults().at("agent.handle").of("dizzy").for_secs(2);
+        board.submit(Task::new("fix").to("dizzy")).await?;
+        dizzy.expect_turns(1, Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        board.stop("dizzy").await?;
+        let outcome = board.submit(Task::new("fix").to("lead")).await?.result().await?.outcome;
+        assert!(outcome.to_string().contains("offline"), "{outcome}");
+        Ok(())
+    });
 }
 
 #[test]

@@ -323,12 +323,15 @@ impl Floor {
         generation
     }
 
-    /// The agent takes no more work. Turns that have not begun wait a while for one that was stopped; those of one that
-    /// has failed fail, so that their runs go on without it.
+    /// The agent takes no more work. Turns that have not begun wait a while for one that was stopped, whatever becomes of it;
+    /// those of one that has failed fail, so that their runs go on without it.
     pub(crate) fn vacate(self: &Arc<Self>, name: &AgentName, status: AgentStatus) {
         let mut state = self.state.lock();
         let Some(index) = state.names.get(name).copied() else { return };
         let place = &mut state.places[index];
+        if place.status == AgentStatus::Stopped && status != AgentStatus::Stopped {
+            return;
+        }
         place.value = None;
         let was_away = std::mem::replace(&mut place.status, status) == AgentStatus::Stopped;
         if place.status == AgentStatus::Stopped {

@@ -139,6 +139,8 @@ impl Callboard {
         self.board.router.unlist(&agent);
         self.board.floor.vacate(&agent, AgentStatus::Stopped);
         let removed = self.board.agents.remove_child(name).await;
+        // Once more, because its actor may have brought it back while it was on its way out.
+        self.board.floor.vacate(&agent, AgentStatus::Stopped);
         removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
     }
 
