@@ -146,7 +146,8 @@ fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
 fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away() {
     simulate(seeds(20), async |sim: Sim| {
         let dizzy = Script::new().on_turn(1).panic("dizzy").otherwise().reply("here");
-        let board = sim.board().agent("dizzy", dizzy.clone()).agent("lead", Script::new().delegate("dizzy", "x")).start();
+        let board =
+            sim.board().agent("dizzy", dizzy.clone()).agent("lead", Script::new().delegate("dizzy", "x")).start();
         let board = board.await?;
         sim.faults().at("agent.handle").of("dizzy").for_secs(2);
         board.submit(Task::new("fix").to("dizzy")).await?;
