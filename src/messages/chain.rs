@@ -190,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_a_million_steps_can_be_dropped() {
-        let chain = (0..1_000_000).fold(Chain::default(), |chain, _| chain.add_step(&agent(0), &agent(1), ""));
-        assert_eq!(chain.len(), 1_000_000);
+    fn a_chain_of_a_hundred_thousand_steps_can_be_dropped() {
+        let chain = (0..100_000).fold(Chain::default(), |chain, _| chain.add_step(&agent(0), &agent(1), ""));
+        assert_eq!(chain.len(), 100_000);
     }
 }
