@@ -17,8 +17,8 @@ use crate::supervision::tree::{ControlError, NodeKind, NodeState, Strategy, Supe
 ///
 /// A line is a node: its name, and what else the picture wants to say of it: the strategy, the state, the generation,
 /// the number of restarts. A node without a state has to be running; the rest is compared where the picture names it.
-/// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces or by the
-/// lines that [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
+/// Uptimes, mailboxes and errors are left out. Children stand below their supervisor, indented by spaces, by tabs or
+/// by the lines that [`picture`] draws; how far does not matter. A line `…` (or `...`) stands for any number of siblings.
 ///
 /// ```
 /// use callboard::assert_tree;

@@ -8,10 +8,10 @@ use callboard::messages::state::StateRules;
 use callboard::messages::{Refusal, RunId, RunResult};
 use callboard::prelude::*;
 use callboard::supervision::runs::snapshot::fold;
-use callboard::testing::{Seeds, Sim, TestError, seeds, simulate};
+use callboard::testing::{FaultPlan, Seeds, Sim, TestError, seeds, simulate};
 use serde_json::json;
 
-use super::swarm::{Plan, Reaction, Wish, answer_to, board, insist, limits, one_fault, task};
+use super::swarm::{Plan, Reaction, Wish, answer_to, any_fault, board, insist, limits, one_fault, task};
 
 /// Longer than people need, crashes included.
 const APPROVAL_TTL: Duration = Duration::from_secs(300);
@@ -170,13 +170,13 @@ async fn work(sim: &Sim, orders: &mut [Order], boards: &[Callboard], restart_aft
     true
 }
 
-async fn play(sim: Sim) -> Result<(), TestError> {
+async fn play(sim: Sim, fault: fn(&Sim, FaultPlan) -> FaultPlan) -> Result<(), TestError> {
     sim.time_limit(48 * HOUR);
     let mut orders: Vec<_> = (0..1 + sim.below(3)).map(|_| Order::random(&sim)).collect();
     let boards = 1 + sim.below(2);
     let mut restarts: Vec<_> = (0..sim.below(3)).map(|_| Duration::from_millis(sim.below(10_000))).collect();
     for _ in 0..sim.below(4) {
-        one_fault(&sim, sim.faults());
+        fault(&sim, sim.faults());
     }
     loop {
         let lived = sim.until_crash(async {
@@ -207,13 +207,19 @@ async fn play(sim: Sim) -> Result<(), TestError> {
 #[test]
 fn what_went_wrong_with_people_once_does_not_again() {
     // 328: two boards took over one run. 1340: a submission was acknowledged that a claim alone had refused. 1819: a cancel
-    // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left. 18,982: an effect of a turn whose run had just ended was counted.
+    // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left.
+    // 18,982: an effect of a turn was counted whose run had just ended.
     for seed in [328, 1340, 1819, 3658, 18_982] {
-        simulate(Seeds::only(seed), play);
+        simulate(Seeds::only(seed), async |sim| play(sim, one_fault).await);
     }
 }
 
 #[test]
 fn people_limits_and_boards_side_by_side_count_once_whatever_the_schedule_and_the_faults() {
-    simulate(seeds(100), play);
+    simulate(seeds(100), async |sim| play(sim, one_fault).await);
+}
+
+#[test]
+fn one_thing_that_goes_wrong_anywhere_costs_nobody_anything() {
+    simulate(seeds(100), async |sim| play(sim, any_fault).await);
 }

@@ -7,7 +7,7 @@ use callboard::messages::{Action, RunId, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::breaker::BreakerPolicy;
-use callboard::testing::{Effects, FaultPlan, Sim};
+use callboard::testing::{Effects, FaultKind, FaultPlan, Sim, fault_points};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -201,6 +201,29 @@ pub(crate) fn one_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
             .crash()
             .on_pass(pass),
     }
+}
+
+/// Anything that can go wrong anywhere, once.
+pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
+    let one_of = |count: usize| sim.below(count as u64) as usize;
+    let point = fault_points()[one_of(fault_points().len())];
+    let kind = point.kinds[one_of(point.kinds.len())];
+    let pass = 1 + sim.below([3, 10, 40][one_of(3)]);
+    let fault = faults.at(point.name);
+    let fault = match kind {
+        // A run that makes its store panic when it is read back is quarantined.
+        FaultKind::Panic if point.name == "storage.read" => fault.error("planned"),
+        FaultKind::Error => fault.error("planned"),
+        FaultKind::Panic => fault.panics("planned"),
+        FaultKind::Wait => fault.for_secs(1 + sim.below(30)),
+        FaultKind::LoseReply => fault.loses_reply(),
+        FaultKind::Kill => fault.kills(),
+        FaultKind::Drop => fault.drops(),
+        FaultKind::Duplicate => fault.duplicates(),
+        FaultKind::Reorder => fault.reorders(),
+        _ => fault.crash(),
+    };
+    fault.on_pass(pass)
 }
 
 /// Asks until it works: a planned fault may hit the test's own request.
