@@ -208,8 +208,9 @@ async fn play(sim: Sim, fault: fn(&Sim, FaultPlan) -> FaultPlan) -> Result<(), T
 fn what_went_wrong_with_people_once_does_not_again() {
     // 328: two boards took over one run. 1340: a submission was acknowledged that a claim alone had refused. 1819: a cancel
     // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left.
-    // 18,982: an effect of a turn was counted whose run had just ended.
-    for seed in [328, 1340, 1819, 3658, 18_982] {
+    // 18,982: an effect of a turn was counted whose run had just ended. 30,224: a run that waited for a claim to end was
+    // submitted again, its supervisor panicked, and nobody came back to it.
+    for seed in [328, 1340, 1819, 3658, 18_982, 30_224] {
         simulate(Seeds::only(seed), async |sim| play(sim, one_fault).await);
     }
 }

@@ -35,6 +35,7 @@ use super::timers::{Timer, Timers};
 
 pub use life::{RunSupervisor, Wake};
 
+use commits::accept_if_there;
 use requests::{apply, refuse};
 
 /// When a run is read again that the store did not give out.
@@ -125,7 +126,7 @@ pub(super) struct Desk {
     runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
     /// Runs that are being read back, with what arrived for them meanwhile.
     loading: HashMap<RunId, Vec<Input>, SeedableRandomState>,
-    /// Runs that another process was found to hold.
+    /// Runs that another process was found to hold. Each has a timer for the end of the claim, and is on the roster.
     held_elsewhere: HashSet<RunId>,
     /// Tells this life of the actor from those before.
     pub(super) life: u64,
@@ -223,6 +224,11 @@ impl Desk {
             Input::Submit { submission, place, ack, result } => match self.loading.get_mut(&submission.run) {
                 Some(later) => {
                     later.push(Input::Submit { submission, place, ack, result });
+                    None
+                }
+                // Begun here, it would be a second one when the claim ends and the other is read.
+                None if self.held_elsewhere.contains(&submission.run) => {
+                    accept_if_there(self.office.journal.clone(), submission.run, ack);
                     None
                 }
                 None => self.submit(submission, place, ack, result, now),

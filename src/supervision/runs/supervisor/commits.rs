@@ -293,7 +293,7 @@ impl Desk {
 }
 
 /// Somebody has claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
-fn accept_if_there(journal: Journal, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
+pub(super) fn accept_if_there(journal: Journal, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
     let look = async move { journal.has(run).await };
     spawn_unless_ready(look.boxed(), move |there| {
         let _ = ack.send(match there {
