@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::messages::{Action, Durability, RunId};
+use callboard::messages::{Action, Durability, RunId, Send};
 use callboard::prelude::*;
-use callboard::testing::{FaultPlan, Script, Sim, seeds, simulate};
+use callboard::testing::{FaultPlan, Fork, Script, Seeds, Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -143,6 +145,117 @@ fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
 }
 
 #[test]
+fn one_seed_alone_may_miss_a_fault_but_not_a_point_that_does_not_exist() {
+    let with = |point: &'static str| {
+        move || {
+            simulate(Seeds::only(3), async |sim: Sim| {
+                let board = sim.board().agent("reviewer", reviewer).start().await?;
+                sim.faults().at(point).error("x").on_pass(9);
+                board.submit(Task::new("fix")).await?.result().await?;
+                Ok(())
+            });
+        }
+    };
+    with("turn.end")();
+    let text = failure(with("turn.edn"));
+    assert!(text.contains("there is no such point; did you mean \"turn.end\"?"), "{text}");
+}
+
+#[test]
+fn a_failing_seed_says_what_of_the_plan_it_has_not_come_to() {
+    let text = failure(|| {
+        simulate(seeds(2), async |sim: Sim| {
+            let board = sim.board().agent("reviewer", reviewer).start().await?;
+            sim.faults().panic("reviewer").panic("reviewer").on_turn(1).hang("reviewer").on_turn(2).for_secs(1);
+            board.submit(Task::new("fix")).await?.result().await?;
+            sim.assert_restarted("reviewer", 2).await;
+            Ok(())
+        });
+    });
+    assert!(text.contains("restarts of reviewer"), "{text}");
+    assert!(text.contains("planned, and not reached by then: Panic"), "{text}");
+    assert!(text.contains("; another planned fault struck in its stead"), "{text}");
+}
+
+#[test]
+fn an_agent_whose_actor_was_killed_counts_as_restarted() {
+    simulate(seeds(5), async |sim: Sim| {
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let other = sim.board().start().await?;
+        sim.faults().at("turn.begin").of("reviewer").kills().panic("reviewer").on_turn(2);
+        for _ in 0..2 {
+            board.submit(Task::new("fix")).await?.result().await?;
+            // A panic beside the restart would be made good by it.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        other.shutdown().await;
+        sim.assert_restarted("reviewer", 2).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_race_over_a_step_is_found() {
+    let lost = AtomicU64::new(0);
+    simulate(seeds(50), async |sim: Sim| {
+        let cell = Arc::new(AtomicU64::new(0));
+        let (counted, split) = (Arc::clone(&cell), [Send::new("adder", 1), Send::new("adder", 2)]);
+        let adder = move |turn: Turn| {
+            let cell = Arc::clone(&counted);
+            async move {
+                let before = cell.load(Ordering::Relaxed);
+                turn.step("think", async { Ok::<_, TurnError>(1) }).await?;
+                cell.store(before + 1, Ordering::Relaxed);
+                Ok(Command::new())
+            }
+        };
+        let lead = move |_: Turn| {
+            let split = split.clone();
+            async move { Ok(Command::new().goto_many(split)) }
+        };
+        let board = sim.board().agent("lead", lead).agent("adder", adder).start().await?;
+        board.submit(Task::new("add").to("lead")).await?.result().await?;
+        lost.fetch_add(2 - cell.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(())
+    });
+    assert!(lost.into_inner() > 0, "both adders read before one of them writes in some schedule");
+}
+
+#[test]
+fn a_fork_of_which_the_store_does_not_tell_goes_on_all_the_same() {
+    simulate(seeds(20), async |sim: Sim| {
+        let board = sim.board().agent("reviewer", reviewer).start().await?;
+        let run = board.submit(Task::new("fix")).await?;
+        run.result().await?;
+        sim.faults().at("storage.append").loses_reply().at_rest();
+        let fork = board.fork(run.id(), 1, Fork::new()).await?;
+        assert_eq!(fork.result().await?.outcome, Outcome::Finished);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_run_that_was_found_is_counted_until_it_has_ended() {
+    simulate(seeds(20), async |sim: Sim| {
+        let asker = |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) };
+        let first = sim.board().agent("asker", asker).start().await?;
+        let run = first.submit(Task::new("ask").to("asker")).await?;
+        let question = run.next_question().await?.expect("it asks");
+        sim.crash().await;
+        let board = sim.board().agent("asker", asker).start().await?;
+        board.recovered().await;
+        board.run(run.id()).next_question().await?;
+        assert_eq!(board.load().runs, 1);
+        board.answer(question.id, "yes", "ann").await?;
+        board.run(run.id()).result().await?;
+        sim.assert_nothing_left().await;
+        assert_eq!(board.load().runs, 0);
+        Ok(())
+    });
+}
+
+#[test]
 fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away() {
     simulate(seeds(20), async |sim: Sim| {
         let dizzy = Script::new().on_turn(1).panic("dizzy").otherwise().reply("here");
@@ -162,10 +275,10 @@ fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away(
 
 #[test]
 fn two_runs_that_differ_are_shown_with_their_first_difference() {
-    let runs = std::sync::atomic::AtomicU64::new(0);
+    let runs = AtomicU64::new(0);
     let text = failure(std::panic::AssertUnwindSafe(|| {
         simulate(seeds(1), async |sim: Sim| {
-            sim.note(&format!("global state {}", runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+            sim.note(&format!("global state {}", runs.fetch_add(1, Ordering::Relaxed)));
             Ok(())
         });
     }));
@@ -174,12 +287,12 @@ fn two_runs_that_differ_are_shown_with_their_first_difference() {
 
 #[test]
 fn a_seed_that_does_not_fail_again_is_said_to_depend_on_something_else() {
-    let runs = std::sync::atomic::AtomicU64::new(0);
+    let runs = AtomicU64::new(0);
     let text = failure(std::panic::AssertUnwindSafe(|| {
         simulate(seeds(1), async |sim: Sim| {
             let board = sim.board().agent("reviewer", reviewer).start().await?;
             let run = board.submit(Task::new("fix")).await?;
-            assert_eq!(runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 1, "of {}", run.id());
+            assert_eq!(runs.fetch_add(1, Ordering::Relaxed), 1, "of {}", run.id());
             run.result().await?;
             Ok(())
         });
@@ -269,7 +382,7 @@ fn a_crash_that_the_test_does_not_wait_for_ends_it() {
 
 #[test]
 fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
-    let lost = std::sync::atomic::AtomicU64::new(0);
+    let lost = AtomicU64::new(0);
     simulate(seeds(50), async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let sync = board.submit(Task::new("fix").durability(Durability::Sync)).await?;
@@ -280,7 +393,7 @@ fn the_disk_keeps_what_was_synced_and_may_lose_the_rest() {
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         let runs: Vec<_> = board.runs().await?.iter().map(|run| run.id()).collect();
         assert!(runs.contains(&sync.id()), "what was acknowledged as synced is lost: {runs:?}");
-        lost.fetch_add(u64::from(!runs.contains(&memory.id())), std::sync::atomic::Ordering::Relaxed);
+        lost.fetch_add(u64::from(!runs.contains(&memory.id())), Ordering::Relaxed);
         Ok(())
     });
     assert!(lost.into_inner() > 0, "what was not synced never got lost");

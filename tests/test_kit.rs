@@ -332,6 +332,9 @@ async fn each_difference_between_a_tree_and_its_picture_is_shown_in_its_line() {
     assert!(text.ends_with("\n\"stoped\" is taken for a part of the name; did you mean \"stopped\"?"), "{text}");
     let text = failure(async { assert_tree!(office, "office\n desk\n\tann") }).await;
     assert_eq!(text, "the picture is indented by spaces and by tabs: take one of them");
+    let text = failure(async { assert_tree!(office, "office\n desk\n  ann gen x\n  bob\n cat  stopped") }).await;
+    assert!(text.ends_with("\n\"x\" is no number, so it is taken for a part of the name"), "{text}");
+    assert_eq!(failure(async { assert_tree!(office, " … ") }).await, "the picture names no node");
     assert_tree!(office, "office\n\tdesk\n\t\tann\n\t\tbob\n\tcat  stopped");
     office.stop().await;
     let text = failure(async { assert_tree!(office, wrong) }).await;

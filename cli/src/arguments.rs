@@ -66,7 +66,7 @@ pub(crate) enum Runs {
         /// The turn that begins anew
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         turn: u32,
-        /// What the turn works on, instead of what it worked on before
+        /// What the turn works on, instead of what it worked on before; @FILE reads it from there, @- from standard input
         #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
         input: Option<Value>,
         /// What the turn finds in a channel; may be given several times
@@ -82,8 +82,14 @@ pub(crate) struct Setting {
     pub(crate) value: Value,
 }
 
+/// JSON, or `@FILE` with it; `@-` is the standard input.
 fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text)
+    let read = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some("-") => std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))?,
+        Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?,
+    };
+    serde_json::from_str(&read)
         .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
 }
 

@@ -69,5 +69,5 @@ pub(crate) async fn fork(
         "open_turns": open,
         "set": set,
     });
-    Ok(Page::new(text, json))
+    Ok(Page { done: Some(format!("the fork {run} is in the store")), ..Page::new(text, json) })
 }

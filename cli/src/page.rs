@@ -17,11 +17,13 @@ pub(crate) struct Page {
     pub(crate) json: Value,
     /// The runs differ that were to be compared.
     pub(crate) differs: bool,
+    /// What was written into the store, which stays also if the answer cannot be printed.
+    pub(crate) done: Option<String>,
 }
 
 impl Page {
     pub(crate) fn new(text: String, json: Value) -> Self {
-        Self { text, json, differs: false }
+        Self { text, json, differs: false, done: None }
     }
 }
 
@@ -46,8 +48,10 @@ impl Failure {
 
 /// Prints the answer. A reader that has gone, such as `head`, is no error; a disk that is full is one.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
+    let mut done = None;
     let (code, printed) = match answer {
         Ok(page) => {
+            done = page.done;
             let text = if json { format!("{}\n", json_text(&page.json)) } else { page.text };
             (u8::from(page.differs), std::io::stdout().lock().write_all(text.as_bytes()))
         }
@@ -58,7 +62,8 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            let _ = writeln!(std::io::stderr(), "error: the answer cannot be written: {error}");
+            let done = done.map(|done| format!("; {done}")).unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "error: the answer cannot be written: {error}{done}");
             ExitCode::from(2)
         }
         Ok(()) | Err(_) => ExitCode::from(code),

@@ -47,6 +47,24 @@ fn a_fork_goes_on_at_the_next_start_of_the_program_that_has_the_agents() {
 }
 
 #[test]
+fn a_long_input_comes_from_a_file_and_a_fork_whose_answer_cannot_be_written_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = make_store(folder.path());
+    let (run, file) = (runs.printed.to_string(), folder.path().join("input.json"));
+    std::fs::write(&file, format!("{:?}", "x".repeat(1 << 20))).unwrap();
+    let input = format!("@{}", file.display());
+    let mut full = common::command(folder.path(), &["fork", &run, "--turn", "3", "--input", &input]);
+    full.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let said = common::said(full.output().unwrap());
+    assert_eq!(said.code, 2);
+    let fork = said.error.split("the fork ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert!(callboard(folder.path(), &["replay", &fork, "--turn", "3", "--json"]).out.len() > 1 << 20);
+    let missing = callboard(folder.path(), &["fork", &run, "--turn", "3", "--input", "@missing"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.error.contains("missing: No such file"), "{}", missing.error);
+}
+
+#[test]
 fn a_fork_that_cannot_be_is_refused_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let runs = make_store(folder.path());

@@ -252,6 +252,11 @@ impl Turn {
             if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
                 self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name))).await?;
             }
+            let env = &self.shared.store.env;
+            if env.has_faults() {
+                let begun = env.slow_fault_point_of("step.begin", self.agent().as_str());
+                Box::pin(begun).await.map_err(TurnError::transient)?;
+            }
             let result = as_step(self.id(), work).await.map_err(Into::into)?;
             let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
             let request = TurnRequest::FinishStep(name, value);

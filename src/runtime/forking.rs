@@ -63,7 +63,8 @@ impl Callboard {
             Some(_) => return Err(ForkError::Trimmed),
         };
         let events = fork_at(&history, turn, &fork, (id, board.env.now().wall), &board.rules)?;
-        Ok(self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await?)
+        let begun = self.begin_fork(id, &events, asked.unwrap_or(board.durability), place).await;
+        begun.map_err(|error| if error.may_pass() { ForkError::Interrupted(id) } else { error.into() })
     }
 
     /// Journals the first events of a fork and lets it go on. One that is there already is left as it is.
@@ -82,7 +83,18 @@ impl Callboard {
                 journal.append_and_note((run, board.claims.owner()), &stream, Fence::FIRST, 0, events, durability)
             }
         };
-        match begun.await {
+        let begun = match begun.await {
+            // It may have been done all the same.
+            Err(error) if error.may_pass() => {
+                if journal.has(run).await? {
+                    Ok(0)
+                } else {
+                    Err(error)
+                }
+            }
+            begun => begun,
+        };
+        match begun {
             Ok(_) => {
                 board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
                 let going = handle.clone();

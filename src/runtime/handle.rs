@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -56,6 +57,8 @@ pub(super) struct Board {
     pub(super) settings: Settings,
     pub(super) durability: Durability,
     pub(super) places: Arc<Semaphore>,
+    /// How many runs are worked on that have none of them.
+    pub(super) without_place: Arc<AtomicUsize>,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
 }

@@ -65,6 +65,7 @@ impl Builder {
         let rules = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
+        let without_place = Arc::default();
         let has_stopped = Arc::new(AtomicBool::new(false));
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
@@ -94,6 +95,7 @@ impl Builder {
                 claims: claims.clone(),
                 inbox,
                 roster: Mutex::default(),
+                without_place: Arc::clone(&without_place),
                 quarantine: Arc::clone(&quarantine),
                 memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
                 on_storage_error: Box::new(move |error| {
@@ -162,6 +164,7 @@ impl Builder {
         let board = Arc::new(Board {
             recovered,
             places,
+            without_place,
             env,
             journal,
             claims,

@@ -1,6 +1,7 @@
 //! What a board is doing: its events, its supervision tree, and how much is under way.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use futures::Stream;
 use tokio::sync::broadcast;
@@ -15,7 +16,7 @@ use super::handle::Callboard;
 /// What a board is doing, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Runs that this process took in and that have not ended; those found at the start are not among them.
+    /// Runs that this board works on: taken in, forked, or found at the start and claimed.
     pub runs: usize,
     /// Turns that may be taken and are not yet.
     pub ready_turns: usize,
@@ -61,7 +62,8 @@ impl Callboard {
         {
             let Some(glance) = glances.get(node.name.as_str()) else { continue };
             node.generation = glance.generation;
-            node.restarts = glance.restarts;
+            // Its actor's, when that was killed, and its value's.
+            node.restarts += glance.restarts;
             node.mailbox_depth = Some(glance.ready);
             if let AgentStatus::Failed(error) = &glance.status {
                 (node.state, node.last_error) = (NodeState::Failed, Some(error.clone()));
@@ -82,7 +84,8 @@ impl Callboard {
         let board = &self.board;
         let glance = board.floor.glance();
         Load {
-            runs: board.settings.runs_in_flight.saturating_sub(board.places.available_permits()),
+            runs: board.settings.runs_in_flight.saturating_sub(board.places.available_permits())
+                + board.without_place.load(Ordering::Relaxed),
             ready_turns: glance.iter().map(|agent| agent.ready).sum(),
             turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
             waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),

@@ -120,6 +120,9 @@ fn compare(tree: &TreeNode, expected: &str) -> Result<(), String> {
         return Err("the picture is indented by spaces and by tabs: take one of them".to_owned());
     }
     let expected = Level::parse(&mut lines(expected).peekable(), None);
+    if expected.nodes.is_empty() {
+        return Err("the picture names no node".to_owned());
+    }
     let actual = Level { nodes: vec![Sketch::of(tree)], is_open: false }.limited_to(&expected);
     let mut slips = String::new();
     expected.add_slips(&mut slips);
@@ -212,10 +215,13 @@ impl Level {
     /// Tells of names that end with what is nearly a word for a state.
     fn add_slips(&self, slips: &mut String) {
         for node in &self.nodes {
-            if let Some((_, last)) = node.name.rsplit_once(' ')
-                && let Some(state) = slip_of(last, STATES.into_iter().map(word))
-            {
-                slips.push_str(&format!("\n{last:?} is taken for a part of the name; did you mean {state:?}?"));
+            if let Some((rest, last)) = node.name.rsplit_once(' ') {
+                if let Some(state) = slip_of(last, STATES.into_iter().map(word)) {
+                    slips.push_str(&format!("\n{last:?} is taken for a part of the name; did you mean {state:?}?"));
+                }
+                if rest.ends_with(" gen") || rest.ends_with(" restarts") {
+                    slips.push_str(&format!("\n{last:?} is no number, so it is taken for a part of the name"));
+                }
             }
             node.below.add_slips(slips);
         }

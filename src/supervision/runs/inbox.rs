@@ -336,8 +336,8 @@ pub enum SubmitError {
     /// The guard refused it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It could not be journaled.
-    #[error("the task was not accepted: {0}")]
+    /// It could not be journaled, or what the store said about that was lost.
+    #[error("{}", not_accepted(.0))]
     Storage(#[from] StorageError),
     /// The task says nothing about who should do it, and there are several agents.
     #[error("the task names no target; say `.to(…)` one of: {agents}")]
@@ -358,6 +358,16 @@ pub enum SubmitError {
     /// Submitting it again is safe for a task with an id of its own.
     #[error("the task was not journaled; submit it again")]
     Interrupted,
+}
+
+fn not_accepted(error: &StorageError) -> String {
+    if error.may_pass() {
+        format!(
+            "it is not known whether the task was accepted: {error}; a task with an id of its own is submitted again safely"
+        )
+    } else {
+        format!("the task was not accepted: {error}")
+    }
 }
 
 /// Why a run could not be read back.

@@ -11,6 +11,7 @@ mod requests;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foldhash::HashSet;
@@ -48,6 +49,25 @@ pub struct Enrolled {
     fence: Option<Fence>,
     /// Its place among the runs in flight, given back when it ends.
     place: Option<OwnedSemaphorePermit>,
+    /// Counted, because it has no place: it was found at a start, or goes on after its end.
+    counted: Option<Counted>,
+}
+
+/// Counts as long as it is there.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn by(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a run supervisor needs from outside, and what must survive its restarts.
@@ -76,6 +96,8 @@ pub struct Office {
     pub inbox: Arc<Inbox>,
     /// The runs of this supervisor, for a restart to find.
     pub roster: Mutex<BTreeMap<RunId, Enrolled>>,
+    /// How many runs the board works on that have no place among those in flight.
+    pub without_place: Arc<AtomicUsize>,
     /// Runs that could not be read, with the reason.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     /// Ended runs that live in memory only.
@@ -119,6 +141,18 @@ pub const APPLIED: &str = "runs.applied";
 
 /// The fault point between the journal's acknowledgement of a commit and what the commit releases. It reports no error.
 pub const JOURNALED: &str = "runs.journaled";
+
+impl Office {
+    /// Keeps the fence of a run for the next life of its supervisor, and counts the run if it has no place.
+    fn enrol(&self, run: RunId, fence: Fence, is_counted: bool) {
+        let mut roster = self.roster.lock();
+        let enrolled = roster.entry(run).or_default();
+        enrolled.fence = Some(fence);
+        if is_counted && enrolled.place.is_none() {
+            enrolled.counted.get_or_insert_with(|| Counted::by(&self.without_place));
+        }
+    }
+}
 
 /// What the work is done with: everything that a run supervisor knows of its runs.
 pub(super) struct Desk {
@@ -346,7 +380,7 @@ impl Desk {
         live.held.push(Held::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), [start]);
         live.results.push(result);
-        self.office.roster.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), place });
+        self.office.roster.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), place, counted: None });
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
         }

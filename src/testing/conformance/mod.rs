@@ -93,6 +93,9 @@ impl Clock for ManualClock {
     }
 }
 
+/// How long a rule may take, of the machine's time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 type Open = Box<dyn Fn(Arc<dyn Clock>) -> BoxFuture<'static, Arc<dyn Storage>> + Send>;
 
 /// A backend under test: an open store, its clock, and how to open it again.
@@ -121,15 +124,21 @@ impl Subject {
     /// Runs one rule on an empty store.
     ///
     /// # Panics
-    /// If the backend breaks the rule.
+    /// If the backend breaks the rule, or does not answer for two minutes.
+    #[allow(clippy::disallowed_methods, reason = "a backend that never answers has to be told of")]
     pub fn check<F: Future<Output = ()>>(mut self, rule: impl FnOnce(Self) -> F) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => panic!("cannot start a runtime: {error}"),
         };
         runtime.block_on(async move {
-            self.reopen().await;
-            rule(self).await;
+            let checked = async {
+                self.reopen().await;
+                rule(self).await;
+            };
+            let Ok(()) = tokio::time::timeout(PATIENCE, checked).await else {
+                panic!("the store has kept this rule waiting for {PATIENCE:?}: a call never came back")
+            };
         });
     }
 

@@ -40,14 +40,14 @@ pub fn seeds(count: u64) -> Seeds {
 }
 
 impl Seeds {
-    /// The same number of seeds from another first one on.
+    /// The same number of seeds from another first one on; 0 follows the highest.
     #[must_use]
     pub fn from(self, first: u64) -> Self {
         Self { first, ..self }
     }
 
     fn all(self) -> impl Iterator<Item = u64> {
-        (0..self.count).map_while(move |number| self.first.checked_add(number))
+        (0..self.count).map(move |number| self.first.wrapping_add(number))
     }
 
     /// This seed alone: a failure that was found once, kept.
@@ -77,8 +77,8 @@ impl fmt::Debug for TestError {
 ///
 /// # Panics
 /// When a seed fails: its test panics or returns an error, stands still, crashes where it does not expect to, uses what a
-/// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of the seeds, when
-/// there is no seed, and when it is called from async code.
+/// simulation cannot have, or differs when it is run again. Also when a planned fault was reached in none of several seeds or
+/// its point does not exist, when there is no seed, and when it is called from async code.
 pub fn simulate(seeds: Seeds, test: impl AsyncFn(Sim) -> Result<(), TestError>) {
     simulate_under(&Watchdog::start(Duration::from_secs(1)), seeds, test);
 }
@@ -102,8 +102,10 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
             let differs = run.trace.difference(&again.trace).map(|difference| {
                 format!("when it ran again it went otherwise, so something in it does not follow from the seed: {difference}")
             });
-            let error: Vec<_> = run.error.into_iter().chain(differs).collect();
+            let mut error: Vec<_> = run.error.into_iter().chain(differs).collect();
             if !error.is_empty() {
+                let unreached = run.uncovered.unreached();
+                error.extend((!unreached.is_empty()).then(|| format!("planned, and not reached by then: {unreached}")));
                 fail(seed, &error.join("\n"), &run.trace);
             }
         }
@@ -114,7 +116,8 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
     }
     let (count, uncovered) = (seeds.count, uncovered.unwrap_or_default());
     // One seed alone was chosen for what happens in it.
-    assert!(uncovered.is_empty() || count == 1, "in none of {count} seeds {uncovered}");
+    let uncovered = if count == 1 { uncovered.unknown() } else { uncovered };
+    assert!(uncovered.is_empty(), "in none of {count} seeds {uncovered}");
 }
 
 fn number_in(variable: &str) -> Option<u64> {
@@ -129,7 +132,11 @@ struct SeedRun {
 }
 
 fn fail(seed: u64, error: &str, trace: &Trace) -> ! {
-    let shows_all = std::env::var(TRACE).is_ok_and(|value| value == "all");
+    let shows_all = match std::env::var(TRACE).as_deref() {
+        Ok("all") => true,
+        Ok("") | Err(_) => false,
+        Ok(other) => panic!("{TRACE}={other:?} is not known: it is \"all\", or not set"),
+    };
     let thread = std::thread::current();
     let test = thread.name().filter(|name| *name != "main").unwrap_or_default();
     let hint = if shows_all { String::new() } else { format!(" ({TRACE}=all shows everything)") };

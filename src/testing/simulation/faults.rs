@@ -51,6 +51,9 @@ pub struct Strikes {
     pub in_flight: u64,
 }
 
+/// The points that execution came to, each with some of its subjects.
+pub(super) type Passed = BTreeMap<&'static str, BTreeSet<Box<str>>>;
+
 /// One planned fault.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
@@ -62,6 +65,8 @@ pub(super) struct Planned {
     passes: Passes,
     is_at_rest: bool,
     passed: u64,
+    /// It was due when another one struck.
+    pub(super) gave_way: bool,
     pub(super) struck: u64,
     pub(super) in_flight: u64,
     /// Until when the messages are held back that it struck; what passes meanwhile goes before them.
@@ -76,6 +81,16 @@ enum Passes {
     OneIn(u64),
 }
 
+impl fmt::Display for Passes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Only(number) => write!(f, "pass {number}"),
+            Self::EachNth(number) => write!(f, "every pass that {number} divides"),
+            Self::OneIn(number) => write!(f, "one pass in {number}"),
+        }
+    }
+}
+
 impl Planned {
     fn new(point: &str, subject: &str, fault: Option<Fault>) -> Self {
         Self {
@@ -85,6 +100,7 @@ impl Planned {
             passes: Passes::Only(1),
             is_at_rest: false,
             passed: 0,
+            gave_way: false,
             struck: 0,
             in_flight: 0,
             held_until: Duration::ZERO,
@@ -100,16 +116,22 @@ impl Planned {
         self.in_flight > 0 || (self.is_at_rest && self.struck > 0)
     }
 
-    /// Why it may not have struck, given the points that were passed and their subjects.
-    pub(super) fn why_unreached(&self, passed: &BTreeMap<&'static str, BTreeSet<Box<str>>>) -> String {
+    /// Whether its point was never passed, and is none of the runtime's.
+    pub(super) fn is_unknown(&self, passed: &Passed) -> bool {
+        !passed.contains_key(&*self.point) && points::point(&self.point).is_none()
+    }
+
+    /// Why it may not have struck.
+    pub(super) fn why_unreached(&self, passed: &Passed) -> String {
         let Self { point, subject, .. } = self;
-        let Some(subjects) = passed.get(&**point) else {
-            if points::point(point).is_some() {
-                return "; nothing came there".to_owned();
-            }
+        if self.is_unknown(passed) {
             let names = points::fault_points().iter().map(|point| point.name).chain(passed.keys().copied());
             return format!("; there is no such point{}", did_you_mean(nearest(point, names).as_deref()));
-        };
+        }
+        let Some(subjects) = passed.get(&**point) else { return "; nothing came there".to_owned() };
+        if self.gave_way {
+            return "; another planned fault struck in its stead".to_owned();
+        }
         if subject.is_empty() || subjects.contains(subject) {
             return format!("; passes: {}", self.passed);
         }
@@ -169,7 +191,7 @@ impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { point, subject, passes, .. } = self;
         let of = if subject.is_empty() { String::new() } else { format!(" of {subject}") };
-        write!(f, "{:?} at {point}{of} ({passes:?})", self.fault())
+        write!(f, "{:?} at {point}{of} ({passes})", self.fault())
     }
 }
 

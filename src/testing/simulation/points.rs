@@ -88,6 +88,7 @@ pub(super) fn point(name: &str) -> Option<&'static FaultPoint> {
 use FaultKind::{Crash, Drop, Duplicate, Error, Kill, LoseReply, Panic, Reorder, Wait};
 
 const TURN: &[FaultKind] = &[Error, Panic, Wait, Kill, Crash];
+const STEP: &[FaultKind] = &[Error, Panic, Wait, Crash];
 const DESK: &[FaultKind] = &[Error, Panic, Kill, Crash];
 const CALL: &[FaultKind] = &[Error, Panic, Wait, LoseReply, Crash];
 const START: &[FaultKind] = &[Error, Panic, Wait, Crash];
@@ -106,6 +107,7 @@ const fn steady(name: &'static str, kinds: &'static [FaultKind]) -> FaultPoint {
 const POINTS: &[FaultPoint] = &[
     of("turn.begin", TURN),
     of("turn.end", TURN),
+    of("step.begin", STEP),
     of("runs.taken", DESK),
     of("runs.applied", DESK),
     steady("runs.journaled", &[Panic, Kill, Crash]),

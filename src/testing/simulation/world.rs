@@ -1,6 +1,5 @@
 //! What the parts of a simulation share: clock, chance, plan, trace, and the node's life.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::messages::Timestamp;
 use crate::runtime::Callboard;
 
 use super::coverage::Uncovered;
-use super::faults::{Planned, TURN};
+use super::faults::{Passed, Planned, TURN};
 use super::points::point as point_of;
 use super::trace::{Trace, Weight};
 
@@ -27,7 +26,7 @@ pub(super) struct World {
     /// Writes that the disk has not acknowledged.
     writes: AtomicUsize,
     /// Every fault point that execution came to, with some of its subjects.
-    points: Mutex<BTreeMap<&'static str, BTreeSet<Box<str>>>>,
+    points: Mutex<Passed>,
     trace: Mutex<Trace>,
     pub(super) boards: Mutex<Vec<Callboard>>,
     /// How often the node has been started.
@@ -171,8 +170,8 @@ impl World {
     /// The planned faults that showed nothing, with what they may have meant.
     pub(super) fn uncovered(&self) -> Uncovered {
         let points = self.points.lock();
-        let of = |planned: &Planned| (planned.to_string(), planned.struck > 0, planned.why_unreached(&points));
-        self.with_plan(|plan| plan.iter().filter(|planned| !planned.is_covered()).map(of).collect())
+        let uncovered = |planned: &&Planned| !planned.is_covered();
+        self.with_plan(|plan| plan.iter().filter(uncovered).map(|planned| (planned, &*points)).collect())
     }
 
     fn note_passed(&self, point: &'static str, subject: &str) {
@@ -214,6 +213,7 @@ impl World {
             let mut hit = None;
             for (place, planned) in plan.iter_mut().enumerate() {
                 let fault = planned.pass(point, subject, |bound| self.below(bound));
+                planned.gave_way |= fault.is_some() && hit.is_some();
                 hit = hit.or(fault.map(|fault| (place, fault)));
             }
             if hit.is_none() {

@@ -91,7 +91,7 @@ impl Desk {
             let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
             live.held.push(Held::Effect(effect));
         }
-        self.office.roster.lock().entry(run).or_default().fence = Some(fence);
+        self.office.enrol(run, fence, new_process);
         self.runs.insert(run, live);
     }
 

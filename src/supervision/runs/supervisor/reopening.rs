@@ -79,7 +79,7 @@ impl Desk {
                 if live.is_noted_open {
                     spawn_unless_ready(self.office.journal.note_reopened(run, ended_at), |_| {});
                 }
-                self.office.roster.lock().entry(run).or_default().fence = Some(live.fence);
+                self.office.enrol(run, live.fence, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
             }
