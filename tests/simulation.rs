@@ -124,7 +124,8 @@ fn a_thread_ends_a_simulation() {
 
 #[test]
 fn a_fault_that_no_seed_comes_to_fails_the_test_and_says_why_not() {
-    let cases: [(fn(FaultPlan) -> FaultPlan, &str); 5] = [
+    type Plan = fn(FaultPlan) -> FaultPlan;
+    let cases: [(Plan, &str); 5] = [
         (|faults| faults.at("storage.apend").error("x"), "; there is no such point; did you mean \"storage.append\"?"),
         (|faults| faults.at("question.dispatch").drops(), "; nothing came there"),
         (|faults| faults.panic("reviewr"), "; what came there: reviewer; did you mean \"reviewer\"?"),

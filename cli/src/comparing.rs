@@ -28,7 +28,7 @@ pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
         "channels": diff.channels,
         "turns": diff.turns.iter().map(turn_difference).collect::<Vec<_>>(),
     });
-    Page { text, json, differs: true }
+    Page { differs: true, ..Page::new(text, json) }
 }
 
 fn turn_difference(difference: &TurnDifference) -> Value {
