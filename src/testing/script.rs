@@ -105,7 +105,19 @@ impl Act {
         match self {
             Self::Reply(_) | Self::ReplyWithAnswers => Some("an output"),
             Self::HandOff(_) | Self::SendToMany(_) | Self::End => Some("where control goes"),
-            _ => None,
+            Self::Update { .. }
+            | Self::Delegate { .. }
+            | Self::Ask(_)
+            | Self::Approve(_)
+            | Self::Step { .. }
+            | Self::Spend(_)
+            | Self::Wait(_)
+            | Self::Fail(_)
+            | Self::FailForGood(_)
+            | Self::Panic(_)
+            | Self::Hang
+            | Self::Block(_)
+            | Self::ReturnMalformed => None,
         }
     }
 }
