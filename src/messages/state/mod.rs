@@ -384,12 +384,13 @@ mod tests {
     #[test]
     fn a_new_channel_that_looks_like_a_known_one_is_a_slip() {
         let mut state = State::default();
-        let schema = Schema::open().channel("verdict", Reducer::LastValue);
+        let schema = Schema::open().channel("verdict", Reducer::LastValue).channel("verdicts", Reducer::Append);
         let slips = |state: &State, update: &Update| -> Vec<(String, String)> {
             state.slips(update, &schema).map(|(new, known)| (new.to_owned(), known.to_owned())).collect()
         };
-        let update = Command::update("verdikt", 1).with("verdict", 2).with("reasoning", 3).update;
-        assert_eq!(slips(&state, &update), [("verdikt".to_owned(), "verdict".to_owned())]);
+        let update = Command::update("verdikt", 1).with("verdict", 2).with("verdicts", json!([4])).with("reasoning", 3);
+        let update = update.update;
+        assert_eq!(slips(&state, &update), [("verdikt".to_owned(), "verdict".to_owned())], "both others are declared");
         state.apply(&update, &StateRules::default()).unwrap();
         assert_eq!(slips(&state, &update), [], "it is known now");
         let update = Command::update("reasonin", 1).update;
