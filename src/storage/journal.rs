@@ -268,7 +268,7 @@ impl Journal {
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
-        let (journal, owner): (_, Arc<str>) = (self.clone(), owner.into());
+        let (journal, owner, taken): (_, Arc<str>, _) = (self.clone(), owner.into(), stream.clone());
         // Handed over first: a record that is on disk has its note there too.
         let noted = self.write_open_note(run, &owner, Expected::Absent);
         let appended = self.append(stream, fence, expected, events, durability);
@@ -284,7 +284,16 @@ impl Journal {
                 // It is the run's own: whoever takes a run over writes the note under the fence.
                 (Err(StorageError::WrongRevision { .. }), Ok(sequence)) if expected > 0 => Ok(sequence),
                 // Of a submission that was never journaled, perhaps to another board.
-                (Err(StorageError::WrongRevision { .. }), Ok(sequence)) => {
+                (Err(StorageError::WrongRevision { actual: Some(revision), .. }), Ok(sequence)) => {
+                    match journal.take_note(run, &owner, revision).await {
+                        // Whoever took the note meanwhile has taken the run with it.
+                        Err(StorageError::WrongRevision { .. }) => {
+                            Err(StorageError::Fenced { key: taken, current: fence.0 })
+                        }
+                        noted => noted.map(|()| sequence),
+                    }
+                }
+                (Err(StorageError::WrongRevision { actual: None, .. }), Ok(sequence)) => {
                     journal.mark_open(run, &owner).await?;
                     Ok(sequence)
                 }

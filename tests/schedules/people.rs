@@ -209,8 +209,8 @@ fn what_went_wrong_with_people_once_does_not_again() {
     // 328: two boards took over one run. 1340: a submission was acknowledged that a claim alone had refused. 1819: a cancel
     // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left.
     // 18,982: an effect of a turn was counted whose run had just ended. 30,224: a run that waited for a claim to end was
-    // submitted again, its supervisor panicked, and nobody came back to it.
-    for seed in [328, 1340, 1819, 3658, 18_982, 30_224] {
+    // submitted again, its supervisor panicked, and nobody came back to it. 32,079: two boards worked on one run.
+    for seed in [328, 1340, 1819, 3658, 18_982, 30_224, 32_079] {
         simulate(Seeds::only(seed), async |sim| play(sim, one_fault).await);
     }
 }

@@ -213,6 +213,8 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     let fault = match kind {
         // A run that makes its store panic when it is read back is quarantined.
         FaultKind::Panic if point.name == "storage.read" => fault.error("planned"),
+        // A note that is not removed is looked at by the next start, and counts as unfinished until then.
+        _ if point.name == "storage.delete" => fault.for_secs(1 + sim.below(30)),
         FaultKind::Error => fault.error("planned"),
         FaultKind::Panic => fault.panics("planned"),
         FaultKind::Wait => fault.for_secs(1 + sim.below(30)),

@@ -201,7 +201,13 @@ impl Desk {
             self.let_go(live);
         } else {
             tracing::error!(parent: None, %run, %error, "a commit failed; the run is read back");
-            self.load(run, false, None);
+            // What became of a submission is not known, and it may have been handed to another board since: it is claimed as a
+            // run that another process has left.
+            let is_shared = is_new && live.durability != Durability::Memory;
+            if is_shared && let Some(enrolled) = self.office.roster.lock().get_mut(&run) {
+                enrolled.fence = None;
+            }
+            self.load(run, is_shared, None);
             let later = self.loading.entry(run).or_default();
             if matches!(error, StorageError::TooLarge { .. }) {
                 // The same record would be refused again, and again.
