@@ -51,9 +51,9 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
     Ok(Page::new(text, Value::from(rows)))
 }
 
-/// The turn that a fork began with.
+/// The turn that a fork began with; what it has copied may say so of other forks before.
 fn origin(history: &[RunEvent]) -> Option<TurnId> {
-    history.iter().find_map(|event| match event {
+    history.iter().rev().find_map(|event| match event {
         RunEvent::Forked { from, .. } => Some(*from),
         _ => None,
     })

@@ -34,6 +34,10 @@ fn a_fork_goes_on_at_the_next_start_of_the_program_that_has_the_agents() {
     assert!(list.contains(" fork: a short one") && list.matches("fork:").count() == 1, "{list}");
     let list: Value = serde_json::from_str(&callboard(folder.path(), &["list", "--json"]).out).unwrap();
     assert_eq!(list[4]["forked_from"], json!({ "run": short, "turn": 3 }));
+    let again = callboard(folder.path(), &["fork", &fork.to_string(), "--turn", "3"]);
+    assert_eq!(again.code, 0, "{}", again.error);
+    let list: Value = serde_json::from_str(&callboard(folder.path(), &["list", "--json"]).out).unwrap();
+    assert_eq!(list[5]["forked_from"], json!({ "run": fork, "turn": 3 }));
     let shown = callboard(folder.path(), &["show", &fork.to_string()]).out;
     assert!(shown.contains("open (1 turn)") && shown.contains(&format!("turn 3 of {short}")), "{shown}");
 
