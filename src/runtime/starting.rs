@@ -22,6 +22,7 @@ use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
@@ -94,8 +95,7 @@ impl Builder {
                 durability,
                 claims: claims.clone(),
                 inbox,
-                roster: Mutex::default(),
-                without_place: Arc::clone(&without_place),
+                roster: Roster::new(Arc::clone(&without_place)),
                 quarantine: Arc::clone(&quarantine),
                 memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
                 on_storage_error: Box::new(move |error| {

@@ -13,6 +13,7 @@ mod live;
 pub mod reopen;
 pub mod replay;
 pub mod retry;
+pub mod roster;
 pub mod run;
 pub mod snapshot;
 pub mod step;

@@ -11,7 +11,6 @@ mod requests;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foldhash::HashSet;
@@ -31,6 +30,7 @@ use super::dispatch::Dispatch;
 use super::facts::SharedFacts;
 use super::inbox::{Inbox, Input, LoadError, SubmitError};
 use super::live::{Held, LiveRun, Room};
+use super::roster::Roster;
 use super::run::{Phase, Run};
 use super::timers::{Timer, Timers};
 
@@ -41,34 +41,6 @@ use requests::{apply, refuse};
 
 /// When a run is read again that the store did not give out.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-
-/// What a restart of a run supervisor needs of a run that it has.
-#[derive(Debug, Default)]
-pub struct Enrolled {
-    /// `None` until a run that another process left is claimed.
-    fence: Option<Fence>,
-    /// Its place among the runs in flight, given back when it ends.
-    place: Option<OwnedSemaphorePermit>,
-    /// Counted, because it has no place: it was found at a start, or goes on after its end.
-    counted: Option<Counted>,
-}
-
-/// Counts as long as it is there.
-#[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn by(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// What a run supervisor needs from outside, and what must survive its restarts.
 pub struct Office {
@@ -95,9 +67,7 @@ pub struct Office {
     /// Where everything arrives.
     pub inbox: Arc<Inbox>,
     /// The runs of this supervisor, for a restart to find.
-    pub roster: Mutex<BTreeMap<RunId, Enrolled>>,
-    /// How many runs the board works on that have no place among those in flight.
-    pub without_place: Arc<AtomicUsize>,
+    pub roster: Roster,
     /// Runs that could not be read, with the reason.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
     /// Ended runs that live in memory only.
@@ -141,18 +111,6 @@ pub const APPLIED: &str = "runs.applied";
 
 /// The fault point between the journal's acknowledgement of a commit and what the commit releases. It reports no error.
 pub const JOURNALED: &str = "runs.journaled";
-
-impl Office {
-    /// Keeps the fence of a run for the next life of its supervisor, and counts the run if it has no place.
-    fn enrol(&self, run: RunId, fence: Fence, is_counted: bool) {
-        let mut roster = self.roster.lock();
-        let enrolled = roster.entry(run).or_default();
-        enrolled.fence = Some(fence);
-        if is_counted && enrolled.place.is_none() {
-            enrolled.counted.get_or_insert_with(|| Counted::by(&self.without_place));
-        }
-    }
-}
 
 /// What the work is done with: everything that a run supervisor knows of its runs.
 pub(super) struct Desk {
@@ -380,7 +338,7 @@ impl Desk {
         live.held.push(Held::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), [start]);
         live.results.push(result);
-        self.office.roster.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), place, counted: None });
+        self.office.roster.begin(run, place);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
         }

@@ -89,9 +89,7 @@ impl Desk {
         let _ = self.office.inbox.desk_point(&self.office.env, JOURNALED);
         if live.run.result().is_some() {
             // Whoever is told that it has ended finds its place free.
-            if let Some(enrolled) = self.office.roster.lock().get_mut(&live.run.id()) {
-                enrolled.place = None;
-            }
+            self.office.roster.give_back_place(live.run.id());
         }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();
@@ -155,7 +153,7 @@ impl Desk {
         let Self { timers, runs, loading, .. } = self;
         timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
         self.office.dispatch.ended(&live.run);
-        self.office.roster.lock().remove(&run);
+        self.office.roster.remove(run);
         if live.is_noted_open {
             let (ended, open) =
                 (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
@@ -195,7 +193,7 @@ impl Desk {
             (self.office.on_storage_error)(error);
             live.waiting.into_iter().for_each(refuse);
         } else if is_new && !error.may_pass() {
-            self.office.roster.lock().remove(&run);
+            self.office.roster.remove(run);
             live.waiting.into_iter().for_each(refuse);
         } else if matches!(error, StorageError::Fenced { .. }) {
             self.let_go(live);
@@ -204,8 +202,8 @@ impl Desk {
             // What became of a submission is not known, and it may have been handed to another board since: it is claimed as a
             // run that another process has left.
             let is_shared = is_new && live.durability != Durability::Memory;
-            if is_shared && let Some(enrolled) = self.office.roster.lock().get_mut(&run) {
-                enrolled.fence = None;
+            if is_shared {
+                self.office.roster.doubt(run);
             }
             self.load(run, is_shared, None);
             let later = self.loading.entry(run).or_default();

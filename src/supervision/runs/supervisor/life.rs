@@ -47,9 +47,7 @@ impl Actor for RunSupervisor {
         {
             // Taken before the roster is read: whoever is still at an earlier life's desk may add to it.
             let mut open = office.inbox.begin(me);
-            let runs: Vec<_> =
-                office.roster.lock().iter().map(|(run, enrolled)| (*run, enrolled.fence.is_none())).collect();
-            office.inbox.put_first(runs.into_iter().map(|(run, new_process)| Input::Adopt {
+            office.inbox.put_first(office.roster.runs().into_iter().map(|(run, new_process)| Input::Adopt {
                 run,
                 new_process,
                 found: None,

@@ -25,7 +25,7 @@ impl Desk {
     pub(super) fn load(&mut self, run: RunId, new_process: bool, found: Option<Found>) {
         self.loading.entry(run).or_default();
         let (office, life) = (Arc::clone(&self.office), self.life);
-        let fence = office.roster.lock().entry(run).or_default().fence.unwrap_or_default();
+        let fence = office.roster.enrol(run).unwrap_or_default();
         tokio::spawn(async move {
             let read = async {
                 let fence = if new_process { office.claims.take_over(run).await? } else { fence };
@@ -91,7 +91,7 @@ impl Desk {
             let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
             live.held.push(Held::Effect(effect));
         }
-        self.office.enrol(run, fence, new_process);
+        self.office.roster.go_on(run, fence, new_process);
         self.runs.insert(run, live);
     }
 
@@ -106,7 +106,7 @@ impl Desk {
     fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(parent: None, %run, why, "run is quarantined; other runs go on");
         self.office.quarantine.lock().insert(run, why.to_owned());
-        self.office.roster.lock().remove(&run);
+        self.office.roster.remove(run);
     }
 
     /// Another process has taken the run over: nothing is done for it here any more.
@@ -121,14 +121,14 @@ impl Desk {
         for envelope in live.run.open_approvals() {
             self.office.dispatch.withdraw_approval(envelope.id());
         }
-        self.office.roster.lock().remove(&run);
+        self.office.roster.remove(run);
         live.waiting.into_iter().for_each(refuse);
     }
 
     /// The run needs no supervisor any more.
     fn forget(&mut self, run: RunId) {
         self.runs.remove(&run);
-        self.office.roster.lock().remove(&run);
+        self.office.roster.remove(run);
         spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
     }
 }

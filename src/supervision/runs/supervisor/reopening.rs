@@ -79,7 +79,7 @@ impl Desk {
                 if live.is_noted_open {
                     spawn_unless_ready(self.office.journal.note_reopened(run, ended_at), |_| {});
                 }
-                self.office.enrol(run, live.fence, true);
+                self.office.roster.go_on(run, live.fence, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
             }
