@@ -179,6 +179,14 @@ fn a_journal_without_its_beginning_is_not_replayed() {
 }
 
 #[test]
+fn histories_of_two_runs_are_not_replayed_as_one() {
+    let (_, mut history, _) = played(Vec::new());
+    let event = history.len() + 1;
+    history.extend(history.clone());
+    assert_eq!(Replay::of(history, &rules()).unwrap_err(), ReplayError::Joined { event });
+}
+
+#[test]
 fn a_run_does_not_differ_from_itself_nor_from_one_that_went_the_same_way() {
     let acts = vec![Act::Spread, Act::Detach, Act::FailOnce, Act::Delegate];
     let (_, history, _) = played(acts.clone());

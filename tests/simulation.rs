@@ -98,6 +98,33 @@ fn a_failing_seed_says_how_to_run_it_again_and_what_happened() {
 }
 
 #[test]
+fn panics_of_seeds_that_pass_are_not_printed_and_that_of_the_failing_one_is() {
+    const INSIDE: &str = "CALLBOARD_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        simulate(seeds(50), async |sim: Sim| {
+            let dizzy = async |turn: Turn| if turn.attempt() == 1 { panic!("dizzy") } else { coder(turn).await };
+            let board = sim.board().agent("dizzy", dizzy).agent("reviewer", reviewer).start().await?;
+            let run = board.submit(Task::new("fix").to("dizzy")).await?;
+            run.result().await?;
+            assert_ne!(sim.below(5), 0, "one in five");
+            Ok(())
+        });
+        return;
+    }
+    let this = "panics_of_seeds_that_pass_are_not_printed_and_that_of_the_failing_one_is";
+    let inside = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", this, "--nocapture", "--quiet"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&inside.stderr);
+    let places: Vec<&str> = told.lines().filter(|line| line.contains("panicked at ")).collect();
+    let [agent, test, summary] = &places[..] else { panic!("{told}") };
+    assert!(agent.contains("tests/simulation.rs") && test.contains("tests/simulation.rs"), "{agent}, {test}");
+    assert!(summary.contains("driver.rs"), "{summary}");
+}
+
+#[test]
 fn a_test_that_waits_for_nothing_stands_still() {
     let text = failure(|| {
         simulate(seeds(1), async |sim: Sim| {
@@ -449,6 +476,43 @@ fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_whe
         sim.crash().await;
         let board = sim.board().agent("reviewer", reviewer).start().await?;
         assert_eq!(board.run(submitted).result().await?.outcome, Outcome::Finished);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_submission_of_unknown_outcome_that_another_board_takes_is_worked_on_by_one() {
+    simulate(seeds(50), async |sim: Sim| {
+        let effects = sim.effects();
+        let coder = move |turn: Turn| {
+            let effects = effects.clone();
+            async move {
+                let work = async {
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                    Ok::<_, TurnError>(effects.apply(&turn, "patch", "+1"))
+                };
+                turn.step("patch", work).await?;
+                Ok(Command::output("done"))
+            }
+        };
+        let first = sim.board().agent("coder", coder.clone()).start().await?;
+        let second = sim.board().agent("coder", coder).start().await?;
+        // The first board looks after what has become of its submission a moment later.
+        let looks = ["storage.get", "storage.claim", "storage.read"][sim.below(3) as usize];
+        sim.faults().at("storage.append").error("away").at(looks).for_secs(1 + sim.below(5));
+        let task = || Task::new("fix").to("coder").id(RunId(uuid::Uuid::from_u128(7)));
+        assert!(first.submit(task()).await.is_err());
+        let run = loop {
+            match second.submit(task()).await {
+                Ok(run) => break run,
+                // Refused by the claim alone: the first board is just looking.
+                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        };
+        let result = run.result().await?;
+        assert_eq!((&result.outcome, sim.effects().count()), (&Outcome::Finished, 1));
+        assert_eq!(first.run(result.run).result().await?, result);
+        sim.assert_effects_at_most_once_per_key();
         Ok(())
     });
 }

@@ -1,5 +1,6 @@
 //! Random swarms: what each turn is to do follows from the seed, and travels as its input.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use callboard::messages::state::{Reducer, Schema};
@@ -8,8 +9,12 @@ use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::breaker::BreakerPolicy;
 use callboard::testing::{Effects, FaultKind, FaultPlan, Sim, fault_points};
+use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+/// What planned faults say.
+const PLANNED: &str = "planned";
 
 /// What one turn does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -187,15 +192,15 @@ pub(crate) fn one_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     match sim.below(12) {
         0 => faults.panic(&agent).on_turn(1 + sim.below(3)),
         1 => faults.hang(&agent).for_secs(1 + sim.below(30)),
-        2 => faults.at("turn.end").panics("planned").on_pass(pass),
-        3 => faults.at("turn.end").error("planned").on_pass(pass),
-        4 => faults.at("runs.applied").panics("planned").on_pass(pass),
-        5 => faults.at("runs.taken").panics("planned").on_pass(pass),
-        6 => faults.at("router.handle").panics("planned").on_pass(1 + sim.below(3)),
+        2 => faults.at("turn.end").panics(PLANNED).on_pass(pass),
+        3 => faults.at("turn.end").error(PLANNED).on_pass(pass),
+        4 => faults.at("runs.applied").panics(PLANNED).on_pass(pass),
+        5 => faults.at("runs.taken").panics(PLANNED).on_pass(pass),
+        6 => faults.at("router.handle").panics(PLANNED).on_pass(1 + sim.below(3)),
         7 => faults.at("storage.append").loses_reply().on_pass(pass),
-        8 => faults.at("storage.append").error("planned").on_pass(pass),
-        9 => faults.at("storage.read").error("planned").on_pass(1 + sim.below(3)),
-        10 => faults.at("agent.handle").panics("planned").on_pass(pass),
+        8 => faults.at("storage.append").error(PLANNED).on_pass(pass),
+        9 => faults.at("storage.read").error(PLANNED).on_pass(1 + sim.below(3)),
+        10 => faults.at("agent.handle").panics(PLANNED).on_pass(pass),
         _ => faults
             .at(["storage.append", "storage.put", "turn.end", "runs.applied"][sim.below(4) as usize])
             .crash()
@@ -212,11 +217,11 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     let fault = faults.at(point.name);
     let fault = match kind {
         // A run that makes its store panic when it is read back is quarantined.
-        FaultKind::Panic if point.name == "storage.read" => fault.error("planned"),
+        FaultKind::Panic if point.name == "storage.read" => fault.error(PLANNED),
         // A note that is not removed is looked at by the next start, and counts as unfinished until then.
         _ if point.name == "storage.delete" => fault.for_secs(1 + sim.below(30)),
-        FaultKind::Error => fault.error("planned"),
-        FaultKind::Panic => fault.panics("planned"),
+        FaultKind::Error => fault.error(PLANNED),
+        FaultKind::Panic => fault.panics(PLANNED),
         FaultKind::Wait => fault.for_secs(1 + sim.below(30)),
         FaultKind::LoseReply => fault.loses_reply(),
         FaultKind::Kill => fault.kills(),
@@ -228,12 +233,16 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     fault.on_pass(pass)
 }
 
-/// Asks until it works: a planned fault may hit the test's own request.
+/// Asks until it works: a planned fault may hit the test's own request. A store's panic is one of whoever asked it.
 pub(crate) async fn insist<T, E: std::fmt::Display>(sim: &Sim, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
     for _ in 0..100 {
-        match ask().await {
-            Ok(value) => return value,
-            Err(error) => sim.note(&format!("asked again: {error}")),
+        match AssertUnwindSafe(ask()).catch_unwind().await {
+            Ok(Ok(value)) => return value,
+            Ok(Err(error)) => sim.note(&format!("asked again: {error}")),
+            Err(panic) if panic.downcast_ref::<String>().is_some_and(|text| text == PLANNED) => {
+                sim.note("asked again: it panicked")
+            }
+            Err(panic) => resume_unwind(panic),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -60,6 +60,12 @@ pub enum ReplayError {
     /// The first event is not a submission: a run that lived in memory only has forgotten how it began.
     #[error("the journal does not go back to the run's beginning")]
     Trimmed,
+    /// A later event is a submission too.
+    #[error("event {event} is a second submission: this is the history of more than one run")]
+    Joined {
+        /// Its place in the history, from 1.
+        event: usize,
+    },
 }
 
 /// One event and what it changed.
@@ -118,6 +124,10 @@ impl Replay {
     /// # Panics
     /// When a custom reducer does.
     pub fn of(history: Vec<RunEvent>, rules: &StateRules) -> Result<Self, ReplayError> {
+        let is_submission = |event: &RunEvent| matches!(event, RunEvent::Submitted(_));
+        if let Some(later) = history.iter().skip(1).position(is_submission) {
+            return Err(ReplayError::Joined { event: later + 2 });
+        }
         let mut events = in_order_of_effect(history).into_iter();
         let first = events.next().ok_or(ReplayError::Empty)?;
         let RunEvent::Submitted(submission) = &first else { return Err(ReplayError::Trimmed) };

@@ -1,10 +1,11 @@
 //! Runs a test seed after seed: one runtime for each life of the node, and the test's own future over all of them.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ const SEEDS: &str = "CALLBOARD_SEEDS";
 const TRACE: &str = "CALLBOARD_TRACE";
 /// One seed in this many runs twice, and both runs must be the same.
 const TWICE_IN: u64 = 100;
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Which seeds a test runs; see [`seeds`].
 #[derive(Clone, Copy, Debug)]
@@ -96,9 +101,14 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
     assert!(seeds.count > 0, "no seed is to run, which would show nothing");
     let mut uncovered: Option<Uncovered> = None;
     for (place, seed) in seeds.all().enumerate() {
-        let run = run_seed(watchdog, seed, &test);
+        let run = quietly(|| run_seed(watchdog, seed, &test));
         if run.error.is_some() || (place as u64).is_multiple_of(TWICE_IN) {
-            let again = run_seed(watchdog, seed, &test);
+            // The panic that failed it is printed as any other is, with its place and backtrace.
+            let again = if run.error.is_some() {
+                run_seed(watchdog, seed, &test)
+            } else {
+                quietly(|| run_seed(watchdog, seed, &test))
+            };
             let differs = run.trace.difference(&again.trace).map(|difference| {
                 format!("when it ran again it went otherwise, so something in it does not follow from the seed: {difference}")
             });
@@ -118,6 +128,23 @@ fn simulate_under(watchdog: &Watchdog, seeds: Seeds, test: impl AsyncFn(Sim) -> 
     // One seed alone was chosen for what happens in it.
     let uncovered = if count == 1 { uncovered.unknown() } else { uncovered };
     assert!(uncovered.is_empty(), "in none of {count} seeds {uncovered}");
+}
+
+/// Runs it without telling the panic hook of its panics: those that are planned are as many as seeds, and say nothing.
+fn quietly(run: impl FnOnce() -> SeedRun) -> SeedRun {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let loud = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                loud(info);
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    IS_QUIET.set(false);
+    ran.unwrap_or_else(|panic| panic!("{}", panic_text(&*panic)))
 }
 
 fn number_in(variable: &str) -> Option<u64> {
