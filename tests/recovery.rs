@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard::env::{Env, Fault, Faults};
+use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{Action, Backoff, Consent, Durability, Question, Refusal, RunEvent, RunId, Send, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
@@ -492,6 +493,35 @@ async fn a_run_whose_journal_is_damaged_is_quarantined_and_others_start() {
     second.answer(name.id, "ann", "tester").await.unwrap();
     assert_eq!(sound.result().await.unwrap().outcome, Outcome::Finished);
     assert_eq!(journal.open_runs().await.unwrap().len(), 2, "they are left as they are");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_cannot_be_replayed_is_quarantined_and_says_so_to_whoever_waits_for_it() {
+    let world = World::new();
+    let start = |is_sound: bool| {
+        let asker = |turn: Turn| async move { Ok(Command::output(turn.ask("name?").await?)) };
+        world
+            .board()
+            .agent("writer", |_: Turn| async { Ok(Command::update("best", 1).goto("asker")) })
+            .agent("asker", asker)
+            .reducer("max", move |_, write| {
+                assert!(is_sound, "another program's");
+                Ok(write.clone())
+            })
+            .start()
+    };
+    let first = start(true).await.unwrap();
+    let schema = Schema::open().channel("best", Reducer::Custom("max".into()));
+    let run = first.submit(Task::new("x").to("writer").schema(schema)).await.unwrap();
+    question(&run).await;
+    first.shutdown().await;
+
+    let second = start(false).await.unwrap();
+    let run = second.run(run.id());
+    for error in [run.result().await.unwrap_err(), run.cancel("enough").await.unwrap_err()] {
+        assert!(matches!(&error, RunError::Quarantined { why, .. } if why.contains("another program's")), "{error}");
+    }
     second.shutdown().await;
 }
 

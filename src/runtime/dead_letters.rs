@@ -168,6 +168,7 @@ fn from_run(error: RunError, letter: TurnId) -> LetterError {
         | RunError::Stopped(_)
         | RunError::Trimmed(_)
         | RunError::NotHere(_)
+        | RunError::Quarantined { .. }
         | RunError::TooLong(_) => LetterError::Unknown(letter),
     }
 }

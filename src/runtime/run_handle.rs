@@ -50,6 +50,14 @@ pub enum RunError {
     /// It has not ended, and this board does not work on it: another one does, or it was left as it was found.
     #[error("this board does not work on run {0}")]
     NotHere(RunId),
+    /// This board cannot read it, or replay it, and leaves it alone; see [`Callboard::quarantined`].
+    #[error("run {run} is quarantined: {why}")]
+    Quarantined {
+        /// The run.
+        run: RunId,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The reason of a cancellation is too long. Nothing was cancelled.
     #[error(transparent)]
     TooLong(#[from] TooLong),
@@ -91,7 +99,7 @@ impl RunHandle {
     /// attention](RunHandle::needs_attention) is open. That of a run that another board on the same store works on is noticed within a second.
     ///
     /// # Errors
-    /// The run is unknown, its journal cannot be read, or the board stops first.
+    /// The run is unknown or quarantined, its journal cannot be read, or the board stops first.
     pub async fn result(&self) -> Result<RunResult, RunError> {
         let mut pause = FIRST_LOOK;
         loop {
@@ -112,6 +120,7 @@ impl RunHandle {
     /// Not in memory: ended, unknown, another process's, or its supervisor is just being restarted. `None` when it is time
     /// to look again.
     async fn look_for_result(&self, pause: &mut Duration) -> Result<Option<RunResult>, RunError> {
+        self.check_quarantine()?;
         let run = self.read().await?;
         if let Some(result) = run.result() {
             return Ok(Some((**result).clone()));
@@ -131,6 +140,13 @@ impl RunHandle {
         let run = self.read().await.ok();
         let result = run.and_then(|run| run.result().cloned());
         result.map(Arc::unwrap_or_clone).ok_or(RunError::Stopped(self.id))
+    }
+
+    fn check_quarantine(&self) -> Result<(), RunError> {
+        match self.board.board.quarantine.lock().get(&self.id) {
+            None => Ok(()),
+            Some(why) => Err(RunError::Quarantined { run: self.id, why: why.clone() }),
+        }
     }
 
     /// The receiver from the submission, or else a new one.
@@ -155,8 +171,11 @@ impl RunHandle {
             let told = self.board.tell(self.id, |ack| Input::Cancel { run: self.id, reason, ack }).await;
             match told {
                 Some(true) => return Ok(true),
-                Some(false) if self.read().await?.result().is_some() => return Ok(false),
-                Some(false) => return Err(RunError::NotHere(self.id)),
+                Some(false) => {
+                    self.check_quarantine()?;
+                    let has_ended = self.read().await?.result().is_some();
+                    return if has_ended { Ok(false) } else { Err(RunError::NotHere(self.id)) };
+                }
                 None if self.board.board.is_closed() => return self.result_at_the_end().await.map(|_| false),
                 // Its supervisor was just restarted.
                 None => tokio::task::yield_now().await,

@@ -5,6 +5,12 @@ mod points;
 pub mod runs;
 pub mod tree;
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+
+use crate::storage::StorageError;
+
 pub(crate) use mailbox::Mailbox;
 pub(crate) use points::actor_point;
 
@@ -12,4 +18,11 @@ pub(crate) use points::actor_point;
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+/// What a store answers. One that panics has not answered.
+pub(crate) async fn answer_of<T>(asked: impl Future<Output = Result<T, StorageError>>) -> Result<T, StorageError> {
+    AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|panic| {
+        Err(StorageError::Unavailable { detail: format!("the store panicked: {}", panic_text(&*panic)) })
+    })
 }

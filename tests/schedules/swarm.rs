@@ -216,8 +216,6 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     let pass = 1 + sim.below([3, 10, 40][one_of(3)]);
     let fault = faults.at(point.name);
     let fault = match kind {
-        // A run that makes its store panic when it is read back is quarantined.
-        FaultKind::Panic if point.name == "storage.read" => fault.error(PLANNED),
         // A note that is not removed is looked at by the next start, and counts as unfinished until then.
         _ if point.name == "storage.delete" => fault.for_secs(1 + sim.below(30)),
         FaultKind::Error => fault.error(PLANNED),

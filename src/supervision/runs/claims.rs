@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::messages::RunId;
 use crate::storage::{Fence, Journal, Key, Storage, StorageError};
+use crate::supervision::answer_of;
 
 /// How long a claim lasts without being renewed.
 const CLAIM_SECS: u64 = 60;
@@ -80,7 +81,7 @@ impl Claims {
         let begin = || {
             let claims = Self { taking: Arc::default(), ..self.clone() };
             let taken = async move {
-                let taken = claims.take(run).await;
+                let taken = answer_of(claims.take(run)).await;
                 if let Some(taking) = taking.upgrade() {
                     taking.lock().remove(&run);
                 }

@@ -78,8 +78,7 @@ pub struct Loaded {
 /// # Panics
 /// When a custom reducer does.
 pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
-    let Parts { base, tail, last } = read(journal, id, rules).await?;
-    Ok(Loaded { run: base.map(|run| replay(run, tail)), last })
+    Ok(read(journal, id, rules).await?.replay())
 }
 
 fn replay(mut run: Run, events: Vec<RunEvent>) -> Run {
@@ -94,6 +93,13 @@ pub(super) struct Parts {
     pub(super) base: Option<Run>,
     pub(super) tail: Vec<RunEvent>,
     pub(super) last: Sequence,
+}
+
+impl Parts {
+    /// Panics when a custom reducer does.
+    pub(super) fn replay(self) -> Loaded {
+        Loaded { run: self.base.map(|run| replay(run, self.tail)), last: self.last }
+    }
 }
 
 /// Reads a run's snapshot, or its submission if there is none, and the events after it.

@@ -1,7 +1,5 @@
 //! From what was applied to what is acknowledged: one commit of a run is in flight, and releases what waited for it.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -10,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::env::{Bug, Now, is_planted};
 use crate::messages::{Durability, RequestId, RunId};
 use crate::storage::{Journal, Sequence, StorageError};
-use crate::supervision::panic_text;
+use crate::supervision::answer_of;
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{Input, SubmitError};
 use crate::supervision::runs::live::{Held, LiveRun};
@@ -59,11 +57,8 @@ impl Desk {
         if result.is_none() {
             let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
             tokio::spawn(async move {
-                let panicked = |panic: Box<dyn Any + Send>| {
-                    Err(StorageError::Unavailable { detail: format!("the store panicked: {}", panic_text(&*panic)) })
-                };
                 // Whatever becomes of it, the run goes on from what the journal has.
-                let result = AssertUnwindSafe(append).catch_unwind().await.unwrap_or_else(panicked);
+                let result = answer_of(append).await;
                 inbox.hand_in(Input::Committed { run, life, result }).work();
             });
         }

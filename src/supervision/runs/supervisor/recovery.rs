@@ -1,20 +1,18 @@
 //! Runs that are read back: after a crash of their supervisor, after a commit that failed, or from another process.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-use futures::FutureExt;
 
 use crate::env::Now;
 use crate::messages::{RequestId, RunEvent, RunId, TurnId};
 use crate::storage::Fence;
-use crate::supervision::panic_text;
 use crate::supervision::runs::inbox::{Found, Input, LoadError};
 use crate::supervision::runs::live::{Held, LiveRun};
 use crate::supervision::runs::run::{Phase, Run};
 use crate::supervision::runs::snapshot::{self, Loaded};
 use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
+use crate::supervision::{answer_of, panic_text};
 
 use super::Desk;
 use super::commits::spawn_unless_ready;
@@ -29,10 +27,14 @@ impl Desk {
         tokio::spawn(async move {
             let read = async {
                 let fence = if new_process { office.claims.take_over(run).await? } else { fence };
-                Ok(Box::new((snapshot::load(&office.journal, run, &office.rules).await?, fence)))
+                Ok((snapshot::read(&office.journal, run, &office.rules).await?, fence))
             };
-            let loaded = AssertUnwindSafe(read).catch_unwind().await;
-            let loaded = loaded.unwrap_or_else(|panic| Err(LoadError::Panicked(panic_text(&*panic))));
+            let loaded = answer_of(read).await.map_err(LoadError::from).and_then(|(parts, fence)| {
+                // Not read again: the reducer would panic again.
+                let loaded = catch_unwind(AssertUnwindSafe(|| parts.replay()));
+                let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
+                Ok(Box::new((loaded, fence)))
+            });
             office.inbox.hand_in(Input::Loaded { run, life, new_process, found, loaded }).work();
         });
     }
