@@ -116,6 +116,7 @@ impl Callboard {
         };
         let handle = self.run(run);
         if board.journal.has(run).await? {
+            self.take_if_left(run).await;
             return Ok(handle);
         }
         let submission = fork::submission(original, run, board.env.now().wall);

@@ -8,6 +8,7 @@ use crate::messages::{Durability, Refusal, RunEvent, RunId};
 use crate::storage::{Fence, Journal, StorageError};
 use crate::supervision::runs::fork::{Fork, ForkError, fork_at};
 use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::snapshot::is_left;
 
 use super::handle::Callboard;
 use super::run_handle::RunHandle;
@@ -105,10 +106,21 @@ impl Callboard {
                 });
                 Ok(handle)
             }
-            // Asked for twice at once.
-            Err(StorageError::WrongSequence { .. }) => Ok(handle),
+            // Asked for twice at once, or again after a crash.
+            Err(StorageError::WrongSequence { .. }) => {
+                self.take_if_left(run).await;
+                Ok(handle)
+            }
             Err(StorageError::Fenced { .. }) if journal.has(run).await? => Ok(handle),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A run that is there already goes on, also if a crash has kept all of it but the note.
+    pub(super) async fn take_if_left(&self, run: RunId) {
+        let board = &self.board;
+        if is_left(&board.journal, run, &board.rules, board.durability).await {
+            board.shards.of(run).push(Input::Adopt { run, new_process: true, found: None });
         }
     }
 }

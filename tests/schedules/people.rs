@@ -215,6 +215,16 @@ fn what_went_wrong_with_people_once_does_not_again() {
     }
 }
 
+/// Seeds of [`one_thing_that_goes_wrong_anywhere_costs_nobody_anything`] that once failed.
+#[test]
+fn one_thing_that_went_wrong_once_does_not_again() {
+    // 358: a store panicked while a run was taken over. 1364: a run was journaled whose note was not written, its board
+    // crashed, and it was submitted again.
+    for seed in [358, 1364] {
+        simulate(Seeds::only(seed), async |sim| play(sim, any_fault).await);
+    }
+}
+
 #[test]
 fn people_limits_and_boards_side_by_side_count_once_whatever_the_schedule_and_the_faults() {
     simulate(seeds(100), async |sim| play(sim, one_fault).await);

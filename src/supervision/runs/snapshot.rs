@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateRules;
-use crate::messages::{AgentName, RunEvent, RunId};
+use crate::messages::{AgentName, Durability, RunEvent, RunId};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
+use crate::supervision::answer_of;
 
 use super::reopen::in_order_of_effect;
 use super::run::{LATE_ORDINAL, Run};
@@ -79,6 +80,14 @@ pub struct Loaded {
 /// When a custom reducer does.
 pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
     Ok(read(journal, id, rules).await?.replay())
+}
+
+/// Whether a run has not ended and no note says whose it is: a crash has kept all but the note. One that cannot be read is
+/// left alone, and one in memory only has none. `durability` is what tasks get that name none.
+pub async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
+    let Ok(None) = journal.owner_of(id).await else { return false };
+    let Ok(Loaded { run: Some(run), .. }) = answer_of(load(journal, id, rules)).await else { return false };
+    run.result().is_none() && run.submission().task.durability.unwrap_or(durability) != Durability::Memory
 }
 
 fn replay(mut run: Run, events: Vec<RunEvent>) -> Run {

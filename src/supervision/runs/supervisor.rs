@@ -36,7 +36,6 @@ use super::timers::{Timer, Timers};
 
 pub use life::{RunSupervisor, Wake};
 
-use commits::accept_if_there;
 use requests::{apply, refuse};
 
 /// When a run is read again that the store did not give out.
@@ -220,7 +219,7 @@ impl Desk {
                 }
                 // Begun here, it would be a second one when the claim ends and the other is read.
                 None if self.held_elsewhere.contains(&submission.run) => {
-                    accept_if_there(self.office.journal.clone(), submission.run, ack);
+                    self.office.accept_if_there(submission.run, ack);
                     None
                 }
                 None => self.submit(submission, place, ack, result, now),

@@ -7,17 +7,18 @@ use tokio::sync::oneshot;
 
 use crate::env::{Bug, Now, is_planted};
 use crate::messages::{Durability, RequestId, RunId};
-use crate::storage::{Journal, Sequence, StorageError};
+use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{Input, SubmitError};
 use crate::supervision::runs::live::{Held, LiveRun};
 use crate::supervision::runs::run::Phase;
+use crate::supervision::runs::snapshot::is_left;
 use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
 
 use super::requests::{apply, refuse};
-use super::{Desk, JOURNALED, surroundings};
+use super::{Desk, JOURNALED, Office, surroundings};
 
 impl Desk {
     /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
@@ -163,15 +164,11 @@ impl Desk {
     fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
+        let is_there = matches!(error, StorageError::WrongSequence { .. } | StorageError::Fenced { .. });
         for held in std::mem::take(&mut live.held) {
             match held {
                 // The caller chose the id of a run that exists: that run is the answer.
-                Held::Accepted(ack) if matches!(error, StorageError::WrongSequence { expected: 0, .. }) => {
-                    let _ = ack.send(Ok(run));
-                }
-                Held::Accepted(ack) if matches!(error, StorageError::Fenced { .. }) => {
-                    accept_if_there(self.office.journal.clone(), run, ack);
-                }
+                Held::Accepted(ack) if is_there => self.office.accept_if_there(run, ack),
                 Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
@@ -291,16 +288,28 @@ impl Desk {
     }
 }
 
-/// Somebody has claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
-pub(super) fn accept_if_there(journal: Journal, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
-    let look = async move { journal.has(run).await };
-    spawn_unless_ready(look.boxed(), move |there| {
-        let _ = ack.send(match there {
-            Ok(true) => Ok(run),
-            Ok(false) => Err(SubmitError::Interrupted),
-            Err(error) => Err(error.into()),
+impl Office {
+    /// Somebody has begun or claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
+    /// One of which a crash has kept all but the note is taken over.
+    pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
+        let office = Arc::clone(self);
+        let look = async move {
+            let there = office.journal.has(run).await;
+            let is_left =
+                matches!(there, Ok(true)) && is_left(&office.journal, run, &office.rules, office.durability).await;
+            (office, there, is_left)
+        };
+        spawn_unless_ready(look.boxed(), move |(office, there, is_left)| {
+            if is_left {
+                office.inbox.push(Input::Adopt { run, new_process: true, found: None });
+            }
+            let _ = ack.send(match there {
+                Ok(true) => Ok(run),
+                Ok(false) => Err(SubmitError::Interrupted),
+                Err(error) => Err(error.into()),
+            });
         });
-    });
+    }
 }
 
 pub(super) fn spawn_unless_ready<T: Send + 'static>(
