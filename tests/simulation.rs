@@ -466,6 +466,16 @@ fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
 }
 
 #[test]
+fn a_look_at_what_is_left_outlasts_the_faults_that_it_meets() {
+    simulate(seeds(5), async |sim: Sim| {
+        let _board = sim.board().agent("reviewer", reviewer).start().await?;
+        sim.faults().at("storage.scan").error("away").at_rest().at("storage.scan").panics("away").on_pass(2).at_rest();
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
 fn a_submission_whose_acknowledgement_was_lost_is_worked_on_and_acknowledged_when_it_is_submitted_again() {
     simulate(seeds(50), async |sim: Sim| {
         let board = sim.board().agent("reviewer", reviewer).start().await?;

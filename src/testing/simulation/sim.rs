@@ -14,6 +14,7 @@ use crate::env::Env;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::{Builder, Callboard, Load};
 use crate::storage::Storage;
+use crate::supervision::answer_of;
 use crate::supervision::tree::TreeNode;
 
 use super::disk::{Disk, Mounted};
@@ -229,7 +230,7 @@ async fn left_on(board: &Callboard) -> String {
     if !load.is_idle() {
         return format!("{load:?}");
     }
-    match board.unfinished_runs().await {
+    match answer_of(board.unfinished_runs()).await {
         Ok(runs) if runs.is_empty() => String::new(),
         Ok(runs) => {
             let runs: Vec<_> = runs.iter().map(|run| run.id().to_string()).collect();
