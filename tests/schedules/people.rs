@@ -11,7 +11,7 @@ use callboard::supervision::runs::snapshot::fold;
 use callboard::testing::{FaultPlan, Seeds, Sim, TestError, seeds, simulate};
 use serde_json::json;
 
-use super::swarm::{Plan, Reaction, Wish, answer_to, any_fault, board, insist, limits, one_fault, task};
+use super::swarm::{Plan, Reaction, Wish, answer_to, any_fault, board, insist, limits, one_fault, task, tried};
 
 /// Longer than people need, crashes included.
 const APPROVAL_TTL: Duration = Duration::from_secs(300);
@@ -113,8 +113,8 @@ async fn people(sim: &Sim, boards: &[Callboard], runs: &[RunId]) {
             for open in board.approvals().open() {
                 let (reaction, _): (Reaction, usize) = open.action.arguments.parse().unwrap();
                 let decided = match reaction {
-                    Reaction::Approve => board.approvals().approve(open.id(), "ann").await,
-                    Reaction::Deny => board.approvals().deny(open.id(), "bob", "no").await,
+                    Reaction::Approve => tried(board.approvals().approve(open.id(), "ann")).await,
+                    Reaction::Deny => tried(board.approvals().deny(open.id(), "bob", "no")).await,
                     Reaction::Ignore => continue,
                 };
                 if let Err(error) = decided {
@@ -123,7 +123,7 @@ async fn people(sim: &Sim, boards: &[Callboard], runs: &[RunId]) {
             }
             for run in runs {
                 for open in board.run(*run).questions().await {
-                    if let Err(error) = board.answer(open.id, answer_to(&open.question), "ann").await {
+                    if let Err(error) = tried(board.answer(open.id, answer_to(&open.question), "ann")).await {
                         sim.note(&format!("not answered: {error}"));
                     }
                 }

@@ -231,16 +231,22 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     fault.on_pass(pass)
 }
 
-/// Asks until it works: a planned fault may hit the test's own request. A store's panic is one of whoever asked it.
+/// What was asked, or what went wrong: a planned fault may hit the test's own request, and a store's panic is one of whoever
+/// asks it.
+pub(crate) async fn tried<T, E: std::fmt::Display>(asked: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+    match AssertUnwindSafe(asked).catch_unwind().await {
+        Ok(told) => told.map_err(|error| error.to_string()),
+        Err(panic) if panic.downcast_ref::<String>().is_some_and(|text| text == PLANNED) => Err("it panicked".into()),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Asks until it works.
 pub(crate) async fn insist<T, E: std::fmt::Display>(sim: &Sim, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
     for _ in 0..100 {
-        match AssertUnwindSafe(ask()).catch_unwind().await {
-            Ok(Ok(value)) => return value,
-            Ok(Err(error)) => sim.note(&format!("asked again: {error}")),
-            Err(panic) if panic.downcast_ref::<String>().is_some_and(|text| text == PLANNED) => {
-                sim.note("asked again: it panicked")
-            }
-            Err(panic) => resume_unwind(panic),
+        match tried(ask()).await {
+            Ok(value) => return value,
+            Err(error) => sim.note(&format!("asked again: {error}")),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
