@@ -339,6 +339,33 @@ fn a_decision_that_is_lost_is_told_so_and_one_that_arrives_twice_counts_once() {
 }
 
 #[test]
+fn an_expiry_that_meets_a_store_that_panics_is_tried_again() {
+    simulate(seeds(5), async |sim: Sim| {
+        let board = sim.board().agent("writer", asks).approval_ttl(MINUTE).start().await?;
+        let run = board.submit(Task::new("write")).await?;
+        board.next_approval().await.unwrap();
+        sim.faults().at("storage.put").panics("away");
+        assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_start_that_meets_a_store_that_panics_fails_and_leaves_nothing_running() {
+    simulate(seeds(5), async |sim: Sim| {
+        sim.faults().at("storage.scan").panics("away").at_rest();
+        let start = || sim.board().agent("closer", closer).start();
+        let error = start().await.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("the store panicked: away"), "{error}");
+        let board = start().await?;
+        let run = board.submit(Task::new("close")).await?;
+        assert_eq!(run.result().await?.outcome, Outcome::Finished);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
 fn a_card_that_nobody_is_shown_is_denied_by_silence() {
     simulate(seeds(2), async |sim: Sim| {
         sim.time_limit(MINUTE * 60 * 25);

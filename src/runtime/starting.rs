@@ -18,6 +18,7 @@ use crate::env::Env;
 use crate::messages::names::check_name;
 use crate::messages::state::{Schema, StateRules};
 use crate::storage::{Journal, Memory};
+use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
@@ -203,7 +204,7 @@ impl Builder {
         }
         let unfinished = match callboard.board.settings.on_unfinished {
             Unfinished::Leave => Vec::new(),
-            Unfinished::Resume | Unfinished::Cancel => match callboard.board.journal.open_runs().await {
+            Unfinished::Resume | Unfinished::Cancel => match answer_of(callboard.board.journal.open_runs()).await {
                 Ok(runs) => runs,
                 Err(error) => {
                     callboard.board.tree.stop().await;

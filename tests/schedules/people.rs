@@ -219,8 +219,8 @@ fn what_went_wrong_with_people_once_does_not_again() {
 #[test]
 fn one_thing_that_went_wrong_once_does_not_again() {
     // 358: a store panicked while a run was taken over. 1364: a run was journaled whose note was not written, its board
-    // crashed, and it was submitted again.
-    for seed in [358, 1364] {
+    // crashed, and it was submitted again. 3478: a store panicked as an approval expired.
+    for seed in [358, 1364, 3478] {
         simulate(Seeds::only(seed), async |sim| play(sim, any_fault).await);
     }
 }

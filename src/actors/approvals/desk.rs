@@ -13,8 +13,8 @@ use crate::env::Env;
 use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Expected, Key, Put, Storage, StorageError};
-use crate::supervision::Mailbox;
 use crate::supervision::runs::inbox::Input;
+use crate::supervision::{Mailbox, answer_of};
 
 use super::DecideError;
 use super::actor::Msg;
@@ -126,7 +126,7 @@ impl Desk {
             ttl_secs: Some(KEEP_SECS),
             durability: self.durability,
         };
-        match self.storage.put_if_revision(put).await {
+        match answer_of(self.storage.put_if_revision(put)).await {
             Ok(_) => {
                 self.deliver(id, decision.clone());
                 Ok(decision)
@@ -152,7 +152,7 @@ impl Desk {
     }
 
     pub(super) async fn stored(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
-        let Some(entry) = self.storage.get(&key(id)).await? else { return Ok(None) };
+        let Some(entry) = answer_of(self.storage.get(&key(id))).await? else { return Ok(None) };
         let stored: StoredDecision = codec::decode(&entry.value)
             .map_err(|error| StorageError::Corrupt { key: key(id), detail: error.to_string() })?;
         Ok(Some(stored.decision))
