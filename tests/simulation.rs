@@ -466,6 +466,23 @@ fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
 }
 
 #[test]
+fn an_approval_that_is_left_is_named() {
+    let text = failure(|| {
+        simulate(seeds(1), async |sim: Sim| {
+            let asks = async |turn: Turn| {
+                turn.approve(Action::new("push", "main", ())).await?;
+                Ok(Command::new())
+            };
+            let board = sim.board().agent("coder", asks).start().await?;
+            board.submit(Task::new("fix")).await?;
+            sim.assert_nothing_left().await;
+            Ok(())
+        });
+    });
+    assert!(text.contains("of coder asks: push main"), "{text}");
+}
+
+#[test]
 fn a_look_at_what_is_left_outlasts_the_faults_that_it_meets() {
     simulate(seeds(5), async |sim: Sim| {
         let _board = sim.board().agent("reviewer", reviewer).start().await?;
@@ -580,6 +597,29 @@ fn a_retried_letter_whose_run_lost_its_note_and_its_board_goes_on_when_it_is_ret
         board.recovered().await;
         let fork = board.retry_dead_letter(letter.unwrap().turn).await?;
         assert_eq!(fork.result().await?.output, "done");
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_claim_that_comes_after_its_boards_end_takes_a_run_from_nobody_for_long() {
+    simulate(seeds(20), async |sim: Sim| {
+        let slow = async |_: Turn| {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(Command::output("done"))
+        };
+        let start = || sim.board().agent("slow", slow).shutdown_grace(Duration::ZERO).start();
+        let board = start().await?;
+        let run = board.submit(Task::new("wait")).await?.id();
+        board.shutdown().await;
+        // It has written its name into the run's note, and is about to claim the run; there it hangs, and ends meanwhile.
+        sim.faults().at("storage.put").for_secs(30).at_rest();
+        let late = start().await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        late.shutdown().await;
+        let board = start().await?;
+        assert_eq!(board.run(run).result().await?.outcome, Outcome::Finished);
         sim.assert_nothing_left().await;
         Ok(())
     });

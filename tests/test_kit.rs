@@ -86,7 +86,17 @@ async fn a_probe_gives_what_code_under_test_sends_in_order() {
     probe.actor().drain().unwrap();
     probe.expect_terminated(probe.actor(), secs(1)).await;
     assert_eq!(probe.received(), [Letter::To("eve"), Letter::To("fay")]);
-    probe.expect_no_message(secs(3600)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_has_ended_says_so() {
+    let probe = Probe::<Letter>::spawn().await;
+    probe.actor().kill();
+    probe.expect_terminated(probe.actor(), secs(1)).await;
+    let text = failure(probe.expect_no_message(secs(5))).await;
+    assert!(text.contains("expected no message for 5s; the probe has ended, so none could come"), "{text}");
+    let text = failure(probe.expect_message(secs(5))).await;
+    assert!(text.contains("within 5s; nothing came, and the probe has ended"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -396,8 +396,10 @@ impl Floor {
             return turn_away(ready, &status);
         }
         match place.turns.get(&ready.id) {
+            // It arrives twice, or after a later attempt.
+            Some(live) if live.attempt > ready.attempt => return,
             Some(live) if live.attempt == ready.attempt && !live.has_reported() => return,
-            _ => {}
+            Some(_) | None => {}
         }
         let before = place.turns.insert(ready.id, Live { attempt: ready.attempt, running: None });
         if let Some(Live { running: Some(running), .. }) = before {

@@ -216,7 +216,8 @@ impl Callboard {
     }
 
     /// The open approval that expires first, as soon as there is one; `None` once the board has ended. To be asked again
-    /// when that one is decided. For people's front ends, not for agents.
+    /// when that one is decided. For people's front ends, not for agents. After a crash it may have been decided already by
+    /// a decision that has yet to reach its run: deciding it is then told [`AlreadyDecided`](crate::actors::approvals::DecideError).
     ///
     /// ```
     /// use callboard::messages::Action;

@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus, Message};
 
 use crate::supervision::tree::{ChildRef, ChildSpec};
 
@@ -90,7 +90,10 @@ impl<M: Message + Debug> Probe<M> {
         let place = Location::caller();
         async move {
             let taken = self.came.wait(within, |came| (!came.is_empty()).then(|| came.remove(0))).await;
-            taken.unwrap_or_else(|| panic!("{place}: expected {} within {within:?}; nothing came", wanted::<M>()))
+            taken.unwrap_or_else(|| {
+                let ended = if self.has_ended() { ", and the probe has ended" } else { "" };
+                panic!("{place}: expected {} within {within:?}; nothing came{ended}", wanted::<M>())
+            })
         }
     }
 
@@ -118,7 +121,7 @@ impl<M: Message + Debug> Probe<M> {
     /// Waits for as long as it is told, while nothing may come. A message that came before and was not expected counts.
     ///
     /// # Panics
-    /// When something comes, or is there already.
+    /// When something comes, or is there already, and when the probe has ended, because nothing could come.
     #[track_caller]
     pub fn expect_no_message(&self, time: Duration) -> impl Future<Output = ()> + Send + '_ {
         let place = Location::caller();
@@ -126,7 +129,15 @@ impl<M: Message + Debug> Probe<M> {
             if let Some(came) = self.came.wait(time, |came| (!came.is_empty()).then(|| Came(came).to_string())).await {
                 panic!("{place}: expected no message for {time:?}; {came}");
             }
+            assert!(
+                !self.has_ended(),
+                "{place}: expected no message for {time:?}; the probe has ended, so none could come"
+            );
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.actor.get_status() == ActorStatus::Stopped
     }
 
     /// Waits for the end of another actor; see [`expect_terminated`].

@@ -210,7 +210,8 @@ fn what_went_wrong_with_people_once_does_not_again() {
     // was confirmed of a run that had ended in the same moment. 3658: a board that had ended was asked what is left.
     // 18,982: an effect of a turn was counted whose run had just ended. 30,224: a run that waited for a claim to end was
     // submitted again, its supervisor panicked, and nobody came back to it. 32,079: two boards worked on one run.
-    for seed in [328, 1340, 1819, 3658, 18_982, 30_224, 32_079] {
+    // 36,625: a board that had ended claimed a run late, which took it from the board that had it.
+    for seed in [328, 1340, 1819, 3658, 18_982, 30_224, 32_079, 36_625] {
         simulate(Seeds::only(seed), async |sim| play(sim, one_fault).await);
     }
 }
@@ -220,7 +221,8 @@ fn what_went_wrong_with_people_once_does_not_again() {
 fn one_thing_that_went_wrong_once_does_not_again() {
     // 358: a store panicked while a run was taken over. 1364: a run was journaled whose note was not written, its board
     // crashed, and it was submitted again. 3478: a store panicked as an approval expired.
-    for seed in [358, 1364, 3478] {
+    // 4342: a turn was still on its way to its agent when its run ended.
+    for seed in [358, 1364, 3478, 4342] {
         simulate(Seeds::only(seed), async |sim| play(sim, any_fault).await);
     }
 }

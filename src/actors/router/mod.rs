@@ -5,7 +5,7 @@ mod books;
 mod directory;
 mod posts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -79,6 +79,8 @@ pub(crate) struct Router {
     /// Not yet entered.
     posts: Arc<Posts>,
     books: Mutex<Books>,
+    /// Turns that a planned fault has kept on their way to their agents, and that are still wanted there.
+    delayed: Arc<Mutex<BTreeSet<TurnId>>>,
 }
 
 /// An agent that this board hosts.
@@ -102,6 +104,7 @@ impl Router {
             env,
             posts: Arc::default(),
             books: Mutex::default(),
+            delayed: Arc::default(),
         }
     }
 
@@ -275,13 +278,19 @@ impl Dispatch for Router {
         match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
             None => self.floor.start(turn),
             Some(fault) => {
-                let floor = Arc::clone(&self.floor);
-                fault.hand_over(turn, move |turn| floor.start(turn));
+                self.delayed.lock().insert(turn.id);
+                let (floor, delayed) = (Arc::clone(&self.floor), Arc::clone(&self.delayed));
+                fault.hand_over(turn, move |turn| {
+                    if delayed.lock().contains(&turn.id) {
+                        floor.start(turn);
+                    }
+                });
             }
         }
     }
 
     fn abort(&self, turn: TurnId, agent: &AgentName) {
+        self.delayed.lock().remove(&turn);
         self.floor.stop_turn(turn, agent, StopReason::Cancelled);
     }
 
@@ -290,7 +299,9 @@ impl Dispatch for Router {
     }
 
     fn abort_all_but(&self, run: RunId, open: &[TurnId]) {
-        self.floor.stop_turns(|turn| turn.run == run && !open.contains(turn));
+        let is_over = |turn: &TurnId| turn.run == run && !open.contains(turn);
+        self.delayed.lock().retain(|turn| !is_over(turn));
+        self.floor.stop_turns(is_over);
     }
 
     fn request_approval(&self, envelope: &Envelope) {

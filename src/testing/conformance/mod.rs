@@ -103,6 +103,7 @@ pub struct Subject {
     open: Open,
     clock: Arc<ManualClock>,
     store: Option<Arc<dyn Storage>>,
+    patience: Duration,
 }
 
 impl std::fmt::Debug for Subject {
@@ -118,7 +119,7 @@ impl Subject {
         F: Future<Output = Arc<dyn Storage>> + Send + 'static,
     {
         let open: Open = Box::new(move |clock| Box::pin(open(clock)));
-        Self { open, clock: Arc::new(ManualClock::new()), store: None }
+        Self { open, clock: Arc::new(ManualClock::new()), store: None, patience: PATIENCE }
     }
 
     /// Runs one rule on an empty store.
@@ -131,13 +132,14 @@ impl Subject {
             Ok(runtime) => runtime,
             Err(error) => panic!("cannot start a runtime: {error}"),
         };
+        let patience = self.patience;
         runtime.block_on(async move {
             let checked = async {
                 self.reopen().await;
                 rule(self).await;
             };
-            let Ok(()) = tokio::time::timeout(PATIENCE, checked).await else {
-                panic!("the store has kept this rule waiting for {PATIENCE:?}: a call never came back")
+            let Ok(()) = tokio::time::timeout(patience, checked).await else {
+                panic!("the store has kept this rule waiting for {patience:?}: a call never came back")
             };
         });
     }
@@ -325,4 +327,24 @@ macro_rules! storage_crash_conformance {
             )*
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use crate::storage::Memory;
+    use crate::supervision::panic_text;
+
+    #[test]
+    fn a_store_that_never_answers_fails_its_rule() {
+        let open = |clock| async move { Arc::new(Memory::new(clock)) as Arc<dyn Storage> };
+        let subject = Subject { patience: Duration::from_millis(1), ..Subject::new(open) };
+        let rule = |_: Subject| std::future::pending();
+        let failed = catch_unwind(AssertUnwindSafe(|| subject.check(rule)));
+        let text = failed.map_or_else(|panic| panic_text(&*panic), |()| "it passed".to_owned());
+        assert_eq!(text, "the store has kept this rule waiting for 1ms: a call never came back");
+    }
 }

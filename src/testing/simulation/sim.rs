@@ -228,7 +228,11 @@ async fn left_on(board: &Callboard) -> String {
         };
     }
     if !load.is_idle() {
-        return format!("{load:?}");
+        let open = board.approvals().open();
+        let asked = open
+            .iter()
+            .map(|envelope| format!("; {} of {} asks: {}", envelope.request, envelope.agent, envelope.action));
+        return format!("{load:?}{}", asked.collect::<String>());
     }
     match answer_of(board.unfinished_runs()).await {
         Ok(runs) if runs.is_empty() => String::new(),

@@ -111,10 +111,11 @@ impl Desk {
         self.office.roster.remove(run);
     }
 
-    /// Another process has taken the run over: nothing is done for it here any more.
-    pub(super) fn let_go(&self, live: Box<LiveRun>) {
+    /// Another process has claimed the run: nothing more is done for it here as long as that process lives. It may have
+    /// ended with the claim alone, so this board looks.
+    pub(super) fn let_go(&mut self, live: Box<LiveRun>) {
         let run = live.run.id();
-        tracing::warn!(parent: None, %run, "another process has taken the run over");
+        tracing::warn!(parent: None, %run, "another process has claimed the run");
         for number in live.run.open_turns() {
             if let Some(turn) = live.run.turn(number) {
                 self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);
@@ -123,8 +124,10 @@ impl Desk {
         for envelope in live.run.open_approvals() {
             self.office.dispatch.withdraw_approval(envelope.id());
         }
-        self.office.roster.remove(run);
         live.waiting.into_iter().for_each(refuse);
+        self.office.roster.remove(run);
+        self.held_elsewhere.insert(run);
+        self.load(run, true, None);
     }
 
     /// The run needs no supervisor any more.
