@@ -9,7 +9,7 @@ use std::time::Duration;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{Action, Durability, RunId, Send};
 use callboard::prelude::*;
-use callboard::testing::{FaultPlan, Fork, Script, Seeds, Sim, seeds, simulate};
+use callboard::testing::{FaultPlan, Fork, Gate, Script, Seeds, Sim, seeds, simulate};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -461,6 +461,20 @@ fn a_task_that_is_submitted_again_after_its_end_leaves_no_note_behind() {
         sim.assert_nothing_left().await;
         assert_eq!(board.submit(Task::new("fix").id(id)).await?.result().await?.outcome, Outcome::Finished);
         sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn an_open_gate_holds_up_nobody_and_a_closed_one_fails_the_turn() {
+    simulate(seeds(2), async |sim: Sim| {
+        let (open, closed) = (Gate::new(), Gate::new());
+        open.open();
+        let board = sim.board().agent("open", Script::new().block(&open).reply("through"));
+        let board = board.agent("closed", Script::new().block(&closed)).start().await?;
+        assert_eq!(board.submit(Task::new("go").to("open")).await?.result().await?.output, "through");
+        let stuck = board.submit(Task::new("go").to("closed")).await?.result().await?.outcome;
+        assert!(stuck.to_string().contains("it would block the thread that the test itself runs on"), "{stuck}");
         Ok(())
     });
 }

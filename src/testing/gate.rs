@@ -71,10 +71,10 @@ impl Gate {
         if timed_out { Err(format!("nobody opened its gate for {PATIENCE:?}")) } else { Ok(()) }
     }
 
-    /// On a runtime of one thread nobody is left to open the gate once that thread waits at it.
+    /// On a runtime of one thread nobody is left to open a closed gate once that thread waits at it.
     fn check_thread(&self) -> Result<(), String> {
         let has_one_thread = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
-        if !has_one_thread || thread::current().id() != self.shared.maker {
+        if !has_one_thread || thread::current().id() != self.shared.maker || *self.shared.is_open.lock() {
             return Ok(());
         }
         Err("it would block the thread that the test itself runs on: a simulation has one thread, and so has a test on \

@@ -218,6 +218,8 @@ pub(crate) fn any_fault(sim: &Sim, faults: FaultPlan) -> FaultPlan {
     let fault = match kind {
         // A note that is not removed is looked at by the next start, and counts as unfinished until then.
         _ if point.name == "storage.delete" => fault.for_secs(1 + sim.below(30)),
+        // Nor one that is not found to be removed.
+        FaultKind::Error | FaultKind::Panic | FaultKind::LoseReply if point.name == "storage.get" => fault.for_secs(1),
         FaultKind::Error => fault.error(PLANNED),
         FaultKind::Panic => fault.panics(PLANNED),
         FaultKind::Wait => fault.for_secs(1 + sim.below(30)),
