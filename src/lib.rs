@@ -23,6 +23,7 @@
 //! - [`actors`]: agents and what they are given, approvals, the shared context, events to watch.
 //! - [`runtime`]: the builder, and the handles of a board and its runs.
 //! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
+//! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
 
@@ -33,6 +34,7 @@ pub mod messages;
 pub mod runtime;
 pub mod storage;
 pub mod supervision;
+pub mod workflow;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

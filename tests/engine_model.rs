@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::env::Now;
-use callboard::messages::state::{Reducers, Schema, StateRules};
+use callboard::messages::state::{Schema, StateRules};
 use callboard::messages::{
     Action, AgentName, ApprovalId, Backoff, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Limits,
     Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Timestamp, TraceId, TurnId, Verdict,
@@ -458,6 +458,7 @@ impl Engine {
             let id = uuid::Uuid::from_u128(engine.runs.len() as u128);
             let task = Task::new("x").limits(world.limits.clone());
             let submission = Submission {
+                cast: Vec::new(),
                 run: RunId(id),
                 trace: TraceId(id),
                 task,
@@ -467,11 +468,11 @@ impl Engine {
             };
             // Reasons append, so that no join fails.
             let schema = Schema::swarm().channel("reason", Reducer::Append);
-            let rules = StateRules { schema: Arc::new(schema), reducers: Arc::new(Reducers::default()) };
+            let rules = StateRules { schema: Arc::new(schema), ..StateRules::default() };
             engine.facts.lock().admit(TurnId { run: RunId(id), number: 1 }, &agent(first), None);
             let (run, start) = Run::begin(Arc::new(submission), rules);
             engine.runs.push(run);
-            engine.perform(engine.runs.len() - 1, vec![start], None);
+            engine.perform(engine.runs.len() - 1, start, None);
         }
         engine
     }

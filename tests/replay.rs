@@ -134,12 +134,13 @@ fn every_turn_says_where_it_comes_from_and_how_it_ended() {
     let acts = vec![Act::Delegate, Act::FailOnce, Act::Spread, Act::End, Act::Fail];
     let (_, history, _) = played(acts);
     let replay = Replay::of(history, &rules()).unwrap();
-    let told: Vec<(u32, Cause, u32)> = replay.turns().map(|turn| (turn.number, turn.cause, turn.attempts)).collect();
+    let told: Vec<(u32, Cause, u32)> =
+        replay.turns().map(|turn| (turn.number, turn.cause.clone(), turn.attempts)).collect();
     assert_eq!(told, [(1, Cause::Task, 1), (2, Cause::Delegation { from: 1, ordinal: 0 }, 2)]);
 
     let (_, history, _) = played(vec![Act::Spread, Act::End, Act::Fail]);
     let replay = Replay::of(history, &rules()).unwrap();
-    let causes: Vec<Cause> = replay.turns().map(|turn| turn.cause).collect();
+    let causes: Vec<Cause> = replay.turns().map(|turn| turn.cause.clone()).collect();
     assert_eq!(causes, [Cause::Task, Cause::Handoff { from: 1, target: 0 }, Cause::Handoff { from: 1, target: 1 }]);
     let ends: Vec<&TurnEnd> = replay.turns().map(|turn| &turn.end).collect();
     assert!(matches!(ends[..], [TurnEnd::Command { .. }, TurnEnd::Command { .. }, TurnEnd::Failed(_)]), "{ends:?}");
@@ -149,7 +150,7 @@ fn every_turn_says_where_it_comes_from_and_how_it_ended() {
 fn the_turn_that_takes_a_late_answer_says_so() {
     let (_, history, _) = played(vec![Act::Detach, Act::End]);
     let replay = Replay::of(history, &rules()).unwrap();
-    let causes: Vec<Cause> = replay.turns().map(|turn| turn.cause).collect();
+    let causes: Vec<Cause> = replay.turns().map(|turn| turn.cause.clone()).collect();
     let delegated = Cause::Delegation { from: 1, ordinal: 0 };
     assert_eq!(causes, [Cause::Task, delegated, Cause::Answer { from: 2 }]);
 }

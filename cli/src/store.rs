@@ -94,7 +94,8 @@ impl Rules {
                 missing.push((channel.to_owned(), name.to_string()));
             }
         }
-        let state = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
+        let state =
+            StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers), ..StateRules::default() };
         Self { state, missing }
     }
 

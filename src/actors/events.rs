@@ -39,6 +39,7 @@ impl StreamMode {
             | RunEvent::Recovered { .. }
             | RunEvent::Stopped { .. }
             | RunEvent::Overwritten { .. }
+            | RunEvent::Resumed { .. }
             | RunEvent::Forked { .. } => matches!(self, Self::Updates | Self::Debug),
             RunEvent::TurnEnded { command, .. } => match self {
                 Self::Values => !command.update.is_empty(),

@@ -141,6 +141,11 @@ impl Running {
     fn used(&self, now: Duration) -> Duration {
         if self.turn.seat.is_held() { self.used + now.saturating_sub(self.since) } else { self.used }
     }
+
+    /// How long it may still run; `usual` is what its agent allows.
+    fn left(&self, now: Duration, usual: Duration) -> Duration {
+        self.turn.ready.timeout.unwrap_or(usual).saturating_sub(self.used(now))
+    }
 }
 
 /// A turn that waited and wants its slot and permit back.
@@ -574,9 +579,9 @@ impl Floor {
                 let place = &mut state.places[index];
                 let running = place.turns.iter().filter_map(|(turn, live)| Some((*turn, live.running.as_ref()?)));
                 let (overdue, in_time): (Vec<_>, Vec<_>) =
-                    running.partition(|(_, running)| running.used(now) >= place.timeout);
+                    running.partition(|(_, running)| running.left(now, place.timeout).is_zero());
                 let seated = in_time.iter().filter(|(_, running)| running.turn.seat.is_held());
-                let left = seated.map(|(_, running)| place.timeout - running.used(now)).min();
+                let left = seated.map(|(_, running)| running.left(now, place.timeout)).min();
                 wait = left.unwrap_or(place.timeout);
                 let mut overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
                 overdue.sort_unstable();
@@ -740,10 +745,13 @@ impl Floor {
             // A later attempt was handed in before this one began: nobody waits for it.
             None => turn.stop.set(StopReason::Cancelled),
         }
+        let timeout = turn.ready.timeout.unwrap_or(place.timeout);
         if place.timer.is_none() {
-            place.timer = Some(now.saturating_add(place.timeout));
+            place.timer = Some(now.saturating_add(timeout));
             let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
-            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, place.timeout));
+            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, timeout));
+        } else {
+            place.look_by(now.saturating_add(timeout));
         }
     }
 
@@ -883,10 +891,15 @@ impl Place {
     fn sit(&mut self, turn: &Arc<TurnShared>, now: Duration) {
         turn.seat.is_held.store(true, Ordering::Release);
         self.busy += usize::from(!turn.seat.keeps_slot);
+        let usual = self.timeout;
         let Some(running) = self.running(turn) else { return };
         running.since = now;
-        let used = running.used;
-        let deadline = now.saturating_add(self.timeout.saturating_sub(used));
+        let deadline = now.saturating_add(running.left(now, usual));
+        self.look_by(deadline);
+    }
+
+    /// Has overdue turns looked for by then.
+    fn look_by(&mut self, deadline: Duration) {
         if self.timer.is_some_and(|timer| deadline < timer) {
             self.timer = Some(deadline);
             self.hurry.notify_one();

@@ -226,6 +226,19 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// A person had a node of a plan start that was interrupted.
+    Resumed {
+        /// The turn.
+        turn: u32,
+        /// What it works on, if that was changed.
+        input: Option<Json>,
+        /// What it sees that was changed.
+        update: Update,
+        /// Who.
+        by: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
     /// The run was forked from another one at a turn: what comes before is copied from there. The turn begins here, with what
     /// was changed about it.
     Forked {
@@ -264,6 +277,7 @@ macro_rules! turn_of {
             | RunEvent::NeedsAttention { turn, .. }
             | RunEvent::TurnRestarted { turn, .. }
             | RunEvent::Overwritten { turn, .. }
+            | RunEvent::Resumed { turn, .. }
             | RunEvent::Forked { turn, .. } => Some(turn),
         }
     };

@@ -57,6 +57,14 @@ impl fmt::Display for RunEvent {
                 let channels: Vec<&str> = update.writes().iter().map(|write| &*write.channel).collect();
                 write!(f, "{} wrote over {}", cut(by), cut(&channels.join(", ")))
             }
+            Self::Resumed { by, input, update, .. } => {
+                write!(f, "resumed by {}", cut(by))?;
+                if let Some(input) = input {
+                    write!(f, ", with the input {}", shown(input))?;
+                }
+                let channels: Vec<&str> = update.writes().iter().map(|write| &*write.channel).collect();
+                if channels.is_empty() { Ok(()) } else { write!(f, ", with {} written", cut(&channels.join(", "))) }
+            }
             Self::Forked { from, input, .. } => {
                 write!(f, "forked from turn {} of run {}", from.number, from.run)?;
                 match input {

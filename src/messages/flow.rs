@@ -65,6 +65,8 @@ impl Flow {
         let mut undecided: Vec<(u32, Arc<Command>)> = Vec::new();
         for event in events {
             match event {
+                // The turns of a plan are among those that no event names.
+                RunEvent::Submitted(submission) if submission.task.plan.is_some() => {}
                 RunEvent::Submitted(submission) => flow.add_node(&submission.agent),
                 RunEvent::Delegated { turn, order, verdict, .. } => match verdict {
                     Verdict::Admitted(agents) => flow.pass(*turn, agents, true, &cut(&order.body)),
@@ -110,6 +112,7 @@ impl Flow {
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::Noticed { .. }
                 | RunEvent::Recovered { .. }
+                | RunEvent::Resumed { .. }
                 | RunEvent::Forked { .. } => {}
             }
             flow.add_late_nodes();

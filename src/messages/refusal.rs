@@ -119,6 +119,34 @@ pub enum Refusal {
         /// The most similar known name.
         nearest: Option<String>,
     },
+    /// A command goes to a node that its own node does not declare (SEMANTICS 5).
+    #[error(
+        "node {} may not go to {}{}; declare it among the `goto` of the node", quoted(node), quoted(target), did_you_mean(nearest.as_deref())
+    )]
+    UnknownNode {
+        /// Where the command went.
+        target: String,
+        /// The node of its turn.
+        node: String,
+        /// The most similar declared target.
+        nearest: Option<String>,
+    },
+    /// A loop would begin more often than its author allows (SEMANTICS 7).
+    #[error("the loop {} has begun {max} times and is not done; raise its `max`", quoted(node))]
+    LoopLimit {
+        /// The loop.
+        node: String,
+        /// The bound.
+        max: u32,
+    },
+    /// A map was given more items than its author allows (SEMANTICS 2).
+    #[error("a map was given {items} items and takes {max}; raise its `max`")]
+    MapLimit {
+        /// The bound.
+        max: u32,
+        /// The items.
+        items: u32,
+    },
     /// The agent crashed more often than its restart window allows, or was stopped.
     #[error("agent {agent} does not take work: {}", visible_lines(why))]
     Unavailable {
@@ -163,6 +191,9 @@ impl Refusal {
             Self::ApprovalExpired { .. } => "ApprovalExpired",
             Self::Overloaded { .. } => "Overloaded",
             Self::UnknownAgent { .. } => "UnknownAgent",
+            Self::UnknownNode { .. } => "UnknownNode",
+            Self::LoopLimit { .. } => "LoopLimit",
+            Self::MapLimit { .. } => "MapLimit",
             Self::Unavailable { .. } => "Unavailable",
             Self::DeadlinePassed => "DeadlinePassed",
             Self::ShuttingDown => "ShuttingDown",

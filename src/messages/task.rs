@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::state::Schema;
-use super::{AgentName, Chain, Complexity, Durability, Json, Limits, RunId, Timestamp, TraceId};
+use super::{AgentName, Chain, Complexity, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId};
 
 /// What is asked: a body, an input, and the limits to work within.
 ///
@@ -29,6 +29,8 @@ pub struct Task {
     pub durability: Option<Durability>,
     /// The channels of the run's state; a swarm's if none are given.
     pub schema: Option<Arc<Schema>>,
+    /// What says which turns may start next; in a swarm, nothing but the agents' commands.
+    pub plan: Option<Arc<Plan>>,
     /// The run's id, chosen by the caller: submitting the same id again answers with the run that exists.
     pub id: Option<RunId>,
 }
@@ -45,6 +47,7 @@ impl Task {
             deadline: None,
             durability: None,
             schema: None,
+            plan: None,
             id: None,
         }
     }
@@ -91,6 +94,13 @@ impl Task {
         self
     }
 
+    /// Sets what says which turns may start next; a [`Workflow`](crate::workflow::Workflow) makes tasks that have it.
+    #[must_use]
+    pub fn plan(mut self, plan: Arc<Plan>) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
     /// Chooses the run's id, so that a submission can be repeated safely.
     #[must_use]
     pub fn id(mut self, id: RunId) -> Self {
@@ -110,6 +120,8 @@ pub struct Submission {
     pub task: Task,
     /// The agent that the target resolved to: it takes the first turn.
     pub agent: AgentName,
+    /// Whom the names in the plan stand for, in the order of [`Plan::cast`]; empty without a plan.
+    pub cast: Vec<AgentName>,
     /// Where the run comes from; empty unless a turn submitted it.
     pub chain: Chain,
     /// When it was accepted.

@@ -10,8 +10,8 @@ use crate::actors::approvals::Channel;
 use crate::actors::context::ContextStore;
 use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
 use crate::env::Env;
-use crate::messages::state::Reducers;
-use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, NameError, Task};
+use crate::messages::state::{Predicates, Reducers};
+use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, NameError, State, Task};
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::tree::StartError;
@@ -30,6 +30,7 @@ pub struct Builder {
     pub(super) channels: Vec<Arc<dyn Channel>>,
     pub(super) policy: Option<ApprovalPolicy>,
     pub(super) reducers: Reducers,
+    pub(super) predicates: Predicates,
     pub(super) settings: Settings,
     pub(super) observer: Option<Observer>,
 }
@@ -182,6 +183,13 @@ impl Builder {
         reduce: impl Fn(&Json, &Json) -> Result<Json, String> + Send + Sync + 'static,
     ) -> Self {
         self.reducers.insert(name, Arc::new(reduce));
+        self
+    }
+
+    /// Adds a predicate, which a workflow asks by its name: told the state, and the output or the input that it is about. It
+    /// must be deterministic: replay runs it again.
+    pub fn predicate(mut self, name: &str, holds: impl Fn(&State, &Json) -> bool + Send + Sync + 'static) -> Self {
+        self.predicates.insert(name, Arc::new(holds));
         self
     }
 

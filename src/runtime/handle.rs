@@ -133,9 +133,11 @@ impl Callboard {
         if task.input.as_ref().is_some_and(Json::is_too_deep) {
             return Err(SubmitError::TooDeep { max: crate::messages::MAX_JSON_DEPTH });
         }
-        let agent = match &task.to {
-            Some(target) => board.router.resolve(target)?,
-            None => board.only_agent()?,
+        let cast = board.cast(task)?;
+        let agent = match (&task.to, cast.first()) {
+            (_, Some(first)) => first.clone(),
+            (Some(target), None) => board.router.resolve(target)?,
+            (None, None) => board.only_agent()?,
         };
         board.check_is_here(&agent)?;
         // The next in line looks when this task is among the ready turns, or was refused.
@@ -152,7 +154,8 @@ impl Callboard {
         let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let task = task.clone();
-        let submission = Arc::new(Submission { run, trace, task, agent, chain: crate::messages::Chain::default(), at });
+        let chain = crate::messages::Chain::default();
+        let submission = Arc::new(Submission { run, trace, task, agent, cast, chain, at });
         let mut place = Some(place);
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
         for _ in 0..2 {
@@ -307,6 +310,13 @@ fn count_if_refused(error: &SubmitError) {
 impl Board {
     pub(super) fn is_closed(&self) -> bool {
         self.places.is_closed()
+    }
+
+    /// Whom the names in a task's plan stand for.
+    fn cast(&self, task: &Task) -> Result<Vec<AgentName>, SubmitError> {
+        let Some(plan) = &task.plan else { return Ok(Vec::new()) };
+        crate::workflow::check_task(plan, &self.rules.predicates, task.input.as_ref()).map_err(SubmitError::Plan)?;
+        Ok(plan.cast().into_iter().map(|name| self.router.resolve(name)).collect::<Result<_, _>>()?)
     }
 
     /// New tasks do not wait for an agent that was stopped.

@@ -14,6 +14,7 @@ use crate::messages::{
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::interrupts::{Interrupt, Resume, ResumeError};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
@@ -283,6 +284,71 @@ impl RunHandle {
                 true = has_asked(&mut news) => {}
             }
         }
+    }
+
+    /// The nodes of the run's plan that wait for a person, in the order of their turns.
+    pub async fn interrupts(&self) -> Vec<Interrupt> {
+        self.board.tell(self.id, |reply| Input::Interrupts { run: self.id, reply }).await.unwrap_or_default()
+    }
+
+    /// The first of [`RunHandle::interrupts`], as soon as there is one; `None` once the run has ended. Of a run that another
+    /// board works on it only notices the end.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::supervision::runs::interrupts::Resume;
+    /// use callboard::workflow::{Node, Workflow};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    /// let board = Callboard::builder().agent("echo", echo).start().await?;
+    /// let workflow = Workflow::builder("publish")
+    ///     .node(Node::agent("draft", "echo"))
+    ///     .node(Node::agent("publish", "echo").after("draft").interrupted())
+    ///     .build()?;
+    /// let run = board.submit(workflow.task("a draft")).await?;
+    /// while let Some(open) = run.next_interrupt().await? {
+    ///     assert_eq!((&*open.node, &open.input), ("publish", &"a draft".into()));
+    ///     run.resume(open.turn, Resume { input: Some("a better draft".into()), ..Resume::default() }, "ann").await?;
+    /// }
+    /// assert_eq!(run.result().await?.output, "a better draft");
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RunHandle::result`].
+    pub async fn next_interrupt(&self) -> Result<Option<Interrupt>, RunError> {
+        let buffer = self.board.board.settings.watch_buffer;
+        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Updates], buffer);
+        let handle = Self::new(self.id, self.board.clone());
+        let mut ended = pin!(handle.result());
+        loop {
+            if let Some(first) = self.interrupts().await.into_iter().next() {
+                return Ok(Some(first));
+            }
+            tokio::select! {
+                biased;
+                result = &mut ended => return result.map(|_| None),
+                Some(_) = news.next() => {}
+            }
+        }
+    }
+
+    /// Has a node start that waits for a person, as it stands or with what the person changed. The first one counts.
+    ///
+    /// # Errors
+    /// See [`ResumeError`]. Nothing has then changed.
+    pub async fn resume(&self, turn: TurnId, resume: Resume, by: &str) -> Result<(), ResumeError> {
+        check_person(by)?;
+        let written = resume.update.writes().iter().map(|write| &write.value);
+        if written.chain(&resume.input).any(Json::is_too_deep) {
+            return Err(ResumeError::TooDeep);
+        }
+        if turn.run != self.id {
+            return Err(ResumeError::NotInterrupted(turn));
+        }
+        let told = self.board.tell(self.id, |ack| Input::Resume { turn, resume, by: by.into(), ack }).await;
+        told.unwrap_or(Err(ResumeError::Interrupted(turn)))
     }
 
     /// Everything that has happened in the run so far.

@@ -42,7 +42,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, channels, policy, reducers, settings, observer } = self;
+        let Self { storage, env, agents, channels, policy, reducers, predicates, settings, observer } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -64,7 +64,11 @@ impl Builder {
             decider.clone(),
             policy.unwrap_or_else(|| Arc::new(default_policy)),
         ));
-        let rules = StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers) };
+        let rules = StateRules {
+            schema: Arc::new(Schema::swarm()),
+            reducers: Arc::new(reducers),
+            predicates: Arc::new(predicates),
+        };
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
         let without_place = Arc::default();

@@ -418,6 +418,7 @@ mod tests {
     fn events() -> Vec<RunEvent> {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let submission = Submission {
+            cast: Vec::new(),
             run: RunId(Uuid::from_u128(7)),
             trace: TraceId(Uuid::from_u128(8)),
             task: Task::new("Summarise").to("researcher").input(json!({ "path": "docs" })),

@@ -18,7 +18,7 @@ use serde_json::{Number, Value};
 pub use changes::{Change, Difference, changes};
 pub use finished::FinalState;
 pub use join::{Delta, join, overwrite};
-pub use schema::{METRICS, MergeRules, ReduceFn, Reducer, Reducers, Schema};
+pub use schema::{METRICS, MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;
 use super::names::{did_you_mean, slip_of};
@@ -93,13 +93,15 @@ pub enum StateError {
     },
 }
 
-/// The schema and the custom reducers that a run's updates go through.
+/// The schema and the custom reducers that a run's updates go through, and the predicates that its plan asks.
 #[derive(Clone, Debug, Default)]
 pub struct StateRules {
     /// Channels and their reducers.
     pub schema: Arc<Schema>,
     /// Custom reducers by name.
     pub reducers: Arc<Reducers>,
+    /// Predicates of workflows by name.
+    pub predicates: Arc<Predicates>,
 }
 
 impl State {
@@ -406,7 +408,7 @@ mod tests {
         );
         assert_eq!(format!("{reducers:?}"), r#"{"max"}"#);
         let schema = Arc::new(Schema::open().channel("best", Reducer::Custom("max".into())));
-        let rules = StateRules { schema, reducers: Arc::new(reducers) };
+        let rules = StateRules { schema, reducers: Arc::new(reducers), ..StateRules::default() };
         let commands = [3, 9, 4].map(|score| Command::update("best", score));
         assert_eq!(state_after(&commands, &rules).unwrap(), json!({ "best": 9 }));
     }

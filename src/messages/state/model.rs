@@ -29,7 +29,7 @@ fn rules(is_strict: bool) -> StateRules {
         None => Err("not a number".to_owned()),
     };
     reducers.insert("max", Arc::new(larger));
-    StateRules { schema: Arc::new(schema), reducers: Arc::new(reducers) }
+    StateRules { schema: Arc::new(schema), reducers: Arc::new(reducers), ..StateRules::default() }
 }
 
 #[derive(Clone, Debug)]

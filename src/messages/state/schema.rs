@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::messages::Json;
 use crate::messages::names::{check_channel, nearest};
 
-use super::StateError;
+use super::{State, StateError};
 
 /// How a channel combines a write with what it holds (SEMANTICS 6).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +152,37 @@ impl Reducers {
 }
 
 impl fmt::Debug for Reducers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Whether something holds: told the state, and the output or the input that it is about.
+pub type PredicateFn = Arc<dyn Fn(&State, &Json) -> bool + Send + Sync>;
+
+/// The predicates of a runtime, by name. They must be deterministic: replay runs them again.
+#[derive(Clone, Default)]
+pub struct Predicates(BTreeMap<Arc<str>, PredicateFn>);
+
+impl Predicates {
+    /// Adds one, replacing an earlier one of the same name.
+    pub fn insert(&mut self, name: &str, predicate: PredicateFn) {
+        self.0.insert(name.into(), predicate);
+    }
+
+    /// Finds one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&PredicateFn> {
+        self.0.get(name)
+    }
+
+    /// The most similar name.
+    pub(crate) fn nearest(&self, name: &str) -> Option<String> {
+        nearest(name, self.0.keys().map(|name| &**name))
+    }
+}
+
+impl fmt::Debug for Predicates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

@@ -71,7 +71,7 @@ pub fn slips(run: &Run, ended: &RunEvent) -> Vec<String> {
 fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
     let attempt = open.attempt;
     let at = around.now.wall;
-    let attempts = run.submission.limits().attempts;
+    let attempts = run.rules_of(turn).and_then(|rules| rules.attempts).unwrap_or(run.submission.limits().attempts);
     match retry::decide(failure.kind, attempt, attempts, around.backoff, around.random) {
         AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
         AfterFailure::GiveUp => {
@@ -104,6 +104,7 @@ fn on_command(
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
     }
+    run.check_goto(run.branch_of(turn), &command).map_err(Failure::refused)?;
     let mark = handoff_mark(turn, &command);
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         Ok(settled) => {
@@ -152,6 +153,10 @@ fn route(
     approved: Option<&Decision>,
     around: &Surroundings<'_>,
 ) -> Result<Verdict, Refusal> {
+    if run.is_planned(turn) {
+        // The plan says where its nodes' commands go, and its author has said where they may.
+        return Ok(Verdict::Nothing);
+    }
     let mut targets = Vec::new();
     for target in command.goto.targets() {
         match around.dispatch.resolve(target) {
@@ -323,7 +328,11 @@ pub fn on_parked_decision(
     let at = around.now.wall;
     let (id, parked) = run.branches.iter().find_map(|(id, branch)| match &branch.now {
         BranchNow::Parked(parked) if parked.ended.number == number => Some((*id, parked)),
-        BranchNow::Parked(_) | BranchNow::Turn(_) | BranchNow::Awaiting | BranchNow::Forked { .. } => None,
+        BranchNow::Parked(_)
+        | BranchNow::Turn(_)
+        | BranchNow::Awaiting
+        | BranchNow::Forked { .. }
+        | BranchNow::Plan(_) => None,
     })?;
     let verdict = if decision.approved {
         let turn = OpenTurn::ended(id, &parked.ended);

@@ -77,6 +77,8 @@ pub struct ReadyTurn {
     pub answers: Option<Arc<[EarlierAnswer]>>,
     /// When its time is up, if it or its run was given one.
     pub deadline: Option<Timestamp>,
+    /// How long its attempts may take, if its plan says so; what its agent says holds otherwise.
+    pub timeout: Option<Duration>,
     /// Who had control before.
     pub previous_agent: Option<AgentName>,
     /// What the run took so far.

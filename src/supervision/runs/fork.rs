@@ -201,13 +201,8 @@ fn copy_around(
     let submission = Arc::new(submission);
     let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
     let (old, _) = Run::begin(Arc::clone(original), rules.clone());
-    let mut copy = Copy {
-        old,
-        new,
-        names: BTreeMap::from([(1, 1)]),
-        parked: BTreeMap::new(),
-        events: vec![RunEvent::Submitted(submission)],
-    };
+    let names = (1..old.next_turn).map(|turn| (turn, turn)).collect();
+    let mut copy = Copy { old, new, names, parked: BTreeMap::new(), events: vec![RunEvent::Submitted(submission)] };
     for (position, event) in history.iter().enumerate().skip(1) {
         let is_after = position >= end;
         let is_wanted = match event.turn() {
@@ -227,6 +222,7 @@ fn copy_around(
             | RunEvent::DelegationExpired { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Overwritten { .. }
+            | RunEvent::Resumed { .. }
             | RunEvent::Forked { .. } => true,
             RunEvent::Asked { turn, ordinal, .. } => history[position..].iter().enumerate().any(|(later, event)| {
                 let is_copied = position + later < end || !told.waiting.contains(turn);
@@ -283,7 +279,7 @@ fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
     while let Some(here) = run.branches.get(&branch) {
         branch = match here.origin {
             Origin::Root => break,
-            Origin::Fork { parent, .. } => parent,
+            Origin::Fork { parent, .. } | Origin::Node { parent, .. } => parent,
             Origin::Delegation { turn, ordinal } => match run.turns.get(&turn) {
                 Some(open) => {
                     waiting.insert(turn);
@@ -324,7 +320,14 @@ impl Copy {
         let first_of_new = self.new.next_turn;
         self.new.step(&copied);
         self.events.push(copied);
-        for (old, new) in (first_of_old..self.old.next_turn).zip(first_of_new..self.new.next_turn) {
+        let new_turns = first_of_new..self.new.next_turn;
+        for (old, beside) in (first_of_old..self.old.next_turn).zip(first_of_new..) {
+            // Of a plan, other nodes may begin with the same event.
+            let new = match self.old.node_of(old) {
+                Some(node) => new_turns.clone().find(|new| self.new.node_of(*new).as_ref() == Some(&node)),
+                None => new_turns.contains(&beside).then_some(beside),
+            };
+            let Some(new) = new else { continue };
             // From the turn's end on, the two runs may go on differently.
             if !is_after || self.begin_alike(old, new) {
                 self.names.insert(old, new);

@@ -16,8 +16,10 @@ use crate::messages::{
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::Mailbox;
+use crate::workflow::Defects;
 
 use super::dispatch::TurnOutcome;
+use super::interrupts::{Interrupt, Resume, ResumeError};
 use super::reopen::{Conflicted, OverwriteError};
 use super::snapshot::Loaded;
 use super::supervisor::Wake;
@@ -164,6 +166,17 @@ pub enum Input {
         /// Told when it is journaled.
         ack: oneshot::Sender<Result<(), AnswerError>>,
     },
+    /// A person has an interrupted node start.
+    Resume {
+        /// Its turn.
+        turn: TurnId,
+        /// With what was changed.
+        resume: Resume,
+        /// Who.
+        by: Arc<str>,
+        /// Told when it is journaled.
+        ack: oneshot::Sender<Result<(), ResumeError>>,
+    },
     /// An approval was decided.
     Decide {
         /// The request that it belongs to.
@@ -229,6 +242,13 @@ pub enum Input {
         run: RunId,
         /// Told them.
         reply: oneshot::Sender<Vec<Question>>,
+    },
+    /// Somebody wants to see the nodes of a run that wait for a person.
+    Interrupts {
+        /// The run.
+        run: RunId,
+        /// Told them.
+        reply: oneshot::Sender<Vec<Interrupt>>,
     },
     /// An append has ended.
     Committed {
@@ -348,6 +368,9 @@ pub enum SubmitError {
     /// There is nobody who could do it.
     #[error("no agent is registered; add one with `Builder::agent`, or with `Callboard::spawn` while the board runs")]
     NoAgents,
+    /// Its plan cannot be run, or its input lacks what the plan needs.
+    #[error(transparent)]
+    Plan(Defects),
     /// The input is nested deeper than it could be read back from the journal.
     #[error("the input is nested too deeply; at most {max} levels are allowed")]
     TooDeep {

@@ -10,6 +10,7 @@ use crate::storage::{Fence, Journal, Key, Sequence};
 
 use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
+use super::interrupts::ResumeError;
 use super::reopen::OverwriteError;
 use super::run::{Record, Run};
 use super::snapshot::Cadence;
@@ -60,6 +61,7 @@ pub(super) enum Held {
     },
     Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
     Answered(oneshot::Sender<Result<(), AnswerError>>),
+    Resumed(oneshot::Sender<Result<(), ResumeError>>),
     Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
     Cancelled(oneshot::Sender<bool>, bool),
     Restarted(oneshot::Sender<usize>, usize),

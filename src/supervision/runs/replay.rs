@@ -131,16 +131,20 @@ impl Replay {
         let mut events = in_order_of_effect(history).into_iter();
         let first = events.next().ok_or(ReplayError::Empty)?;
         let RunEvent::Submitted(submission) = &first else { return Err(ReplayError::Trimmed) };
-        let (run, _) = Run::begin(Arc::clone(submission), rules.clone());
+        let (run, effects) = Run::begin(Arc::clone(submission), rules.clone());
         let (at, agent) = (submission.at, Some(submission.agent.clone()));
         let mut replay = Self { rules: rules.clone(), steps: Vec::new(), turns: BTreeMap::new(), run };
-        replay.begin_turn(1, Cause::Task, 1);
+        let begun = begun_by(&effects);
+        for turn in &begun {
+            let cause = replay.node_cause(*turn).unwrap_or(Cause::Task);
+            replay.begin_turn(*turn, cause, 1);
+        }
         let nothing = FinalState::from(crate::messages::State::default());
         replay.steps.push(Step {
             number: 1,
             event: first,
             agent,
-            begun: vec![1],
+            begun,
             closed: Vec::new(),
             at,
             before: nothing.clone(),
@@ -238,9 +242,10 @@ impl Replay {
         let (mut begun, mut closed) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Start(turn) if !self.turns.contains_key(&turn) => begun.push(turn),
+                Effect::Start(turn) | Effect::Interrupted(turn) if !self.turns.contains_key(&turn) => begun.push(turn),
                 Effect::Close { turn, .. } => closed.push(turn),
                 Effect::Start(_)
+                | Effect::Interrupted(_)
                 | Effect::Retry(..)
                 | Effect::Deadline { .. }
                 | Effect::Reply { .. }
@@ -261,7 +266,9 @@ impl Replay {
         for (target, turn) in begun.iter().enumerate() {
             let from = event.turn().unwrap_or_default();
             let is_late = self.run.turn(*turn).is_some_and(|open| open.record(LATE_ORDINAL).is_some());
-            let cause = if is_late {
+            let cause = if let Some(node) = self.node_cause(*turn) {
+                node
+            } else if is_late {
                 Cause::Answer { from }
             } else if let RunEvent::Delegated { ordinal, .. } = &event {
                 Cause::Delegation { from, ordinal: *ordinal }
@@ -271,6 +278,11 @@ impl Replay {
             self.begin_turn(*turn, cause, number);
         }
         self.steps.push(Step { number, event, agent, begun, closed, at, before, after });
+    }
+
+    /// The cause of a turn that its plan begins.
+    fn node_cause(&self, turn: u32) -> Option<Cause> {
+        self.run.node_of(turn).map(|node| Cause::Node { node })
     }
 
     fn begin_turn(&mut self, number: u32, cause: Cause, begun: usize) {
@@ -290,6 +302,22 @@ impl Step {
     pub fn changes(&self) -> Vec<Change> {
         self.before.changes(&self.after)
     }
+}
+
+/// The turns that a submission begins.
+fn begun_by(effects: &[Effect]) -> Vec<u32> {
+    let begun = effects.iter().filter_map(|effect| match effect {
+        Effect::Start(turn) | Effect::Interrupted(turn) => Some(*turn),
+        Effect::Retry(..)
+        | Effect::Close { .. }
+        | Effect::Deadline { .. }
+        | Effect::Reply { .. }
+        | Effect::Answered(_)
+        | Effect::RequestApproval { .. }
+        | Effect::WithdrawApproval(_)
+        | Effect::Ended => None,
+    });
+    begun.collect()
 }
 
 /// The branch in which a turn is open, or has parked its handoff.

@@ -1,6 +1,6 @@
 //! A run as data: what the fold over its journal has come to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,11 @@ use crate::messages::{
     AgentName, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal, RequestId,
     RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
 };
+use crate::workflow::graph::Graph;
 
 use super::budget::{Budget, PurseKey};
 use super::guard::Handoff;
+use super::planned::{Scope, Todo};
 
 /// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
 pub(super) const LATE_ORDINAL: u32 = u32::MAX - 1;
@@ -30,6 +32,8 @@ pub struct Run {
     pub(super) sequence: u64,
     pub(super) handoffs: u32,
     pub(super) agents: BTreeSet<AgentName>,
+    /// Those of its plan who have begun; the limit of agents does not hold for them.
+    pub(super) cast: BTreeSet<AgentName>,
     pub(super) budget: Budget,
     pub(super) branches: BTreeMap<u32, Box<Branch>>,
     pub(super) turns: BTreeMap<u32, Box<OpenTurn>>,
@@ -43,6 +47,12 @@ pub struct Run {
     /// For the event that its turn ends with.
     #[serde(skip)]
     pub(super) overwrite: Option<Box<Overwrite>>,
+    /// The plan, made ready. Not stored: it follows from the plan.
+    #[serde(skip)]
+    pub(super) graph: Option<Arc<Graph>>,
+    /// What is to be done in blocks; empty between events.
+    #[serde(skip)]
+    pub(super) agenda: VecDeque<Todo>,
     /// The join that failed at the last event.
     #[serde(skip)]
     pub(super) conflict: Option<Box<StateError>>,
@@ -99,8 +109,19 @@ pub(super) struct Outbound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Origin {
     Root,
-    Fork { parent: u32, index: usize },
-    Delegation { turn: u32, ordinal: u32 },
+    Fork {
+        parent: u32,
+        index: usize,
+    },
+    /// A node of the block that the parent works on.
+    Node {
+        parent: u32,
+        node: u32,
+    },
+    Delegation {
+        turn: u32,
+        ordinal: u32,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,6 +136,18 @@ pub(super) enum Now {
         ends: Vec<Option<BranchEnd>>,
         open: usize,
     },
+    /// It works on a block of a plan.
+    Plan(Box<Scope>),
+}
+
+impl Origin {
+    /// The branch that it is a part of.
+    pub(super) fn parent(self) -> Option<u32> {
+        match self {
+            Self::Fork { parent, .. } | Self::Node { parent, .. } => Some(parent),
+            Self::Root | Self::Delegation { .. } => None,
+        }
+    }
 }
 
 /// A turn that returned its command and is no longer leased.
@@ -155,8 +188,14 @@ pub struct OpenTurn {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Phase {
     Leased,
-    Backoff { until: Timestamp },
-    NeedsAttention { why: Arc<str> },
+    Backoff {
+        until: Timestamp,
+    },
+    NeedsAttention {
+        why: Arc<str>,
+    },
+    /// Its node starts when a person says so.
+    Interrupted,
 }
 
 /// What a turn asked for, and the answer if there is one yet. A repeated attempt is answered from here.
@@ -221,10 +260,13 @@ impl Run {
     /// The run with the schema and reducers that its updates go through; a task's own schema comes first.
     #[must_use]
     pub fn with_rules(mut self, rules: StateRules) -> Self {
-        self.rules = match &self.submission.task.schema {
+        let task = &self.submission.task;
+        self.rules = match task.schema.as_ref().or(task.plan.as_ref().map(|plan| &plan.schema)) {
             Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
             None => rules,
         };
+        // One that cannot be made ready was refused when it was submitted; a run of it ends at once.
+        self.graph = self.submission.task.plan.as_ref().and_then(|plan| Graph::of(plan).ok());
         self
     }
 
@@ -267,7 +309,7 @@ impl Run {
     pub fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
         self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
             Phase::NeedsAttention { why } => Some((self.turn_id(*number), &**why)),
-            Phase::Leased | Phase::Backoff { .. } => None,
+            Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => None,
         })
     }
 
@@ -298,7 +340,9 @@ impl Run {
             deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
             next = match branch.origin {
                 Origin::Root => None,
-                Origin::Fork { parent, .. } => self.branches.get(&parent).map(|parent| &**parent),
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } => {
+                    self.branches.get(&parent).map(|parent| &**parent)
+                }
                 Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
             };
         }
@@ -323,7 +367,7 @@ impl Run {
     pub(super) fn delegation_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
         self.branches.values().filter_map(|branch| match branch.origin {
             Origin::Delegation { turn, ordinal } => Some((turn, ordinal, branch.brief.deadline?)),
-            Origin::Root | Origin::Fork { .. } => None,
+            Origin::Root | Origin::Fork { .. } | Origin::Node { .. } => None,
         })
     }
 
@@ -333,7 +377,7 @@ impl Run {
         loop {
             match self.branches.get(&branch)?.origin {
                 Origin::Root => return None,
-                Origin::Fork { parent, .. } => branch = parent,
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } => branch = parent,
                 Origin::Delegation { turn, ordinal } => {
                     let open = self.turns.get(&turn)?;
                     let is_detached =
@@ -351,7 +395,7 @@ impl Run {
         loop {
             match branch.origin {
                 Origin::Root => return None,
-                Origin::Fork { parent, .. } => branch = self.branches.get(&parent)?,
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } => branch = self.branches.get(&parent)?,
                 Origin::Delegation { turn, ordinal } => {
                     let asker = match self.turns.get(&turn) {
                         Some(open) => &open.agent,
@@ -363,13 +407,42 @@ impl Run {
         }
     }
 
+    /// Whether a turn is that of a node of its plan.
+    #[must_use]
+    pub fn is_planned(&self, turn: &OpenTurn) -> bool {
+        matches!(self.branch_of(turn).origin, Origin::Node { .. })
+    }
+
+    /// The way to the node of the plan that an open turn belongs to: names from the outermost block on, as in
+    /// `group/review`, with the iteration of a loop (`implement#2`) and the place of an item (`each[0]`). `None` for a turn
+    /// that agents brought about.
+    #[must_use]
+    pub fn node_of(&self, turn: u32) -> Option<String> {
+        let turn = self.turns.get(&turn).filter(|turn| self.is_planned(turn))?;
+        let mut way: Vec<String> = self.way_to(turn.branch);
+        way.reverse();
+        // The one node of a repeated body goes by the name of what is repeated.
+        if let [.., around, own] = way.as_slice()
+            && around.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with(['#', '[']))
+        {
+            way.pop();
+        }
+        Some(way.join("/"))
+    }
+
+    /// What the author of its plan said about the turns of a node.
+    pub(super) fn rules_of(&self, turn: u32) -> Option<&crate::workflow::graph::Rules> {
+        let branch = self.branch_of(self.turns.get(&turn)?);
+        self.station(self.graph.as_deref()?, branch).map(|(_, _, station)| &station.rules)
+    }
+
     /// What it took so far.
     #[must_use]
     pub fn metrics(&self) -> RunMetrics {
         RunMetrics {
             turns: self.turns_ended,
             handoffs: self.handoffs,
-            agents: u32::try_from(self.agents.len()).unwrap_or(u32::MAX),
+            agents: u32::try_from(self.agents.len() + self.cast.difference(&self.agents).count()).unwrap_or(u32::MAX),
             retries: self.retries,
             usage: self.budget.usage(),
             tokens_spent: self.budget.spent(),
@@ -382,7 +455,7 @@ impl Run {
     pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
         let parked = self.branches.values().filter_map(|branch| match &branch.now {
             Now::Parked(parked) => Some(&parked.envelope),
-            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } => None,
+            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } | Now::Plan(_) => None,
         });
         let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match &**record {
             Record::Approval { envelope, decision: None } => Some(&**envelope),

@@ -12,7 +12,7 @@ use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 
 use super::reopen::in_order_of_effect;
-use super::run::{LATE_ORDINAL, Run};
+use super::run::{LATE_ORDINAL, OpenTurn, Run};
 use super::step::Effect;
 
 /// A run as it was after a record of its journal.
@@ -148,20 +148,22 @@ pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
     Some(replay(run, events.collect()))
 }
 
-/// The turns that took the answers to detached delegations, with their agents: no event names them when they begin.
-/// Empty if the journal does not begin with a submission.
+/// The turns that took the answers to detached delegations, and those of a plan, with their agents: no event names them
+/// when they begin. Empty if the journal does not begin with a submission.
 #[must_use]
 pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
     let events = in_order_of_effect(events.to_vec());
     let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
-    let (mut run, _) = Run::begin(Arc::clone(submission), rules.clone());
+    let (mut run, mut effects) = Run::begin(Arc::clone(submission), rules.clone());
     let mut late = BTreeMap::new();
-    for event in events {
-        for effect in run.step(event) {
-            let Effect::Start(number) = effect else { continue };
-            let turn = run.turn(number).filter(|turn| turn.record(LATE_ORDINAL).is_some());
+    for event in events.iter().map(Some).chain([None]) {
+        for effect in effects {
+            let (Effect::Start(number) | Effect::Interrupted(number)) = effect else { continue };
+            let is_unnamed = |turn: &&OpenTurn| turn.record(LATE_ORDINAL).is_some() || run.is_planned(turn);
+            let turn = run.turn(number).filter(is_unnamed);
             late.extend(turn.map(|turn| (number, turn.agent().clone())));
         }
+        effects = event.map(|event| run.step(event)).unwrap_or_default();
     }
     late
 }
@@ -180,7 +182,8 @@ mod tests {
         let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
         let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
         let task = Task::new("fix").to("lead");
-        let submission = Submission { run, trace, task, agent: lead.clone(), chain: Chain::default(), at };
+        let submission =
+            Submission { run, trace, task, agent: lead.clone(), cast: Vec::new(), chain: Chain::default(), at };
         let command = Command::update("artifacts", json!({ "plan": "p.md" }))
             .with("context", json!({ "artifacts_created": ["p.md"], "completed": { "plan": true } }))
             .with("messages", "planned")

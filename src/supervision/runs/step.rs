@@ -1,6 +1,6 @@
 //! The fold: one event after another makes a run. Pure and deterministic; what it wants done comes back as effects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules, join};
@@ -21,6 +21,8 @@ use super::run::{
 pub enum Effect {
     /// The turn may be taken.
     Start(u32),
+    /// The turn waits for a person.
+    Interrupted(u32),
     /// The turn may be taken again at this time.
     Retry(u32, Timestamp),
     /// The turn is over. Whoever still works on it is to stop.
@@ -104,15 +106,16 @@ pub fn mark(input: &Json, command: &Command) -> Mark {
 }
 
 impl Run {
-    /// The run that a submission begins, with its first turn admitted and to be started.
+    /// The run that a submission begins, with its first turns admitted and to be started.
     #[must_use]
-    pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Effect) {
+    pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Vec<Effect>) {
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
         let run = Self {
             rules: rules.clone(),
             sequence: 1,
             handoffs: 0,
             agents: BTreeSet::new(),
+            cast: BTreeSet::new(),
             budget: Budget::new(submission.limits().tokens),
             branches: BTreeMap::new(),
             turns: BTreeMap::new(),
@@ -125,13 +128,24 @@ impl Run {
             result: None,
             overwrite: None,
             conflict: None,
+            graph: None,
+            agenda: VecDeque::new(),
             submission,
         };
         let mut run = run.with_rules(rules);
         let (chain, agent) = (run.submission.chain.clone(), run.submission.agent.clone());
         let root = run.add_branch(Branch::new(Origin::Root, State::default(), chain));
-        let start = run.start_turn(root, agent, input);
-        (run, start)
+        let mut effects = Vec::new();
+        if run.submission.task.plan.is_none() {
+            effects.push(run.start_turn(root, agent, input));
+        } else if run.graph.is_some() {
+            run.begin_block(root, 0, input);
+            run.work_off(&mut effects);
+        } else {
+            let outcome = Outcome::Failed { error: "the plan of the run cannot be made ready".to_owned() };
+            run.end_branch(root, outcome, Json::null(), &mut effects);
+        }
+        (run, effects)
     }
 
     /// Applies the next event. An event about a turn that is no longer open changes nothing.
@@ -269,15 +283,24 @@ impl Run {
                 let written = Delta { turn: self.turn_id(*turn), update: Arc::new(written) };
                 self.overwrite = Some(Box::new(Overwrite { written, verdict: verdict.clone() }));
             }
+            RunEvent::Resumed { turn, input, update, at, .. } => {
+                self.last_at = *at;
+                if let Some(open) = self.turns.get_mut(turn).filter(|open| open.phase == Phase::Interrupted) {
+                    open.phase = Phase::Leased;
+                    self.change(*turn, input.as_ref(), update);
+                    effects.push(Effect::Start(*turn));
+                }
+            }
             RunEvent::Forked { turn, input, update, at, .. } => {
                 self.last_at = *at;
-                self.forked(*turn, input.as_ref(), update);
+                self.change(*turn, input.as_ref(), update);
             }
         }
+        self.work_off(effects);
     }
 
-    /// What was changed for a turn counts as written in its branch; whoever forked it has found that it can be.
-    fn forked(&mut self, turn: u32, input: Option<&Json>, update: &Update) {
+    /// What was changed for a turn counts as written in its branch; whoever changed it has found that it can be.
+    fn change(&mut self, turn: u32, input: Option<&Json>, update: &Update) {
         let written = Delta { turn: self.turn_id(turn), update: Arc::new(update.clone()) };
         let Some(open) = self.turns.get_mut(&turn) else { return };
         if let Some(input) = input {
@@ -299,7 +322,7 @@ impl Run {
         self.turns.get_mut(&turn)?.records.get_mut(&ordinal).map(|record| &mut **record)
     }
 
-    fn add_branch(&mut self, branch: Branch) -> u32 {
+    pub(super) fn add_branch(&mut self, branch: Branch) -> u32 {
         let id = self.next_branch;
         self.next_branch += 1;
         self.branches.insert(id, Box::new(branch));
@@ -307,9 +330,13 @@ impl Run {
     }
 
     fn start_turn(&mut self, branch: u32, agent: AgentName, input: Json) -> Effect {
+        self.agents.insert(agent.clone());
+        self.open_turn(branch, agent, input)
+    }
+
+    pub(super) fn open_turn(&mut self, branch: u32, agent: AgentName, input: Json) -> Effect {
         let number = self.next_turn;
         self.next_turn += 1;
-        self.agents.insert(agent.clone());
         if let Some(branch) = self.branches.get_mut(&branch) {
             branch.now = Now::Turn(number);
         }
@@ -468,6 +495,7 @@ impl Run {
                 branch.previous_agent = Some(agent.clone());
             }
         }
+        self.note_goto(id, &command.goto);
         match verdict {
             Verdict::Nothing | Verdict::Parked(_) => match command.goto {
                 Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
@@ -546,7 +574,7 @@ impl Run {
     }
 
     /// Ends a branch, and with it whatever only waited for it: joins of forks, the run, or the answer to a delegation.
-    fn end_branch(&mut self, id: u32, outcome: Outcome, output: Json, effects: &mut Vec<Effect>) {
+    pub(super) fn end_branch(&mut self, id: u32, outcome: Outcome, output: Json, effects: &mut Vec<Effect>) {
         self.cascade(id, outcome, output, None, effects);
     }
 
@@ -578,9 +606,10 @@ impl Run {
         let (mut id, mut outcome, mut output) = (id, outcome, output);
         loop {
             self.cancel_outbound(id, effects);
-            let Some(branch) = self.branches.remove(&id) else { return };
-            let end = BranchEnd { outcome, output, deltas: branch.deltas };
+            let Some(mut branch) = self.branches.remove(&id) else { return };
+            let end = BranchEnd { outcome, output, deltas: std::mem::take(&mut branch.deltas) };
             match branch.origin {
+                Origin::Node { .. } => return self.node_branch_ended(branch, end, forced.is_some()),
                 Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
                     let answer = Answer { outcome: end.outcome, output: end.output };
@@ -588,7 +617,15 @@ impl Run {
                 }
                 Origin::Fork { parent, index } => {
                     let Some(branch) = self.branches.get_mut(&parent) else { return };
-                    let Now::Forked { ends, open, .. } = &mut branch.now else { return };
+                    let Now::Forked { ends, open, children } = &mut branch.now else { return };
+                    // An item of a map that fails ends the map.
+                    if !end.outcome.is_finished() && matches!(branch.origin, Origin::Node { .. }) {
+                        for sibling in children.clone() {
+                            self.cancel_branch(sibling, effects);
+                        }
+                        (id, outcome, output) = (parent, end.outcome, Json::null());
+                        continue;
+                    }
                     ends[index] = Some(end);
                     *open -= 1;
                     if *open > 0 {
@@ -708,7 +745,7 @@ impl Run {
     }
 
     /// Takes a branch out with all its turns and children.
-    fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
             self.cancel_outbound(id, effects);
@@ -723,6 +760,7 @@ impl Run {
                 }
                 Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
                 Now::Forked { children, .. } => ids.extend(children),
+                Now::Plan(scope) => ids.extend(scope.children.values()),
                 Now::Awaiting => {}
             }
             self.branches.remove(&id);

@@ -180,12 +180,14 @@ impl Desk {
             Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
             Input::Answer { question, .. } => Some(question.request.turn.run),
+            Input::Resume { turn, .. } => Some(turn.run),
             Input::Cancel { run, .. }
             | Input::Expired { run, .. }
             | Input::Fail { run, .. }
             | Input::RestartTurns { run, .. }
             | Input::Overwrite { run, .. }
             | Input::Result { run, .. }
+            | Input::Interrupts { run, .. }
             | Input::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
@@ -285,6 +287,8 @@ impl Desk {
             Input::Outcome { .. }
             | Input::Request { .. }
             | Input::Answer { .. }
+            | Input::Resume { .. }
+            | Input::Interrupts { .. }
             | Input::Decide { .. }
             | Input::Cancel { .. }
             | Input::Expired { .. }
@@ -317,7 +321,10 @@ impl Desk {
             }
         };
         let first = TurnId { run, number: 1 };
-        let admitted = {
+        // The first turns of a plan wait for an open breaker, as all on its edges.
+        let admitted = if submission.task.plan.is_some() {
+            Ok(())
+        } else {
             let mut facts = self.office.facts.lock();
             facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
                 facts.admit(first, &submission.agent, None);
@@ -329,13 +336,13 @@ impl Desk {
         }
         let durability = submission.task.durability.unwrap_or(self.office.durability);
         let deadline = submission.task.deadline;
-        let (fold, start) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
+        let (fold, starts) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
         live.borrow(&mut self.room);
         // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
         // caller is on its way out; a turn would drag its run's state along.
         live.held.push(Held::Accepted(ack));
-        live.keep(RunEvent::Submitted(submission), [start]);
+        live.keep(RunEvent::Submitted(submission), starts);
         live.results.push(result);
         self.office.roster.begin(run, place);
         if let Some(deadline) = deadline {
@@ -353,6 +360,12 @@ impl Desk {
             Timer::Deadline(run) => self.take(Input::Expired { run, delegation: None }, now),
             Timer::Delegation(run, turn, ordinal) => {
                 self.take(Input::Expired { run, delegation: Some((turn, ordinal)) }, now)
+            }
+            Timer::Start(run, number) => {
+                let mut live = self.runs.remove(&run)?;
+                self.start_when_admitted(&mut live, number, now);
+                self.runs.insert(run, live);
+                None
             }
             Timer::Retry(run, number, at) => {
                 let mut live = self.runs.remove(&run)?;

@@ -17,6 +17,8 @@ pub(super) enum Timer {
     /// A turn that waits until that moment may be tried again. The moment says which wait is meant; wall time may be behind
     /// it yet when the timer goes off.
     Retry(RunId, u32, Timestamp),
+    /// A turn of a plan has waited for its agent's breaker.
+    Start(RunId, u32),
     /// A run's time is up.
     Deadline(RunId),
     /// The answer to a delegation should be there.
@@ -53,7 +55,9 @@ impl Timers {
             return;
         }
         self.heap.retain(|Reverse((_, timer))| match *timer {
-            Timer::Retry(run, ..) | Timer::Deadline(run) | Timer::Delegation(run, ..) => is_worked_on(run),
+            Timer::Retry(run, ..) | Timer::Start(run, _) | Timer::Deadline(run) | Timer::Delegation(run, ..) => {
+                is_worked_on(run)
+            }
             Timer::Adopt { .. } => true,
         });
         self.crowd = CROWD.max(self.heap.len() * 2);

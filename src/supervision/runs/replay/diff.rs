@@ -102,7 +102,7 @@ struct Place<'a> {
     first: Option<&'a TurnStory>,
     second: Option<&'a TurnStory>,
     /// Places of turns that come from this one, by how.
-    next: BTreeMap<(u8, u32, usize), usize>,
+    next: BTreeMap<(u8, u32, usize, &'a str), usize>,
 }
 
 fn turn_differences(first: &Replay, second: &Replay) -> Vec<TurnDifference> {
@@ -128,13 +128,14 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
     for (replay, is_first) in [(first, true), (second, false)] {
         let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();
         for turn in replay.turns() {
-            let (from, how) = match turn.cause {
-                Cause::Task => (None, (0, 0, 0)),
-                Cause::Delegation { from, ordinal } => (Some(from), (1, ordinal, 0)),
-                Cause::Handoff { from, target } => (Some(from), (2, 0, target)),
-                Cause::Answer { from } => (Some(from), (3, 0, 0)),
+            let (from, how) = match &turn.cause {
+                Cause::Task => (None, (0, 0, 0, "")),
+                Cause::Delegation { from, ordinal } => (Some(from), (1, *ordinal, 0, "")),
+                Cause::Handoff { from, target } => (Some(from), (2, 0, *target, "")),
+                Cause::Answer { from } => (Some(from), (3, 0, 0, "")),
+                Cause::Node { node } => (None, (4, 0, 0, node.as_str())),
             };
-            let before = from.and_then(|from| place_of.get(&from).copied()).unwrap_or_default();
+            let before = from.and_then(|from| place_of.get(from).copied()).unwrap_or_default();
             let unknown = places.len();
             let place = *places[before].next.entry(how).or_insert(unknown);
             if place == unknown {
@@ -210,6 +211,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::Recovered { at, .. }
         | RunEvent::NeedsAttention { at, .. }
         | RunEvent::TurnRestarted { at, .. }
+        | RunEvent::Resumed { at, .. }
         | RunEvent::Stopped { at, .. } => *at = never,
         RunEvent::StepStarted { .. }
         | RunEvent::StepFinished { .. }

@@ -52,7 +52,7 @@ pub enum Deed {
 }
 
 /// What a turn comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The task itself.
     Task,
@@ -69,6 +69,11 @@ pub enum Cause {
         from: u32,
         /// Which of its requests.
         ordinal: u32,
+    },
+    /// A node of the run's plan could start.
+    Node {
+        /// The way to the node, as in [`Run::node_of`].
+        node: String,
     },
     /// The answer to a delegation whose asking turn had ended without waiting; the turn whose end brought it.
     Answer {
@@ -154,7 +159,7 @@ impl TurnStory {
                     *verdict = decided.clone();
                 }
             }
-            RunEvent::Forked { turn, .. } => {
+            RunEvent::Forked { turn, .. } | RunEvent::Resumed { turn, .. } => {
                 let Some(open) = run.turn(*turn) else { return };
                 self.input = open.input.clone();
                 self.saw = run.branch_of(open).view.clone().into();
@@ -168,7 +173,7 @@ impl TurnStory {
                 self.attempts = open.attempt;
                 self.end = match &open.phase {
                     Phase::NeedsAttention { why } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
-                    Phase::Leased | Phase::Backoff { .. } => TurnEnd::Open,
+                    Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => TurnEnd::Open,
                 };
             }
             RunEvent::Submitted(_)

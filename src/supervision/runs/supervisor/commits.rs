@@ -171,6 +171,7 @@ impl Desk {
                 Held::Accepted(ack) if is_there => self.office.accept_if_there(run, ack),
                 Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Resumed(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Effect(_)
                 | Held::Begin(_)
@@ -212,6 +213,7 @@ impl Desk {
         match held {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
+            Held::Resumed(ack) => drop(ack.send(Ok(()))),
             Held::Overwritten(ack) => drop(ack.send(Ok(()))),
             Held::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
             Held::Restarted(ack, turns) => drop(ack.send(turns)),
@@ -233,7 +235,7 @@ impl Desk {
                 Some(_) | None => self.begin_again(live, turn, now),
             },
             Held::Effect(effect) => match effect {
-                Effect::Start(turn) => self.start(live, turn, now),
+                Effect::Start(turn) => self.start_when_admitted(live, turn, now),
                 Effect::Retry(turn, at) => {
                     self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn, at));
                 }
@@ -250,8 +252,8 @@ impl Desk {
                     }
                 }
                 Effect::WithdrawApproval(approval) => office.dispatch.withdraw_approval(approval),
-                // Closed when its event was applied, and handled with the rest of the run.
-                Effect::Close { .. } | Effect::Ended => {}
+                // Closed when its event was applied, and handled with the rest of the run; people look for interrupts.
+                Effect::Close { .. } | Effect::Ended | Effect::Interrupted(_) => {}
             },
         }
     }
@@ -263,6 +265,17 @@ impl Desk {
         if !live.waiting.iter().any(is_outcome) {
             self.start(live, number, now);
         }
+    }
+
+    /// A turn of a plan waits for an open breaker; any other was admitted with the event that began it.
+    pub(super) fn start_when_admitted(&mut self, live: &mut LiveRun, number: u32, now: Now) {
+        if let Some(turn) = live.run.turn(number).filter(|turn| live.run.is_planned(turn)) {
+            let id = live.run.turn_id(number);
+            if let Err(retry_after) = self.office.facts.lock().readmit(id, turn.agent(), now.monotonic) {
+                return self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
+            }
+        }
+        self.start(live, number, now);
     }
 
     pub(super) fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
@@ -277,6 +290,7 @@ impl Desk {
             chain: branch.chain.clone(),
             answers: branch.brief.answers.clone(),
             deadline: live.run.deadline_of(branch),
+            timeout: live.run.rules_of(number).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),

@@ -216,6 +216,7 @@ impl Desk {
         let id = uuid::Uuid::nil();
         let limits = Limits { attempts: u32::MAX, ..Limits::default() };
         let submission = Submission {
+            cast: Vec::new(),
             run: RunId(id),
             trace: TraceId(id),
             task: Task::new("x").limits(limits),

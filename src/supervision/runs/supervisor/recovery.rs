@@ -82,7 +82,7 @@ impl Desk {
                 }
                 Phase::Leased => live.held.push(Held::Begin(number)),
                 Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
-                Phase::NeedsAttention { .. } => {}
+                Phase::NeedsAttention { .. } | Phase::Interrupted => {}
             }
         }
         for (turn, ordinal, at) in live.run.delegation_deadlines().collect::<Vec<_>>() {

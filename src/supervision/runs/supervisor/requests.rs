@@ -10,6 +10,7 @@ use crate::supervision::panic_text;
 use crate::supervision::runs::decide::{self, Surroundings};
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{AnswerError, Input, TurnReply, TurnRequest};
+use crate::supervision::runs::interrupts::ResumeError;
 use crate::supervision::runs::live::{Held, LiveRun};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::{HANDOFF_ORDINAL, Record, Run};
@@ -33,6 +34,17 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
                     drop(ack.send(Err(AnswerError::Answered(request))));
                 }
                 _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
+            }
+        }
+        Input::Resume { turn, resume, by, ack } => {
+            // Reducers are the users' code.
+            let decided = catch_unwind(AssertUnwindSafe(|| live.run.resumed(turn, resume, by, around.now.wall)));
+            match decided.unwrap_or_else(|panic| Err(refused_by_panic(&*panic))) {
+                Ok(event) => {
+                    live.absorb(event);
+                    live.held.push(Held::Resumed(ack));
+                }
+                Err(error) => drop(ack.send(Err(error))),
             }
         }
         Input::Decide { request, approval, decision } => {
@@ -76,6 +88,7 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
         }
         Input::Result { reply, .. } => live.results.push(reply),
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
+        Input::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
         Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         Input::Submit { .. }
         | Input::Adopt { .. }
@@ -168,6 +181,11 @@ fn on_request(
     }
 }
 
+/// A custom reducer has panicked over what a person wrote: nothing has changed.
+fn refused_by_panic(panic: &(dyn std::any::Any + Send)) -> ResumeError {
+    ResumeError::Panicked(panic_text(panic))
+}
+
 /// Decides a request that was not recorded yet.
 fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, around: &Surroundings<'_>) {
     let at = around.now.wall;
@@ -247,6 +265,8 @@ pub(super) fn refuse(input: Input) {
         Input::Cancel { ack, .. } => drop(ack.send(false)),
         Input::RestartTurns { ack, .. } => drop(ack.send(0)),
         Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
+        Input::Interrupts { reply, .. } => drop(reply.send(Vec::new())),
+        Input::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(turn)))),
         Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         // A dropped reply says that the run is not in memory.
         Input::Result { .. }

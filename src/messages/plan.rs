@@ -1,0 +1,224 @@
+//! A workflow as a run carries it: which turns may start when. `workflow` makes it from what people write.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Json, Schema};
+
+/// What says which turns of a run may start next (SEMANTICS 7). Made and checked by
+/// [`Workflow`](crate::workflow::Workflow); a run keeps the one that it started with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The workflow's name.
+    pub name: Arc<str>,
+    /// The channels of its runs' state.
+    pub schema: Arc<Schema>,
+    /// Its nodes.
+    pub body: Block,
+    #[serde(skip)]
+    prepared: Prepared,
+}
+
+/// What was made of a plan to run it: once for all who share the plan, and no part of it.
+#[derive(Clone, Default)]
+struct Prepared(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+
+impl PartialEq for Prepared {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "prepared" } else { "not prepared" })
+    }
+}
+
+/// Nodes that are worked on together, and end together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// In the author's order.
+    pub nodes: Vec<PlanNode>,
+    /// What it comes to, as a template; the output of its last node, or an object of several, if none is given.
+    pub output: Option<Json>,
+}
+
+/// A place in a workflow's graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanNode {
+    /// Its name: an identifier, unique in the workflow, by which templates see its output.
+    pub name: Arc<str>,
+    /// What is done there.
+    pub work: Work,
+    /// The edges that lead to it.
+    pub after: Vec<Edge>,
+    /// How many of them it takes to start it.
+    pub join: JoinPolicy,
+    /// It is skipped unless this holds when it could start.
+    pub when: Option<Condition>,
+    /// What it works on: JSON in which strings are templates. The predecessor's output if nothing is said, and the input
+    /// of the workflow for the first.
+    pub input: Option<Json>,
+    /// The channel that its output is written to as well.
+    pub saves: Option<Arc<str>>,
+    /// Its command may have the loop that it lies in begin again.
+    pub may_repeat: bool,
+    /// The nodes around its loop that its command may go to: the loop then ends.
+    pub exits: Vec<Arc<str>>,
+    /// How often a turn is tried; as the run's limits say if nothing is said.
+    pub attempts: Option<u32>,
+    /// How long an attempt may take.
+    pub timeout: Option<Duration>,
+    /// Who takes back what it has done, if its block fails later.
+    pub compensation: Option<Arc<str>>,
+    /// It starts when a person says so.
+    pub is_interrupted: bool,
+}
+
+/// What is done at a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Work {
+    /// A turn of an agent: its name, a role or a capability.
+    Agent(Arc<str>),
+    /// Nothing: its output is its input.
+    Join,
+    /// A workflow within the workflow.
+    Block {
+        /// Its nodes.
+        body: Block,
+        /// It sees its own input alone, and nothing of the nodes around it.
+        is_closed: bool,
+    },
+    /// The body again and again.
+    Loop {
+        /// What is repeated.
+        body: Block,
+        /// When it has been repeated enough.
+        until: Until,
+        /// The most iterations, from 1.
+        max: u32,
+        /// At the bound it ends as if it had been repeated enough, and is not refused.
+        ends_at_max: bool,
+    },
+    /// The body for each item of a list, side by side.
+    Map {
+        /// What is done with an item.
+        body: Block,
+        /// An expression that gives the list.
+        over: Arc<str>,
+        /// The most items.
+        max: u32,
+    },
+}
+
+/// When a loop ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Until {
+    /// After its bound.
+    Bound,
+    /// When this holds after an iteration.
+    Holds(Condition),
+    /// When no command of an iteration went back to its beginning.
+    NotRepeated,
+}
+
+/// An edge to a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Edge {
+    /// The position of the node that it comes from.
+    pub from: u32,
+    /// When it is taken.
+    pub on: On,
+    /// It is taken only if this holds when that node has ended.
+    pub when: Option<Condition>,
+}
+
+/// What has to come of a node for an edge from it to be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum On {
+    /// It finished, and its command went nowhere else.
+    #[default]
+    Success,
+    /// It failed, was refused or denied.
+    Failure,
+    /// Its command goes to the node by name.
+    Goto,
+}
+
+/// How many edges it takes to start a node (SEMANTICS 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JoinPolicy {
+    /// All that are not skipped.
+    #[default]
+    All,
+    /// So many; what only led to the others is cancelled.
+    AtLeast(u32),
+    /// All have ended, in whatever way.
+    Settled,
+}
+
+/// Something that holds or does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Condition {
+    /// An expression over inputs, outputs and state.
+    Expression(Arc<str>),
+    /// The predicate that was registered under this name.
+    Predicate(Arc<str>),
+}
+
+impl Plan {
+    /// A plan of one block.
+    #[must_use]
+    pub fn new(name: &str, schema: Arc<Schema>, body: Block) -> Self {
+        Self { name: name.into(), schema, body, prepared: Prepared::default() }
+    }
+
+    /// What was made of it to run it.
+    pub(crate) fn prepared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        Arc::downcast(Arc::clone(self.prepared.0.get()?)).ok()
+    }
+
+    /// Keeps what was made of it for whoever needs it next.
+    pub(crate) fn keep_prepared<T: Send + Sync + 'static>(&self, made: Arc<T>) {
+        // Whoever was first has made the same.
+        let _ = self.prepared.0.set(made);
+    }
+
+    /// Who has to be there for it: the agents, roles and capabilities of its nodes, and of what compensates them, in the order
+    /// in which they are written.
+    #[must_use]
+    pub fn cast(&self) -> Vec<&Arc<str>> {
+        let mut cast = Vec::new();
+        self.body.add_cast(&mut cast);
+        cast
+    }
+}
+
+impl Block {
+    fn add_cast<'a>(&'a self, cast: &mut Vec<&'a Arc<str>>) {
+        for node in &self.nodes {
+            match &node.work {
+                Work::Agent(agent) => cast.push(agent),
+                Work::Join => {}
+                Work::Block { body, .. } | Work::Loop { body, .. } | Work::Map { body, .. } => body.add_cast(cast),
+            }
+            cast.extend(&node.compensation);
+        }
+    }
+}
+
+impl Work {
+    /// The nodes within it.
+    #[must_use]
+    pub fn body(&self) -> Option<&Block> {
+        match self {
+            Self::Agent(_) | Self::Join => None,
+            Self::Block { body, .. } | Self::Loop { body, .. } | Self::Map { body, .. } => Some(body),
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! A draft becomes a plan: names become positions, repeated agents become bodies of their own, and commands that go back
+//! become loops. Places are kept, so that what is wrong with the plan is told where it was written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::messages::names::{did_you_mean, nearest};
+use crate::messages::visible::quoted;
+use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
+
+use super::draft::{Defect, Draft, EdgeDraft, GotoDraft, Node, Place, Placed, RepeatDraft, WorkDraft};
+use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, Spot};
+use super::written::Workflow;
+
+/// A plan's body, and where its parts were written.
+pub(super) struct Lowered {
+    pub(super) body: Block,
+    pub(super) marks: Marks,
+    pub(super) defects: Vec<Defect>,
+}
+
+/// Where the parts of a node were written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    name: Place,
+    edges: Vec<(Place, Place)>,
+    join: Place,
+    when: Place,
+    input: Place,
+    repeat: Place,
+    saves: Place,
+    attempts: Place,
+    timeout: Place,
+    output: Place,
+    inner: Vec<Marks>,
+}
+
+impl Marks {
+    /// A flaw of the plan, where it was written.
+    pub(super) fn defect(&self, flaw: &Flaw) -> Defect {
+        Defect { problem: flaw.fault.problem.clone(), advice: flaw.fault.advice.clone(), place: self.place(&flaw.spot) }
+    }
+
+    fn place(&self, spot: &Spot) -> Place {
+        let mut marks = self;
+        for position in &spot.node {
+            let Some(inner) = marks.inner.get(*position as usize) else { break };
+            marks = inner;
+        }
+        let edge = |position: usize| marks.edges.get(position).cloned().unwrap_or_default();
+        let place = match spot.aspect {
+            Aspect::Whole | Aspect::Name => None,
+            Aspect::Edge(position) => edge(position).0,
+            Aspect::EdgeCondition(position) => edge(position).1,
+            Aspect::Join => marks.join.clone(),
+            Aspect::When => marks.when.clone(),
+            Aspect::Input => marks.input.clone(),
+            Aspect::Repeat => marks.repeat.clone(),
+            Aspect::Saves => marks.saves.clone(),
+            Aspect::Attempts => marks.attempts.clone(),
+            Aspect::Timeout => marks.timeout.clone(),
+            Aspect::Output => marks.output.clone(),
+        };
+        place.or_else(|| marks.name.clone())
+    }
+}
+
+/// Makes a plan's body of a draft. `library` has the workflows that it may name.
+pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lowered {
+    let mut lowering = Lowering { library, defects: Vec::new() };
+    let (body, mut marks) = lowering.block(draft.nodes, draft.output, 0);
+    marks.name = draft.name.place;
+    Lowered { body, marks, defects: lowering.defects }
+}
+
+struct Lowering<'a> {
+    library: &'a BTreeMap<String, Workflow>,
+    defects: Vec<Defect>,
+}
+
+impl Lowering<'_> {
+    fn defect(&mut self, place: &Place, problem: impl Into<String>, advice: impl Into<String>) {
+        self.defects.push(Defect::new(place, problem).advise(advice));
+    }
+
+    fn block(&mut self, nodes: Vec<Node>, output: Option<Placed<serde_json::Value>>, depth: usize) -> (Block, Marks) {
+        let mut marks = Marks { output: output.as_ref().and_then(|output| output.place.clone()), ..Marks::default() };
+        let output = output.map(|output| Json::from(output.value));
+        if depth > MAX_DEPTH {
+            let place = nodes.first().map(|node| node.name.place.clone()).unwrap_or_default();
+            let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
+            self.defects.push(Defect::new(&place, problem));
+            return (Block::default(), marks);
+        }
+        let nodes = self.with_loops(nodes);
+        let positions: BTreeMap<String, u32> =
+            (0..).zip(&nodes).map(|(position, node)| (node.name.value.clone(), position)).collect();
+        let mut block = Block { nodes: Vec::with_capacity(nodes.len()), output };
+        let mut targets: Vec<(u32, GotoDraft)> = Vec::new();
+        for (position, node) in (0..).zip(nodes) {
+            let forward = node.goto.iter().filter(|goto| goto.max.is_none());
+            targets.extend(forward.map(|goto| (position, goto.clone())));
+            let (node, node_marks) = self.node(node, &positions, depth);
+            block.nodes.push(node);
+            marks.inner.push(node_marks);
+        }
+        for (from, goto) in targets {
+            match positions.get(&goto.to.value) {
+                Some(to) => {
+                    block.nodes[*to as usize].after.push(Edge { from, on: On::Goto, when: None });
+                    marks.inner[*to as usize].edges.push((goto.to.place, None));
+                }
+                None => self.unknown(&goto.to, positions.keys()),
+            }
+        }
+        (block, marks)
+    }
+
+    fn unknown<'a>(&mut self, name: &Placed<String>, names: impl Iterator<Item = &'a String>) {
+        let hint = did_you_mean(nearest(&name.value, names.map(String::as_str)).as_deref());
+        let problem = format!("no node is named {}{hint}", quoted(&name.value));
+        self.defect(&name.place, problem, "name a node of the same block");
+    }
+
+    fn node(&mut self, node: Node, positions: &BTreeMap<String, u32>, depth: usize) -> (PlanNode, Marks) {
+        let mut marks = Marks {
+            name: node.name.place.clone(),
+            join: node.join.place.clone(),
+            when: node.when.as_ref().and_then(|when| when.place.clone()),
+            input: node.input.as_ref().and_then(|input| input.place.clone()),
+            saves: node.saves.as_ref().and_then(|saves| saves.place.clone()),
+            attempts: node.attempts.as_ref().and_then(|attempts| attempts.place.clone()),
+            timeout: node.timeout.as_ref().and_then(|timeout| timeout.place.clone()),
+            repeat: node.repeat.as_ref().and_then(RepeatDraft::place),
+            ..Marks::default()
+        };
+        let mut after = Vec::new();
+        for EdgeDraft { from, on, when } in node.after {
+            match positions.get(&from.value) {
+                Some(position) => {
+                    let (condition, place) = when.map_or((None, None), |when| (Some(when.value), when.place));
+                    after.push(Edge { from: *position, on, when: condition });
+                    marks.edges.push((from.place, place));
+                }
+                None => self.unknown(&from, positions.keys()),
+            }
+        }
+        let own_name = node.name.clone();
+        let plain = |work: Work, name: &str| PlanNode {
+            name: name.into(),
+            work,
+            after: Vec::new(),
+            join: JoinPolicy::All,
+            when: None,
+            input: None,
+            saves: None,
+            may_repeat: false,
+            exits: Vec::new(),
+            attempts: None,
+            timeout: None,
+            compensation: None,
+            is_interrupted: false,
+        };
+        let may_repeat = !node.repeats.is_empty();
+        let input = node.input.map(|input| Json::from(input.value));
+        let compensation = node.compensation.map(|agent| Arc::from(agent.value));
+        let (attempts, timeout) = (node.attempts.map(|placed| placed.value), node.timeout.map(|placed| placed.value));
+        let mut inner = match node.work {
+            WorkDraft::Agent(agent) => plain(Work::Agent(agent.value.into()), &own_name.value),
+            WorkDraft::Join => plain(Work::Join, &own_name.value),
+            WorkDraft::Nodes { nodes, output } => {
+                let (body, body_marks) = self.block(nodes, output, depth + 1);
+                (marks.inner, marks.output) = (body_marks.inner, body_marks.output);
+                plain(Work::Block { body, is_closed: false }, &own_name.value)
+            }
+            WorkDraft::Workflow(workflow) => match self.library.get(&workflow.value) {
+                Some(found) => {
+                    let body = found.plan().body.clone();
+                    plain(Work::Block { body, is_closed: true }, &own_name.value)
+                }
+                None => {
+                    let hint = nearest(&workflow.value, self.library.keys().map(String::as_str));
+                    let problem =
+                        format!("no workflow is named {}{}", quoted(&workflow.value), did_you_mean(hint.as_deref()));
+                    self.defect(&workflow.place, problem, "add it with `with`, or to the folder of the workflows");
+                    plain(Work::Join, &own_name.value)
+                }
+            },
+        };
+        inner.input = input;
+        (inner.attempts, inner.timeout) = (attempts, timeout);
+        let mut lowered = match node.repeat {
+            None => inner,
+            Some(repeat) => {
+                // A group is the body itself; anything else becomes the one node of a body.
+                let body = match inner.work {
+                    Work::Block { body, is_closed: false } if inner.input.is_none() => body,
+                    work => {
+                        marks.inner = vec![Marks { repeat: None, edges: Vec::new(), ..marks.clone() }];
+                        Block { nodes: vec![PlanNode { work, ..inner }], output: None }
+                    }
+                };
+                let work = match repeat {
+                    RepeatDraft::Loop { until, max, ends_at_max } => {
+                        let until = until.map_or(Until::Bound, |until| Until::Holds(until.value));
+                        Work::Loop { body, until, max: max.value, ends_at_max }
+                    }
+                    RepeatDraft::Back { max } => {
+                        Work::Loop { body, until: Until::NotRepeated, max: max.value, ends_at_max: false }
+                    }
+                    RepeatDraft::Map { over, max } => {
+                        let max = max.map_or(MAP_BOUND, |max| max.value);
+                        Work::Map { body, over: over.value.into(), max }
+                    }
+                };
+                plain(work, &own_name.value)
+            }
+        };
+        lowered.after = after;
+        lowered.join = node.join.value;
+        lowered.when = node.when.map(|when| when.value);
+        lowered.saves = node.saves.map(|saves| saves.value.into());
+        lowered.compensation = compensation;
+        lowered.is_interrupted = node.is_interrupted;
+        lowered.may_repeat |= may_repeat;
+        lowered.exits = node.exits.into_iter().map(|exit| exit.to.value.into()).collect();
+        (lowered, marks)
+    }
+
+    /// Puts the nodes that a command may repeat, by going back, into loops.
+    fn with_loops(&mut self, mut nodes: Vec<Node>) -> Vec<Node> {
+        loop {
+            let ways = Ways::of(&nodes);
+            let mut loops: Vec<Back> = Vec::new();
+            for (from, node) in nodes.iter().enumerate() {
+                for goto in &node.goto {
+                    let Some(head) = ways.positions.get(&goto.to.value).copied() else { continue };
+                    let body = ways.between(head, from);
+                    match (&goto.max, body.is_empty()) {
+                        (Some(max), false) => match loops.iter_mut().find(|back| back.head == head) {
+                            Some(back) => {
+                                back.body.extend(body);
+                                back.max.value = back.max.value.max(max.value);
+                            }
+                            None => loops.push(Back { head, body, max: max.clone() }),
+                        },
+                        (None, true) => {}
+                        (None, false) => {
+                            let problem = format!("going back to {} has no bound", quoted(&goto.to.value));
+                            self.defects.push(
+                                Defect::new(&goto.to.place, problem)
+                                    .advise("say how often it may begin in all, as in `{ to = \"…\", max = 3 }`"),
+                            );
+                        }
+                        (Some(max), true) => {
+                            let problem = format!("{} does not come before this node", quoted(&goto.to.value));
+                            let place = max.place.clone().or(goto.to.place.clone());
+                            self.defects.push(Defect::new(&place, problem).advise("leave out `max`"));
+                        }
+                    }
+                }
+            }
+            // The largest first; what lies within it is found again when its body is lowered.
+            let Some(back) = loops.iter().max_by_key(|back| back.body.len()) else { return nodes };
+            let crosses = |other: &&Back| !other.body.is_subset(&back.body) && !other.body.is_disjoint(&back.body);
+            if let Some(other) = loops.iter().find(crosses) {
+                let names = (&nodes[back.head].name, &nodes[other.head].name);
+                let problem =
+                    format!("the loops back to {} and to {} overlap", quoted(&names.0.value), quoted(&names.1.value));
+                let place = names.1.place.clone();
+                self.defect(&place, problem, "let one lie within the other");
+                return without_back(nodes);
+            }
+            let (head, body, max) = (back.head, back.body.clone(), back.max.clone());
+            match self.put_into_loop(nodes, head, &body, max) {
+                Ok(with_loop) => nodes = with_loop,
+                Err(nodes) => return without_back(nodes),
+            }
+        }
+    }
+
+    /// The nodes with these as one loop that begins at `head`.
+    fn put_into_loop(
+        &mut self,
+        nodes: Vec<Node>,
+        head: usize,
+        body: &BTreeSet<usize>,
+        max: Placed<u32>,
+    ) -> Result<Vec<Node>, Vec<Node>> {
+        let names: BTreeSet<String> = body.iter().map(|node| nodes[*node].name.value.clone()).collect();
+        for node in body.iter().filter(|node| **node != head) {
+            let outside = nodes[*node].after.iter().find(|edge| !names.contains(&edge.from.value));
+            if let Some(edge) = outside {
+                let problem = format!(
+                    "{} enters the loop back to {} in its middle",
+                    quoted(&nodes[*node].name.value),
+                    quoted(&nodes[head].name.value)
+                );
+                let place = edge.from.place.clone();
+                self.defect(&place, problem, "let the first node of the loop come after it");
+                return Err(nodes);
+            }
+        }
+        let taken: BTreeSet<&str> = nodes.iter().map(|node| &*node.name.value).collect();
+        let mut name = format!("{}_loop", nodes[head].name.value);
+        while taken.contains(&*name) {
+            name.push('_');
+        }
+        let head_name = nodes[head].name.value.clone();
+        let placed_name = Placed { value: name.clone(), place: nodes[head].name.place.clone() };
+        let (mut inner, mut outer) = (Vec::new(), Vec::new());
+        let mut repeated = Node::new(placed_name, WorkDraft::Join);
+        let first = body.first().copied().unwrap_or(head);
+        for (position, mut node) in nodes.into_iter().enumerate() {
+            if position == first {
+                outer.push(repeated.clone());
+            }
+            if body.contains(&position) {
+                if position == head {
+                    repeated.after = std::mem::take(&mut node.after);
+                    repeated.join = std::mem::take(&mut node.join);
+                    repeated.when = node.when.take();
+                }
+                let is_back = |goto: &GotoDraft| goto.max.is_some() && goto.to.value == head_name;
+                let (back, ahead): (Vec<_>, Vec<_>) = std::mem::take(&mut node.goto).into_iter().partition(is_back);
+                let (within, out): (Vec<_>, Vec<_>) =
+                    ahead.into_iter().partition(|goto| names.contains(&goto.to.value));
+                // What leaves the loop, and what repeats or leaves one around it, goes by way of this one.
+                repeated.exits.extend(node.exits.iter().cloned());
+                let around = std::mem::replace(&mut node.repeats, back);
+                node.exits.extend(around.iter().chain(&out).cloned());
+                repeated.repeats.extend(around);
+                repeated.goto.extend(out);
+                node.goto = within;
+                inner.push(node);
+            } else {
+                for edge in node.after.iter_mut().filter(|edge| names.contains(&edge.from.value)) {
+                    edge.from.value.clone_from(&name);
+                }
+                let mut seen = BTreeSet::new();
+                node.after.retain(|edge| {
+                    edge.from.value != name || edge.when.is_some() || seen.insert(format!("{:?}", edge.on))
+                });
+                for goto in node.goto.iter_mut().filter(|goto| goto.to.value == head_name) {
+                    goto.to.value.clone_from(&name);
+                }
+                outer.push(node);
+            }
+        }
+        repeated.work = WorkDraft::Nodes { nodes: inner, output: None };
+        repeated.repeat = Some(RepeatDraft::Back { max });
+        if let Some(place) = outer.iter_mut().find(|node| node.name.value == name) {
+            *place = repeated;
+        }
+        Ok(outer)
+    }
+}
+
+/// A loop that a command makes by going back.
+struct Back {
+    head: usize,
+    body: BTreeSet<usize>,
+    max: Placed<u32>,
+}
+
+fn without_back(mut nodes: Vec<Node>) -> Vec<Node> {
+    for node in &mut nodes {
+        node.goto.retain(|goto| goto.max.is_none());
+    }
+    nodes
+}
+
+/// Who leads to whom in a draft.
+struct Ways {
+    positions: BTreeMap<String, usize>,
+    next: Vec<Vec<usize>>,
+    before: Vec<Vec<usize>>,
+}
+
+impl Ways {
+    fn of(nodes: &[Node]) -> Self {
+        let positions: BTreeMap<String, usize> =
+            nodes.iter().enumerate().map(|(position, node)| (node.name.value.clone(), position)).collect();
+        let (mut next, mut before) = (vec![Vec::new(); nodes.len()], vec![Vec::new(); nodes.len()]);
+        for (to, node) in nodes.iter().enumerate() {
+            for from in node.after.iter().filter_map(|edge| positions.get(&edge.from.value)) {
+                next[*from].push(to);
+                before[to].push(*from);
+            }
+        }
+        Self { positions, next, before }
+    }
+
+    /// The nodes on the ways from one to the other, both among them; none if there is no way.
+    fn between(&self, first: usize, last: usize) -> BTreeSet<usize> {
+        let after = reach(first, &self.next);
+        let before = reach(last, &self.before);
+        after.intersection(&before).copied().collect()
+    }
+}
+
+fn reach(start: usize, edges: &[Vec<usize>]) -> BTreeSet<usize> {
+    let mut seen = BTreeSet::from([start]);
+    let mut next = vec![start];
+    while let Some(node) = next.pop() {
+        next.extend(edges[node].iter().copied().filter(|other| seen.insert(*other)));
+    }
+    seen
+}
+
+impl RepeatDraft {
+    fn place(&self) -> Place {
+        match self {
+            Self::Loop { until, max, .. } => {
+                until.as_ref().and_then(|until| until.place.clone()).or_else(|| max.place.clone())
+            }
+            Self::Back { max } => max.place.clone(),
+            Self::Map { over, .. } => over.place.clone(),
+        }
+    }
+}

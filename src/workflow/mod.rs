@@ -1,0 +1,17 @@
+//! Workflows: a graph of nodes that says which turns of a run may start next (SEMANTICS 7).
+//!
+//! People write TOML, one line of text, or Rust. All of it becomes a draft with places (`draft`), which is lowered to a
+//! [`Plan`](crate::messages::Plan) (`lower`): plain data that a run carries. What is made ready to run of it (`graph`) is
+//! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when.
+
+mod caret;
+pub(crate) mod draft;
+pub(crate) mod graph;
+mod lower;
+pub(crate) mod progress;
+pub(crate) mod template;
+mod written;
+
+pub use draft::{Defect, Defects, Node};
+pub(crate) use written::check_task;
+pub use written::{Workflow, WorkflowBuilder};

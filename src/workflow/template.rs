@@ -1,0 +1,369 @@
+//! Templates and expressions over a run: strict, and bounded in time and length. A value that they read is never read as a
+//! template again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, LazyLock};
+
+use minijinja::value::{Serde, Value as Read};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Expression, UndefinedBehavior};
+use serde_json::Value;
+
+use crate::messages::visible::cut;
+use crate::messages::{Json, MAX_JSON_DEPTH};
+
+/// The longest text that a template makes, in bytes.
+const MAX_TEXT: usize = 8 << 20;
+
+/// The longest template or expression, in bytes.
+const MAX_SOURCE: usize = 64 << 10;
+
+/// What a template may do, in steps of its machine.
+const FUEL: u64 = 1_000_000;
+
+/// The name of a text template in its environment.
+const TEXT: &str = "template";
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_formatter(|out, _, value| {
+        let text = match value.as_str() {
+            Some(text) => text.into(),
+            None if value.is_undefined() => return Err(ErrorKind::UndefinedError.into()),
+            None => std::borrow::Cow::Owned(json_of(value)?.to_string()),
+        };
+        out.write_str(&text).map_err(Error::from)
+    });
+    environment
+});
+
+/// What a template may name.
+pub(super) trait Names {
+    /// What a path means, and how many of its parts say so.
+    ///
+    /// # Errors
+    /// Nobody produces it.
+    fn resolve(&self, path: &[&str]) -> Result<(Var, usize), Fault>;
+}
+
+/// What is wrong with a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) problem: String,
+    pub(crate) advice: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), advice: None }
+    }
+
+    pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..self }
+    }
+}
+
+/// Something that a template reads. `up` counts the blocks from the one that it is written in to the one that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Var {
+    /// All that the workflow was given.
+    Input {
+        up: u32,
+    },
+    /// One field of it.
+    Field {
+        up: u32,
+        name: Arc<str>,
+    },
+    /// All channels.
+    State,
+    Channel(Arc<str>),
+    /// What came of a node; `inside` leads to nodes within it.
+    Node {
+        up: u32,
+        node: u32,
+        inside: Box<[u32]>,
+        part: Part,
+    },
+    /// What a map is at.
+    Item {
+        up: u32,
+    },
+    Index {
+        up: u32,
+    },
+    /// How often a loop has begun.
+    Iteration {
+        up: u32,
+    },
+    /// What its last iteration came to.
+    Previous {
+        up: u32,
+    },
+}
+
+/// What of a node is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    All,
+    Output,
+    Outcome,
+    Error,
+}
+
+/// Where the values are.
+pub(crate) trait Lookup {
+    /// The value; null if nothing has been produced.
+    ///
+    /// # Errors
+    /// The input has no such field.
+    fn lookup(&self, var: &Var) -> Result<Json, String>;
+}
+
+/// JSON in which strings are templates, made ready.
+#[derive(Debug)]
+pub(crate) enum Template {
+    Constant(Json),
+    Expression(Compiled),
+    Text { environment: Box<Environment<'static>>, reads: Reads },
+    List(Vec<Template>),
+    Object(Vec<(String, Template)>),
+}
+
+/// An expression, made ready.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    source: Arc<str>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A value, or a part of it, as it is.
+    Path(Var, Box<[String]>),
+    Machine(Box<Expression<'static, 'static>>, Reads),
+}
+
+/// What is read, with the names by which the source calls it.
+type Reads = Vec<(Vec<String>, Var)>;
+
+impl Template {
+    /// Makes a value ready.
+    pub(super) fn compile(value: &Value, names: &dyn Names) -> Result<Self, Fault> {
+        match value {
+            Value::String(text) => Self::of_text(text, names),
+            Value::Array(items) => {
+                Ok(Self::List(items.iter().map(|item| Self::compile(item, names)).collect::<Result<_, _>>()?))
+            }
+            Value::Object(fields) => {
+                let compiled = fields.iter().map(|(key, field)| Ok((key.clone(), Self::compile(field, names)?)));
+                Ok(Self::Object(compiled.collect::<Result<_, _>>()?))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(Self::Constant(value.clone().into())),
+        }
+    }
+
+    fn of_text(text: &str, names: &dyn Names) -> Result<Self, Fault> {
+        if !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign)) {
+            return Ok(Self::Constant(text.into()));
+        }
+        check_length(text)?;
+        // A single expression gives its value, whatever that is.
+        let inside = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+        if let Some(inside) = inside.filter(|inside| !inside.contains("{{") && !inside.contains("}}"))
+            && !inside.starts_with(['-', '+'])
+            && !inside.ends_with('-')
+        {
+            return Ok(Self::Expression(Compiled::of(inside, names)?));
+        }
+        let mut environment = ENVIRONMENT.clone();
+        environment.add_template_owned(TEXT, text.to_owned()).map_err(|error| fault(text, &error))?;
+        let template = environment.get_template(TEXT).map_err(|error| fault(text, &error))?;
+        let reads = reads(template.undeclared_variables(true), names)?;
+        Ok(Self::Text { environment: environment.into(), reads })
+    }
+
+    /// The value that it makes.
+    ///
+    /// # Errors
+    /// Something that it reads is not there, it needs a part that a value does not have, or it is too long.
+    pub(crate) fn render(&self, lookup: &dyn Lookup) -> Result<Json, String> {
+        match self {
+            Self::Constant(value) => Ok(value.clone()),
+            Self::Expression(expression) => expression.value(lookup),
+            Self::Text { environment, reads } => {
+                let template = environment.get_template(TEXT).map_err(|error| text_of(&error))?;
+                let mut text = Bounded(Vec::new());
+                template.render_captured_to(context(reads, lookup)?, &mut text).map_err(|error| text_of(&error))?;
+                Ok(Json::from(String::from_utf8_lossy(&text.0).into_owned()))
+            }
+            Self::List(items) => {
+                let values = items.iter().map(|item| Ok(item.render(lookup)?.value().clone()));
+                Ok(Json::from(values.collect::<Result<Vec<Value>, String>>()?))
+            }
+            Self::Object(fields) => {
+                let values = fields.iter().map(|(key, field)| Ok((key.clone(), field.render(lookup)?.value().clone())));
+                Ok(Json::from(Value::Object(values.collect::<Result<_, String>>()?)))
+            }
+        }
+    }
+}
+
+impl Compiled {
+    /// Makes an expression ready.
+    pub(super) fn of(source: &str, names: &dyn Names) -> Result<Self, Fault> {
+        check_length(source)?;
+        let path: Vec<&str> = source.trim().split('.').collect();
+        let kind = if path.iter().all(|part| is_name(part)) && !is_word(path[0]) {
+            let (var, used) = names.resolve(&path)?;
+            Kind::Path(var, path[used..].iter().map(|part| (*part).to_owned()).collect())
+        } else {
+            let compiled = ENVIRONMENT.compile_expression_owned(source.to_owned());
+            let compiled = compiled.map_err(|error| fault(source, &error))?;
+            let reads = reads(compiled.undeclared_variables(true), names)?;
+            Kind::Machine(compiled.into(), reads)
+        };
+        Ok(Self { source: source.trim().into(), kind })
+    }
+
+    /// The value that it has.
+    ///
+    /// # Errors
+    /// As for a template.
+    pub(crate) fn value(&self, lookup: &dyn Lookup) -> Result<Json, String> {
+        match &self.kind {
+            Kind::Path(var, rest) => {
+                let value = lookup.lookup(var)?;
+                if rest.is_empty() {
+                    return Ok(value);
+                }
+                let missing = || format!("`{}` is not there: the value has no such field", cut(&self.source));
+                let fields = rest.iter().try_fold(value.value(), |value, field| value.get(field));
+                fields.cloned().map(Json::from).ok_or_else(missing)
+            }
+            Kind::Machine(expression, reads) => {
+                let value = expression.eval(context(reads, lookup)?).map_err(|error| self.told(&error))?;
+                if value.is_undefined() {
+                    return Err(format!("`{}` is not there", cut(&self.source)));
+                }
+                let value = Json::from(json_of(&value).map_err(|error| self.told(&error))?);
+                if value.is_too_deep() {
+                    return Err(format!("`{}` nests deeper than {MAX_JSON_DEPTH} levels", cut(&self.source)));
+                }
+                Ok(value)
+            }
+        }
+    }
+
+    /// Whether it holds: false, null, zero and what is empty do not.
+    pub(crate) fn holds(&self, lookup: &dyn Lookup) -> Result<bool, String> {
+        Ok(match self.value(lookup)?.value() {
+            Value::Null => false,
+            Value::Bool(holds) => *holds,
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+        })
+    }
+
+    fn told(&self, error: &Error) -> String {
+        format!("`{}`: {}", cut(&self.source), text_of(error))
+    }
+}
+
+/// A name that the language has for itself.
+fn is_word(name: &str) -> bool {
+    ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"].contains(&name)
+}
+
+/// Whether a template can name it.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.chars().next().is_some_and(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
+}
+
+/// Whether a node may be named so: a template can name it, and it means nothing else there.
+pub(super) fn is_free_name(name: &str) -> bool {
+    const TAKEN: [&str; 9] = ["state", "input", "item", "index", "iteration", "previous", "loop", "self", "range"];
+    is_name(name) && !is_word(name) && !TAKEN.contains(&name)
+}
+
+fn check_length(source: &str) -> Result<(), Fault> {
+    if source.len() > MAX_SOURCE {
+        return Err(Fault::new(format!("the template has {} bytes; at most {MAX_SOURCE} are allowed", source.len())));
+    }
+    Ok(())
+}
+
+fn reads(names_read: impl IntoIterator<Item = String>, names: &dyn Names) -> Result<Reads, Fault> {
+    let mut paths: Vec<String> = names_read.into_iter().collect();
+    // In a hash set until here.
+    paths.sort_unstable();
+    let mut reads = Reads::new();
+    for path in paths {
+        let parts: Vec<&str> = path.split('.').collect();
+        if ENVIRONMENT.globals().any(|(name, _)| name == parts[0]) {
+            continue;
+        }
+        let (var, used) = names.resolve(&parts)?;
+        let read: Vec<String> = parts[..used].iter().map(|part| (*part).to_owned()).collect();
+        // A whole comes before its parts.
+        if !reads.iter().any(|(earlier, _)| read.starts_with(earlier)) {
+            reads.push((read, var));
+        }
+    }
+    Ok(reads)
+}
+
+fn context(reads: &Reads, lookup: &dyn Lookup) -> Result<Read, String> {
+    let mut top: BTreeMap<&str, Read> = BTreeMap::new();
+    let mut inner: BTreeMap<&str, BTreeMap<&str, Read>> = BTreeMap::new();
+    for (path, var) in reads {
+        let value = Read::from(Serde(lookup.lookup(var)?.value()));
+        match path.as_slice() {
+            [name] => drop(top.insert(name, value)),
+            [name, field, ..] => drop(inner.entry(name).or_default().insert(field, value)),
+            [] => {}
+        }
+    }
+    for (name, fields) in inner {
+        top.insert(name, Read::from_pairs(fields));
+    }
+    Ok(Read::from_pairs(top))
+}
+
+fn json_of(value: &Read) -> Result<Value, Error> {
+    serde_json::to_value(value).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
+}
+
+fn fault(source: &str, error: &Error) -> Fault {
+    let at = error.range().and_then(|range| source.get(range)).filter(|part| !part.trim().is_empty());
+    let near = at.map(|part| format!(" at `{}`", cut(part.trim()))).unwrap_or_default();
+    Fault::new(format!("the template cannot be read{near}: {}", text_of(error)))
+}
+
+fn text_of(error: &Error) -> String {
+    let detail = error.detail().map(|detail| format!(": {}", cut(detail))).unwrap_or_default();
+    format!("{}{detail}", error.kind())
+}
+
+/// Text up to a bound.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_TEXT {
+            return Err(io::Error::other(format!("the text would have more than {MAX_TEXT} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

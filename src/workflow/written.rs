@@ -1,0 +1,205 @@
+//! A workflow that was checked, and the ways to write one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::messages::state::Predicates;
+use crate::messages::{Json, Plan, Reducer, Schema, Task};
+
+use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Placed};
+use super::graph::{Graph, Predicated};
+use super::lower::{Lowered, lower};
+
+/// A workflow that was checked: a plan for runs, with what it needs.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard::workflow::{Node, Workflow};
+/// use serde_json::json;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let workflow = Workflow::builder("code-review")
+///     .node(Node::agent("analyze", "code-analyzer").input("{{ source_code }}"))
+///     .node(Node::agent("review", "code-reviewer").after("analyze").input("Look at this: {{ analyze.output }}"))
+///     .build()?;
+/// let board = Callboard::builder()
+///     .agent("code-analyzer", |turn: Turn| async move { Ok(Command::output(turn.input::<String>()?.len())) })
+///     .agent("code-reviewer", |turn: Turn| async move { Ok(Command::output(turn.input::<String>()?)) })
+///     .start()
+///     .await?;
+/// let run = board.submit(workflow.task(json!({ "source_code": "fn main() {}" }))).await?;
+/// assert_eq!(run.result().await?.output, "Look at this: 12");
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Workflow {
+    plan: Arc<Plan>,
+    graph: Arc<Graph>,
+    description: Option<String>,
+}
+
+impl Workflow {
+    /// Describes a workflow in Rust.
+    #[must_use]
+    pub fn builder(name: &str) -> WorkflowBuilder {
+        let draft = Draft { name: Placed::made(name.to_owned()), ..Draft::default() };
+        WorkflowBuilder { draft, library: BTreeMap::new() }
+    }
+
+    /// Checks a draft. `text` is what it was written as, and what that is called.
+    pub(super) fn of(
+        draft: Draft,
+        text: Option<(&str, &str)>,
+        library: &BTreeMap<String, Workflow>,
+    ) -> Result<Self, Defects> {
+        let (name, description) = (draft.name.value.clone(), draft.description.clone());
+        let schema = Arc::new(schema_of(&draft.channels));
+        let Lowered { body, marks, mut defects } = lower(draft, library);
+        let plan = Arc::new(Plan::new(&name, schema, body));
+        // What names nobody has leave gaps that would be told as flaws of their own.
+        let graph = if defects.is_empty() { Graph::of(&plan) } else { Err(Vec::new()) };
+        match graph {
+            Ok(graph) => Ok(Self { plan, graph, description }),
+            Err(flaws) => {
+                defects.extend(flaws.iter().map(|flaw| marks.defect(flaw)));
+                Err(Defects::of(text, &name, defects))
+            }
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// What it is for, in its author's words.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// The plan that its runs carry.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The fields that its input must have: what its templates name and no node produces.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.graph.inputs()
+    }
+
+    /// A task that runs it on this input: an object with a field for each of [`Workflow::inputs`].
+    #[must_use]
+    pub fn task(&self, input: impl Into<Json>) -> Task {
+        Task::new(&self.plan.name).input(input).plan(Arc::clone(&self.plan))
+    }
+}
+
+impl fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workflow").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// Channels that only hold what is declared.
+fn schema_of(channels: &[ChannelDraft]) -> Schema {
+    let declare = |schema: Schema, channel: &ChannelDraft| schema.channel(&channel.name.value, channel.reducer.clone());
+    channels.iter().fold(Schema::strict(), declare)
+}
+
+/// A workflow that is being described.
+#[derive(Clone, Debug)]
+pub struct WorkflowBuilder {
+    draft: Draft,
+    library: BTreeMap<String, Workflow>,
+}
+
+impl WorkflowBuilder {
+    /// Says what it is for.
+    #[must_use]
+    pub fn description(mut self, description: &str) -> Self {
+        self.draft.description = Some(description.to_owned());
+        self
+    }
+
+    /// Adds a node.
+    #[must_use]
+    pub fn node(mut self, node: Node) -> Self {
+        self.draft.nodes.push(node);
+        self
+    }
+
+    /// Declares a channel of the state. What is not declared cannot be written.
+    #[must_use]
+    pub fn channel(mut self, name: &str, reducer: Reducer) -> Self {
+        self.draft.channels.push(ChannelDraft { name: Placed::made(name.to_owned()), reducer, schema: None });
+        self
+    }
+
+    /// Sets what it comes to, in place of the output of its last nodes: JSON in which strings are templates.
+    #[must_use]
+    pub fn output(mut self, template: impl Into<Value>) -> Self {
+        self.draft.output = Some(Placed::made(template.into()));
+        self
+    }
+
+    /// Lets nodes name this workflow.
+    #[must_use]
+    pub fn with(mut self, workflow: &Workflow) -> Self {
+        self.library.insert(workflow.name().to_owned(), workflow.clone());
+        self
+    }
+
+    /// Checks it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn build(self) -> Result<Workflow, Defects> {
+        Workflow::of(self.draft, None, &self.library)
+    }
+}
+
+/// Whether a plan can be run on this input, with these predicates. Only what was not checked when it was written.
+pub(crate) fn check_task(plan: &Arc<Plan>, predicates: &Predicates, input: Option<&Json>) -> Result<(), Defects> {
+    let wrong = |defects| Err(Defects::of(None, &plan.name, defects));
+    let graph = match Graph::of(plan) {
+        Ok(graph) => graph,
+        Err(flaws) => {
+            let defect =
+                |fault: super::template::Fault| Defect { problem: fault.problem, advice: fault.advice, place: None };
+            return wrong(flaws.into_iter().map(|flaw| defect(flaw.fault)).collect());
+        }
+    };
+    let mut defects = Vec::new();
+    for Predicated { node, name } in graph.predicates() {
+        if predicates.get(name).is_none() {
+            let hint = crate::messages::names::did_you_mean(predicates.nearest(name).as_deref());
+            let problem = format!("node {node} asks the predicate {name:?}, which nobody has registered{hint}");
+            defects.push(Defect::new(&None, problem).advise("add it with `Builder::predicate`"));
+        }
+    }
+    let has = |field: &str| input.is_some_and(|input| input.value().get(field).is_some());
+    let missing: Vec<&str> = graph.inputs().filter(|field| !has(field)).collect();
+    if !missing.is_empty() {
+        let problem = format!("the input lacks {}", missing.join(", "));
+        let advice = "give an object that has a field for each name that templates read and no node produces";
+        defects.push(Defect::new(&None, problem).advise(advice));
+    }
+    if defects.is_empty() { Ok(()) } else { wrong(defects) }
+}
+
+impl Defects {
+    fn of(text: Option<(&str, &str)>, name: &str, mut list: Vec<Defect>) -> Self {
+        list.sort_by_key(|defect| defect.place.as_ref().map(|place| place.start));
+        let origin = match text {
+            Some((origin, _)) => origin.to_owned(),
+            None => format!("workflow {}", crate::messages::visible::quoted(name)),
+        };
+        Self { origin, text: text.map(|(_, text)| text.to_owned()), list }
+    }
+}
