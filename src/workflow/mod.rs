@@ -10,6 +10,7 @@ pub(crate) mod graph;
 mod lower;
 pub(crate) mod progress;
 pub(crate) mod template;
+mod toml;
 mod written;
 
 pub use draft::{Defect, Defects, Node};

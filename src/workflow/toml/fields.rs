@@ -1,0 +1,74 @@
+//! A table, of which each key is asked for by name: what nobody asked for is unknown.
+
+use std::ops::Range;
+
+use ::toml::de::{DeTable, DeValue};
+
+use super::found::Found;
+use super::values::{Item, mismatch, text};
+use crate::messages::names::{did_you_mean, nearest};
+use crate::messages::visible::quoted;
+use crate::workflow::draft::{Defect, Placed};
+
+/// The keys of a table.
+pub(super) struct Fields<'t> {
+    /// What the table describes, as `a task`.
+    what: &'static str,
+    table: &'t DeTable<'t>,
+    /// Where it is told that a key is missing.
+    pub(super) place: Range<usize>,
+    asked: Vec<&'static str>,
+}
+
+/// A key and what it is set to.
+pub(super) type Field<'t> = (&'static str, &'t Item<'t>);
+
+impl<'t> Fields<'t> {
+    /// What the item consists of; `None`, and a defect, if it is no table. `advice` is an example.
+    pub(super) fn of(what: &'static str, item: &'t Item<'t>, advice: &str, found: &mut Found) -> Option<Self> {
+        let DeValue::Table(table) = item.get_ref() else {
+            found.add(mismatch(what, "a table", item).advise(advice));
+            return None;
+        };
+        Some(Self { what, table, place: item.span(), asked: Vec::new() })
+    }
+
+    pub(super) fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
+        self.asked.push(key);
+        self.table.get(key)
+    }
+
+    /// As [`Fields::get`], with the key as it is shown.
+    pub(super) fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
+        self.get(key).map(|item| (key, item))
+    }
+
+    pub(super) fn text(&mut self, key: &'static str, found: &mut Found) -> Option<Placed<String>> {
+        self.field(key).and_then(|field| text(field, found))
+    }
+
+    /// What the key is set to; a defect if it is not.
+    pub(super) fn required(&mut self, key: &'static str, advice: &str, found: &mut Found) -> Option<Field<'t>> {
+        let field = self.field(key);
+        if field.is_none() {
+            let problem = format!("{} needs `{key}`", self.what);
+            found.add(Defect::new(&Some(self.place.clone()), problem).advise(advice));
+        }
+        field
+    }
+
+    /// A defect for each key that nobody asked for.
+    pub(super) fn close(self, found: &mut Found) {
+        for key in self.table.keys().filter(|key| !self.asked.contains(&key.get_ref().as_ref())) {
+            let likely = nearest(key.get_ref(), self.asked.iter().copied());
+            let problem =
+                format!("{} has no key {}{}", self.what, quoted(key.get_ref()), did_you_mean(likely.as_deref()));
+            let mut defect = Defect::new(&Some(key.span()), problem);
+            if likely.is_none() {
+                let known = self.asked.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+                defect = defect.advise(format!("its keys are {known}"));
+            }
+            found.add(defect);
+        }
+    }
+}
