@@ -80,12 +80,13 @@ fn channel(name: &Spanned<Cow<'_, str>>, item: &Item<'_>, found: &mut Found) -> 
 }
 
 fn reducer((key, item): Field<'_>, found: &mut Found) -> Option<Reducer> {
-    const WORDS: [(&str, fn() -> Option<Reducer>); 5] = [
-        ("last", || Some(Reducer::LastValue)),
-        ("append", || Some(Reducer::Append)),
-        ("merge", || Some(Reducer::merge())),
-        ("sum", || Some(Reducer::Sum)),
-        ("custom:NAME", || None),
+    // The last one stands for what is told from the others by its prefix.
+    let words = [
+        ("last", Some(Reducer::LastValue)),
+        ("append", Some(Reducer::Append)),
+        ("merge", Some(Reducer::merge())),
+        ("sum", Some(Reducer::Sum)),
+        ("custom:NAME", None),
     ];
     match item.get_ref().as_str().and_then(|text| text.strip_prefix("custom:")) {
         Some("") => {
@@ -94,7 +95,7 @@ fn reducer((key, item): Field<'_>, found: &mut Found) -> Option<Reducer> {
             None
         }
         Some(name) => Some(Reducer::Custom(name.into())),
-        None => word((key, item), &WORDS, found)?(),
+        None => word((key, item), &words, found)?,
     }
 }
 

@@ -141,7 +141,7 @@ impl EventReceiver for Levels<'_> {
     fn simple_key(&mut self, span: Span, encoding: Option<Encoding>, errors: &mut dyn ErrorSink) {
         self.keys += 1;
         self.has_room(span, errors);
-        if let Some(raw) = self.source.get(&Event::new_unchecked(EventKind::SimpleKey, encoding, span)) {
+        if let Some(raw) = self.source.get(Event::new_unchecked(EventKind::SimpleKey, encoding, span)) {
             raw.decode_key(&mut (), errors);
         }
     }
@@ -152,7 +152,7 @@ impl EventReceiver for Levels<'_> {
 
     fn scalar(&mut self, span: Span, encoding: Option<Encoding>, errors: &mut dyn ErrorSink) {
         self.keys = 0;
-        if let Some(raw) = self.source.get(&Event::new_unchecked(EventKind::Scalar, encoding, span)) {
+        if let Some(raw) = self.source.get(Event::new_unchecked(EventKind::Scalar, encoding, span)) {
             let _ = raw.decode_scalar(&mut (), errors);
         }
     }

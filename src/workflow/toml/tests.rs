@@ -190,6 +190,33 @@ fn loops_and_maps_are_read() {
 }
 
 #[test]
+fn the_guide_shows_what_is_taken() {
+    const GUIDE: &str = include_str!("../../../docs/workflow-toml.md");
+    let agent = "[[workflow.tasks]]\nname = \"a\"\nagent = \"b\"\n";
+    let head = |lines: &str| format!("[workflow]\nname = \"w\"\n{lines}\n{agent}");
+    let blocks = GUIDE.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap_or_default());
+    let mut count = 0;
+    for block in blocks {
+        count += 1;
+        let texts = if block.contains("[workflow]") {
+            vec![vec![block.to_owned()]]
+        } else if block.starts_with('[') {
+            vec![vec![head(block)]]
+        } else {
+            // Each line by itself: of a task, of a task that is told what it does, or of the workflow.
+            let lines = block.lines();
+            lines
+                .map(|line| vec![with_lines(line), with_lines(&format!("agent = \"b\"\n{line}")), head(line)])
+                .collect()
+        };
+        for ways in texts {
+            assert!(ways.iter().any(|text| parse(text).is_ok()), "{block}\n{}", refused(&ways[0]));
+        }
+    }
+    assert_eq!(count, 8);
+}
+
+#[test]
 fn every_defect_is_told_at_its_place() {
     let text = r#"
 [workflow]
@@ -685,10 +712,12 @@ fn of_a_million_defects_a_hundred_are_told_and_the_rest_is_counted() {
     assert_eq!((list.len(), list[100].problem.as_str()), (101, "too many defects to show: 19900 more"));
 }
 
+const PIECE: &str = "[\\[\\]{}=.,\"'#\n a-c0-9_\\\\é\u{0}-]{0,6}";
+
 proptest! {
     #[test]
     fn no_text_is_read_in_panic_and_every_place_is_in_it(
-        cuts in prop::collection::vec((0..EVERYTHING.len(), 0..40_usize, "[\\[\\]{}=.,\"'#\n a-c0-9_\\\\é\u{0}-]{0,6}"), 1..4),
+        cuts in prop::collection::vec((0..EVERYTHING.len(), 0..40_usize, PIECE), 1..4),
     ) {
         let mut text = EVERYTHING.to_owned();
         for (start, length, piece) in cuts {
