@@ -580,3 +580,34 @@ async fn a_command_within_a_loop_may_leave_it_for_a_node_around_it() {
     let result = run_on(judging(&["outer", "outer"]), plan(), json!("x")).await;
     assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "outer_loop".into(), max: 2 }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn toml_says_the_same_as_the_builder() {
+    let text = r#"
+        [workflow]
+        name = "code-review"
+
+        [workflow.channels]
+        verdicts = "append"
+
+        [[workflow.tasks]]
+        name = "analyze"
+        agent = "code-analyzer"
+        input = "{{source_code}}"
+
+        [[workflow.tasks]]
+        name = "review"
+        agent = "code-reviewer"
+        depends_on = ["analyze"]
+        input = "{{analyze.output}}"
+        save = "verdicts"
+    "#;
+    let read = Workflow::from_toml("review.toml", text).unwrap();
+    let built = Workflow::builder("code-review")
+        .channel("verdicts", Reducer::Append)
+        .node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
+        .node(Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").saved_to("verdicts"))
+        .build()
+        .unwrap();
+    assert_eq!(read.plan(), built.plan());
+}

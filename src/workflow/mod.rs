@@ -15,4 +15,4 @@ mod written;
 
 pub use draft::{Defect, Defects, Node};
 pub(crate) use written::check_task;
-pub use written::{Workflow, WorkflowBuilder};
+pub use written::{Reader, Workflow, WorkflowBuilder};

@@ -12,6 +12,7 @@ use crate::messages::{Json, Plan, Reducer, Schema, Task};
 use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Placed};
 use super::graph::{Graph, Predicated};
 use super::lower::{Lowered, lower};
+use super::toml;
 
 /// A workflow that was checked: a plan for runs, with what it needs.
 ///
@@ -47,6 +48,43 @@ impl Workflow {
     pub fn builder(name: &str) -> WorkflowBuilder {
         let draft = Draft { name: Placed::made(name.to_owned()), ..Draft::default() };
         WorkflowBuilder { draft, library: BTreeMap::new() }
+    }
+
+    /// Reads a workflow from TOML; `origin` is what the text is called in errors, a file's name for example.
+    ///
+    /// ```
+    /// use callboard::workflow::Workflow;
+    /// let text = r#"
+    /// [workflow]
+    /// name = "code-review"
+    ///
+    /// [[workflow.tasks]]
+    /// name = "analyze"
+    /// agent = "code-analyzer"
+    /// input = "{{source_code}}"
+    ///
+    /// [[workflow.tasks]]
+    /// name = "review"
+    /// agent = "code-reviewer"
+    /// depends_on = ["analize"]
+    /// "#;
+    /// let defects = Workflow::from_toml("review.toml", text).unwrap_err().to_string();
+    /// assert!(defects.starts_with("review.toml:13:15: no node is named \"analize\"; did you mean \"analyze\"?"), "{defects}");
+    /// let workflow = Workflow::from_toml("review.toml", &text.replace("analize", "analyze"))?;
+    /// assert_eq!(workflow.inputs().collect::<Vec<_>>(), ["source_code"]);
+    /// # Ok::<(), callboard::workflow::Defects>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn from_toml(origin: &str, text: &str) -> Result<Self, Defects> {
+        Reader::default().toml(origin, text)
+    }
+
+    /// Reads workflows that name others.
+    #[must_use]
+    pub fn reader() -> Reader {
+        Reader::default()
     }
 
     /// Checks a draft. `text` is what it was written as, and what that is called.
@@ -110,6 +148,47 @@ impl fmt::Debug for Workflow {
 fn schema_of(channels: &[ChannelDraft]) -> Schema {
     let declare = |schema: Schema, channel: &ChannelDraft| schema.channel(&channel.name.value, channel.reducer.clone());
     channels.iter().fold(Schema::strict(), declare)
+}
+
+/// Reads workflows from text, with the workflows that they may name.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    library: BTreeMap<String, Workflow>,
+}
+
+impl Reader {
+    /// Lets nodes name this workflow.
+    #[must_use]
+    pub fn with(mut self, workflow: &Workflow) -> Self {
+        self.library.insert(workflow.name().to_owned(), workflow.clone());
+        self
+    }
+
+    /// As [`Workflow::from_toml`].
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn toml(&self, origin: &str, text: &str) -> Result<Workflow, Defects> {
+        self.read(origin, text, toml::parse(text))
+    }
+
+    /// As [`Reader::toml`], from bytes that may not be text.
+    ///
+    /// # Errors
+    /// Also where they are no text.
+    pub fn toml_bytes(&self, origin: &str, bytes: &[u8]) -> Result<Workflow, Defects> {
+        match toml::text_of(bytes) {
+            Ok(text) => self.toml(origin, text),
+            Err(defect) => self.read(origin, &String::from_utf8_lossy(bytes), Err(vec![defect])),
+        }
+    }
+
+    fn read(&self, origin: &str, text: &str, draft: Result<Draft, Vec<Defect>>) -> Result<Workflow, Defects> {
+        match draft {
+            Ok(draft) => Workflow::of(draft, Some((origin, text)), &self.library),
+            Err(defects) => Err(Defects::of(Some((origin, text)), origin, defects)),
+        }
+    }
 }
 
 /// A workflow that is being described.

@@ -53,6 +53,7 @@ fn task(item: &Item<'_>, level: usize, found: &mut Found) -> Option<Node> {
     let attempts = fields.field("attempts").and_then(|field| count(field, found));
     let timeout = fields.field("timeout").and_then(|field| duration(field, found));
     let compensation = fields.text("compensate", found);
+    let saves = fields.text("save", found);
     let interrupt = fields.field("interrupt").and_then(|field| word(field, &[("before", ())], found));
     fields.close(found);
     Some(Node {
@@ -65,6 +66,7 @@ fn task(item: &Item<'_>, level: usize, found: &mut Found) -> Option<Node> {
         attempts,
         timeout,
         compensation,
+        saves,
         is_interrupted: interrupt.is_some(),
         ..Node::new(name?, work?)
     })
