@@ -169,6 +169,8 @@ pub enum Condition {
     Expression(Arc<str>),
     /// The predicate that was registered under this name.
     Predicate(Arc<str>),
+    /// The contrary of that predicate.
+    NotPredicate(Arc<str>),
 }
 
 impl Plan {
