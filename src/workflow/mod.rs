@@ -12,6 +12,7 @@ pub(crate) mod progress;
 pub(crate) mod template;
 mod toml;
 mod written;
+mod line;
 
 pub use draft::{Defect, Defects, Node};
 pub(crate) use written::check_task;
