@@ -42,6 +42,9 @@ pub(super) type Tokens<'a> = Vec<(Token<'a>, Range<usize>)>;
 type Input<'a> = LocatingSlice<&'a str>;
 type Read<T> = Result<T, EmptyError>;
 
+/// The longest number, in bytes.
+const MAX_NUMBER: usize = 64;
+
 /// Something wrong, and what to do about it.
 #[derive(Clone, Debug)]
 struct Fault {
@@ -113,8 +116,10 @@ fn number<'a>(input: &mut Input<'a>) -> Read<Result<Token<'a>, Fault>> {
     let exponent = (one_of(['e', 'E']), opt(one_of(['+', '-'])), digit1);
     let digits = (opt('-'), digit1, opt(fraction), opt(exponent)).take().parse_next(input)?;
     let advice = "write a number as 3, -2 or 0.5; digits that are no number as text, in double quotes";
-    let fault = |_| Fault::new(format!("{} cannot be held as a number", cut(digits)), advice);
-    Ok(digits.parse().map(Token::Number).map_err(fault))
+    let fault = |()| Fault::new(format!("{} cannot be held as a number", cut(digits)), advice);
+    // What is longer says nothing that can be held.
+    let number = if digits.len() > MAX_NUMBER { Err(fault(())) } else { digits.parse().map_err(|_| fault(())) };
+    Ok(number.map(Token::Number))
 }
 
 /// Part of a text in quotes.
