@@ -121,7 +121,8 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) enum Test {
     Expression(Compiled),
-    Predicate(Arc<str>),
+    /// The predicate of this name, and what it has to say.
+    Predicate(Arc<str>, bool),
 }
 
 /// A predicate, and the node that asks it.
@@ -207,7 +208,7 @@ impl Graph {
                 [(&node.name, node.when.as_ref()), (&node.name, until)]
             });
             at_edges.chain(at_nodes).filter_map(|(node, test)| match test? {
-                Test::Predicate(name) => Some(Predicated { node, name }),
+                Test::Predicate(name, _) => Some(Predicated { node, name }),
                 Test::Expression(_) => None,
             })
         })
@@ -507,7 +508,8 @@ impl<'a> Maker<'a> {
             Condition::Expression(source) => {
                 self.ready(here, path, aspect, |names| Compiled::of(source, names)).map(Test::Expression)
             }
-            Condition::Predicate(name) => Some(Test::Predicate(Arc::clone(name))),
+            Condition::Predicate(name) => Some(Test::Predicate(Arc::clone(name), true)),
+            Condition::NotPredicate(name) => Some(Test::Predicate(Arc::clone(name), false)),
         }
     }
 

@@ -16,14 +16,12 @@ use std::ops::Range;
 use crate::messages::{Condition, JoinPolicy};
 
 use super::draft::{Defect, Draft, Node, Place, Placed};
+use super::graph::MAX_NODES;
 
 pub(super) use format::format;
 
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 1 << 20;
-
-/// The most nodes of a text, with those within nodes: a bound for memory.
-const MAX_NODES: usize = 10_000;
 
 /// How deep brackets, and `else if` after `else if`, may nest.
 const MAX_NESTING: usize = 64;

@@ -7,12 +7,12 @@
 mod caret;
 pub(crate) mod draft;
 pub(crate) mod graph;
+mod line;
 mod lower;
 pub(crate) mod progress;
 pub(crate) mod template;
 mod toml;
 mod written;
-mod line;
 
 pub use draft::{Defect, Defects, Node};
 pub(crate) use written::check_task;

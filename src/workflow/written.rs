@@ -12,7 +12,7 @@ use crate::messages::{Json, Plan, Reducer, Schema, Task};
 use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Placed};
 use super::graph::{Graph, Predicated};
 use super::lower::{Lowered, lower};
-use super::toml;
+use super::{line, toml};
 
 /// A workflow that was checked: a plan for runs, with what it needs.
 ///
@@ -79,6 +79,39 @@ impl Workflow {
     /// Everything that is wrong with it, each with its place.
     pub fn from_toml(origin: &str, text: &str) -> Result<Self, Defects> {
         Reader::default().toml(origin, text)
+    }
+
+    /// Reads a workflow from the one-line syntax.
+    ///
+    /// ```
+    /// use callboard::workflow::Workflow;
+    /// let text = r#"analyze(agent="code-analyzer") -> review(agent="code-reviewer")"#;
+    /// let workflow = Workflow::from_line("the command line", text)?;
+    /// assert_eq!(workflow.plan().cast().len(), 2);
+    /// # Ok::<(), callboard::workflow::Defects>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn from_line(origin: &str, text: &str) -> Result<Self, Defects> {
+        Reader::default().line(origin, text)
+    }
+
+    /// The text of the one-line syntax in its usual form.
+    ///
+    /// ```
+    /// use callboard::workflow::Workflow;
+    /// assert_eq!(Workflow::formatted("", "a  ->(b|c )->d")?, "a -> (b | c) -> d");
+    /// # Ok::<(), callboard::workflow::Defects>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong with its syntax. What it means is not looked at.
+    pub fn formatted(origin: &str, text: &str) -> Result<String, Defects> {
+        let wrong = |defects| Defects::of(Some((origin, text)), origin, defects);
+        let draft = line::parse(text).map_err(wrong)?;
+        let twice = || wrong(vec![Defect::new(&None, "nodes of one block share a name").advise("rename one of them")]);
+        line::format(&draft).ok_or_else(twice)
     }
 
     /// Reads workflows that name others.
@@ -170,6 +203,14 @@ impl Reader {
     /// Everything that is wrong with it, each with its place.
     pub fn toml(&self, origin: &str, text: &str) -> Result<Workflow, Defects> {
         self.read(origin, text, toml::parse(text))
+    }
+
+    /// As [`Workflow::from_line`].
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn line(&self, origin: &str, text: &str) -> Result<Workflow, Defects> {
+        self.read(origin, text, line::parse(text))
     }
 
     /// As [`Reader::toml`], from bytes that may not be text.

@@ -735,10 +735,10 @@ impl Seen<'_> {
     fn holds(&self, test: &Test, subject: &Json) -> Result<bool, String> {
         match test {
             Test::Expression(expression) => expression.holds(self),
-            Test::Predicate(name) => {
+            Test::Predicate(name, wanted) => {
                 let predicate = self.run.rules.predicates.get(name);
                 let predicate = predicate.ok_or_else(|| format!("no predicate is named {name:?}"))?;
-                Ok(predicate(self.view, subject))
+                Ok(predicate(self.view, subject) == *wanted)
             }
         }
     }

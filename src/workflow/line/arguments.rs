@@ -39,7 +39,7 @@ pub(super) enum Kind {
 }
 
 /// Keys that every node has.
-const KEYS: [&str; 8] = ["input", "when", "attempts", "timeout", "compensate", "interrupt", "goto", "saves"];
+const KEYS: [&str; 8] = ["input", "when", "attempts", "timeout", "compensate", "interrupt", "goto", "save"];
 
 /// What is repeated, and how often, as the keys say.
 #[derive(Default)]
@@ -101,7 +101,7 @@ fn set(node: &mut Node, repeat: &mut Repeat, key: &str, given: Placed<Given<'_>>
         "compensate" => node.compensation = text(given, found),
         "interrupt" => node.is_interrupted = choice(given, [("before", true)], found).is_some(),
         "goto" => node.goto = goto(given, found),
-        "saves" => node.saves = text(given, found),
+        "save" => node.saves = text(given, found),
         "over" => repeat.over = text(given, found),
         "until" => repeat.until = condition(given, found),
         "max" => repeat.max = number(given, found),

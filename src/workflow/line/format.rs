@@ -147,7 +147,7 @@ fn node(step: &NodeStep) -> Option<Layout> {
 }
 
 fn arguments(node: &Node) -> Option<Vec<Layout>> {
-    if node.may_repeat {
+    if !node.repeats.is_empty() {
         return None;
     }
     let mut arguments = Vec::new();
@@ -200,7 +200,7 @@ fn arguments(node: &Node) -> Option<Vec<Layout>> {
         add("interrupt", quoted("before"));
     }
     if let Some(channel) = &node.saves {
-        add("saves", quoted(&channel.value));
+        add("save", quoted(&channel.value));
     }
     if !node.goto.is_empty() {
         arguments.push(("goto".to_owned(), list("[", node.goto.iter().map(target).collect(), "]")));

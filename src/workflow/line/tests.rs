@@ -224,7 +224,7 @@ fn every_key_is_read() {
     let text = r#"workflow "code-review":
         # A comment -> with everything.
         a(workflow="other", input={text: "{{ x }}", "a key": [1, -2.5, true, null]}, when=predicate("p"), attempts=3,
-          timeout="90s", compensate="undo", interrupt="before", goto=["fix", back("a", 3)], saves="notes", over="xs", max=9,)
+          timeout="90s", compensate="undo", interrupt="before", goto=["fix", back("a", 3)], save="notes", over="xs", max=9,)
         -> fix(until="state.ok", max=4, at_max="stop", timeout=7)
         -> b: block(output="{{ c.output }}", timeout="1500ms") { c(max=3) }"#;
     let draft = read(text);
@@ -261,7 +261,7 @@ fn every_key_is_read() {
       timeout="90s",
       compensate="undo",
       interrupt="before",
-      saves="notes",
+      save="notes",
       goto=["fix", back("a", 3)],
       input={"a key": [1, -2.5, true, null], text: "{{ x }}"}
     )
@@ -414,40 +414,40 @@ fn an_error_shows_the_place_and_what_to_do() {
       |                                                                                  ^^^^^^^
       advice: write "before"
     "#);
-    assert_snapshot!(refused(r#"a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})"#), @r#"
+    assert_snapshot!(refused(r#"a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})"#), @r#"
     flow:1:14: `workflow` is one too many
       |
-    1 | a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})
+    1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
       |              ^^^^^^^^
       advice: a node has one agent or one workflow, and each key once
 
     flow:1:33: this is not a condition
       |
-    1 | a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})
+    1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
       |                                 ^
       advice: write "state.score > 3" or predicate("name")
 
     flow:1:40: this is not a number that it can have
       |
-    1 | a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})
+    1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
       |                                        ^^
       advice: write a whole number up to 4294967295
 
     flow:1:50: this is not a text
       |
-    1 | a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})
+    1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
       |                                                  ^^^^^^^^^^^^^^^^^^^^
       advice: write it in double quotes
 
     flow:1:85: the key `a` is there twice
       |
-    1 | a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})
+    1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
       |                                                                                     ^
       advice: write each key of an object once
 
     flow:1:88: `f(…)` is no JSON
       |
-    1 | a(agent="x", workflow="y", when=3, max=-1, saves={a: 1, a: back("b")}, input={a: 1, a: f()})
+    1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
       |                                                                                        ^^^
       advice: write a text in double quotes
     "#);
