@@ -611,3 +611,57 @@ async fn toml_says_the_same_as_the_builder() {
         .unwrap();
     assert_eq!(read.plan(), built.plan());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_command_to_the_parent_ends_the_workflow_within_and_counts_for_the_node_around_it() {
+    let agents = || {
+        cast(builder()).agent("up", |turn: Turn| async move {
+            let command = Command::output("up").with("seen", turn.input_json().clone()).to_parent();
+            Ok(command.goto("rescue"))
+        })
+    };
+    let plan = |inner: WorkflowBuilder| {
+        workflow()
+            .with(&inner.build().unwrap())
+            .node(Node::agent("first", "mark"))
+            .node(Node::workflow("sub", "inner").after("first").may_go_to("rescue"))
+            .node(Node::agent("usual", "mark").after("sub").input("usual"))
+            .node(Node::agent("rescue", "echo"))
+            .node(Node::agent("end", "read").after("usual").after("rescue"))
+    };
+    let inner = || Workflow::builder("inner").channel("seen", Reducer::Append);
+    let one = inner()
+        .node(Node::agent("within", "mark"))
+        .node(Node::agent("up", "up").after("within"))
+        .node(Node::agent("never", "mark").after("up"));
+    let result = run_on(agents(), plan(one), json!("x")).await;
+    assert_eq!(result.output, json!({ "seen": ["x", "x.."] }), "what was written within is dropped");
+    let both = inner()
+        .node(Node::agent("slow", "slow").input("a"))
+        .node(Node::agent("quick", "up").input("b"))
+        .node(Node::agent("never", "mark").after("slow").after("quick"));
+    let slow = agents().agent("slow", |turn: Turn| async move {
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        Ok(Command::output("slow").with("seen", turn.input_json().clone()).to_parent())
+    });
+    let result = run_on(slow, plan(both), json!("x")).await;
+    assert_eq!(result.output, json!({ "seen": ["x", "a", "b"] }), "both count, in plan order");
+    let typo = inner().node(Node::agent("up", "up"));
+    let nowhere = workflow().with(&typo.build().unwrap()).node(Node::workflow("sub", "inner"));
+    let result = run_on(agents(), nowhere, json!("x")).await;
+    assert!(
+        matches!(&result.outcome, Outcome::Refused(Refusal::UnknownNode { node, .. }) if node == "sub"),
+        "{result:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn also_goto_adds_to_the_edges() {
+    let agents = cast(builder()).agent("both", |_: Turn| async { Ok(Command::output("o").also_goto("special")) });
+    let plan = workflow()
+        .node(Node::agent("decide", "both").may_go_to("special"))
+        .node(Node::agent("usual", "mark").after("decide").input("usual"))
+        .node(Node::agent("special", "mark"))
+        .node(Node::agent("join", "echo").after("usual").after("special"));
+    assert_eq!(run_on(agents, plan, json!("")).await.output, json!({ "usual": "usual.", "special": "o." }));
+}

@@ -17,6 +17,7 @@ mod raw;
 mod report;
 mod runs;
 mod sizes;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -43,7 +44,7 @@ impl Effort {
 type Measure = fn(&mut Report, Effort);
 
 /// The name is what a filter is compared with.
-const CASES: [(&str, Measure); 11] = [
+const CASES: [(&str, Measure); 17] = [
     ("chain", runs::chain),
     ("delegation", runs::delegation),
     ("ask", runs::ask),
@@ -53,6 +54,12 @@ const CASES: [(&str, Measure); 11] = [
     ("durable chain", disks::chain),
     ("context", contexts::context),
     ("long run", runs::long_run),
+    ("workflow planning", workflows::planning),
+    ("workflow node", workflows::node),
+    ("workflow map", workflows::fan),
+    ("workflow loop", workflows::looping),
+    ("workflow disk", workflows::disk),
+    ("workflow people", workflows::people),
     ("start", disks::start),
     ("idle agents memory", sizes::idle_agents),
 ];

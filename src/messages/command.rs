@@ -23,6 +23,8 @@ pub struct Command {
     pub goto: Goto,
     /// Whose plan `goto` speaks to.
     pub scope: Scope,
+    /// In a workflow: what comes after the node comes after it too.
+    pub keeps_edges: bool,
 }
 
 impl Command {
@@ -102,6 +104,13 @@ impl Command {
         self
     }
 
+    /// In a workflow: goes to this node and to what comes after the turn's node as well. For a swarm it is [`Command::goto`].
+    #[must_use]
+    pub fn also_goto(mut self, node: &str) -> Self {
+        self.keeps_edges = true;
+        self.goto(node)
+    }
+
     /// Ends the run, cancelling its other branches; inside a delegation, ends only that.
     #[must_use]
     pub fn end(mut self) -> Self {
@@ -109,7 +118,8 @@ impl Command {
         self
     }
 
-    /// Speaks to the parent's plan.
+    /// Speaks to the parent's plan: a turn in a workflow within a workflow ends that, drops what was written in it, and
+    /// has its own output, update and `goto` count for the node around it. Without such a parent it changes nothing.
     #[must_use]
     pub fn to_parent(mut self) -> Self {
         self.scope = Scope::Parent;

@@ -17,6 +17,8 @@ pub(super) struct Lowered {
     pub(super) body: Block,
     pub(super) marks: Marks,
     pub(super) defects: Vec<Defect>,
+    /// The workflows that it names, and where.
+    pub(super) named: Vec<(Place, Workflow)>,
 }
 
 /// Where the parts of a node were written.
@@ -67,15 +69,16 @@ impl Marks {
 
 /// Makes a plan's body of a draft. `library` has the workflows that it may name.
 pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lowered {
-    let mut lowering = Lowering { library, defects: Vec::new() };
+    let mut lowering = Lowering { library, defects: Vec::new(), named: Vec::new() };
     let (body, mut marks) = lowering.block(draft.nodes, draft.output, 0);
     marks.name = draft.name.place;
-    Lowered { body, marks, defects: lowering.defects }
+    Lowered { body, marks, defects: lowering.defects, named: lowering.named }
 }
 
 struct Lowering<'a> {
     library: &'a BTreeMap<String, Workflow>,
     defects: Vec<Defect>,
+    named: Vec<(Place, Workflow)>,
 }
 
 impl Lowering<'_> {
@@ -175,6 +178,7 @@ impl Lowering<'_> {
             }
             WorkDraft::Workflow(workflow) => match self.library.get(&workflow.value) {
                 Some(found) => {
+                    self.named.push((workflow.place, found.clone()));
                     let body = found.plan().body.clone();
                     plain(Work::Block { body, is_closed: true }, &own_name.value)
                 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::messages::state::Predicates;
+use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, Reducer, Schema, Task};
 
-use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Placed};
+use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Place, Placed};
 use super::graph::{Graph, Predicated};
 use super::lower::{Lowered, lower};
 use super::{line, toml};
@@ -122,13 +123,14 @@ impl Workflow {
 
     /// Checks a draft. `text` is what it was written as, and what that is called.
     pub(super) fn of(
-        draft: Draft,
+        mut draft: Draft,
         text: Option<(&str, &str)>,
         library: &BTreeMap<String, Workflow>,
     ) -> Result<Self, Defects> {
         let (name, description) = (draft.name.value.clone(), draft.description.clone());
-        let schema = Arc::new(schema_of(&draft.channels));
-        let Lowered { body, marks, mut defects } = lower(draft, library);
+        let channels = std::mem::take(&mut draft.channels);
+        let Lowered { body, marks, mut defects, named } = lower(draft, library);
+        let schema = Arc::new(schema_of(&channels, &named, &mut defects));
         let plan = Arc::new(Plan::new(&name, schema, body));
         // What names nobody has leave gaps that would be told as flaws of their own.
         let graph = if defects.is_empty() { Graph::of(&plan) } else { Err(Vec::new()) };
@@ -177,10 +179,34 @@ impl fmt::Debug for Workflow {
     }
 }
 
-/// Channels that only hold what is declared.
-fn schema_of(channels: &[ChannelDraft]) -> Schema {
-    let declare = |schema: Schema, channel: &ChannelDraft| schema.channel(&channel.name.value, channel.reducer.clone());
-    channels.iter().fold(Schema::strict(), declare)
+/// The declared channels, and those of the workflows that are named: they share the state.
+fn schema_of(channels: &[ChannelDraft], named: &[(Place, Workflow)], defects: &mut Vec<Defect>) -> Schema {
+    let mut schema = Schema::strict();
+    for channel in channels {
+        if let Err(error) = Schema::open().reducer(&channel.name.value) {
+            defects.push(Defect::new(&channel.name.place, error.to_string()));
+        } else if schema.declares(&channel.name.value) {
+            let problem = format!("the channel {} is declared twice", quoted(&channel.name.value));
+            defects.push(Defect::new(&channel.name.place, problem).advise("remove one of them"));
+        }
+        schema = schema.channel(&channel.name.value, channel.reducer.clone());
+    }
+    for (place, workflow) in named {
+        let theirs = &workflow.plan.schema;
+        for channel in theirs.declared() {
+            let Ok(reducer) = theirs.reducer(channel) else { continue };
+            match schema.reducer(channel) {
+                Ok(ours) if ours != reducer => {
+                    let (name, channel) = (quoted(workflow.name()), quoted(channel));
+                    let problem = format!("the workflow {name} declares the channel {channel} with another reducer");
+                    defects.push(Defect::new(place, problem).advise("declare it alike, or under another name"));
+                }
+                Ok(_) => {}
+                Err(_) => schema = schema.channel(channel, reducer.clone()),
+            }
+        }
+    }
+    schema
 }
 
 /// Reads workflows from text, with the workflows that they may name.
@@ -318,7 +344,7 @@ impl Defects {
         list.sort_by_key(|defect| defect.place.as_ref().map(|place| place.start));
         let origin = match text {
             Some((origin, _)) => origin.to_owned(),
-            None => format!("workflow {}", crate::messages::visible::quoted(name)),
+            None => format!("workflow {}", quoted(name)),
         };
         Self { origin, text: text.map(|(_, text)| text.to_owned()), list }
     }

@@ -4,6 +4,7 @@
 //! cost of a write does not depend on how much was written before.
 
 mod changes;
+mod compact;
 mod finished;
 mod join;
 mod schema;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 pub use changes::{Change, Difference, changes};
+pub use compact::compact;
 pub use finished::FinalState;
 pub use join::{Delta, join, overwrite};
 pub use schema::{METRICS, MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};

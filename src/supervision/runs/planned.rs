@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::state::{Delta, StateError, join};
-use crate::messages::{Command, Goto, Json, On, Outcome, Refusal, State, Update};
+use crate::messages::state::{Delta, StateError, compact, join};
+use crate::messages::{Command, Goto, Json, On, Outcome, Refusal, Scope as Scoped, State, Update};
 use crate::workflow::graph::{Exit, Graph, Level, Station, Task, Test};
 use crate::workflow::progress::{Act, Progress, Stage};
 use crate::workflow::template::{Lookup, Part, Var};
@@ -29,10 +29,29 @@ pub(super) struct Scope {
     /// The branches of nodes at work.
     pub(super) children: BTreeMap<u32, u32>,
     /// Where commands went in place of the edges, with inputs if they gave any.
-    gotos: BTreeMap<u32, Vec<(u32, Option<Json>)>>,
+    gotos: BTreeMap<u32, Gotos>,
     turn_of: Turn,
+    /// Commands that speak to the plan around this workflow, by the plan order of their nodes. Nothing begins after the first.
+    escalations: BTreeMap<Vec<u32>, Escalation>,
     /// Nodes whose work is taken back after a failure.
     undo: Option<Box<Undo>>,
+}
+
+/// Where the command of a node's turn went, with inputs if it gave any.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Gotos {
+    to: Vec<(u32, Option<Json>)>,
+    /// The edges of the node count as well.
+    keeps_edges: bool,
+}
+
+/// A command that speaks to the plan around its workflow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Escalation {
+    command: Arc<Command>,
+    output: Json,
+    /// What its turn wrote, its delegations included.
+    deltas: Vec<Delta>,
 }
 
 /// Which time a body is worked on.
@@ -91,7 +110,8 @@ impl Scope {
         let progress = Progress::new(&level.shape);
         let ends = vec![None; level.nodes.len()];
         let (children, gotos) = (BTreeMap::new(), BTreeMap::new());
-        Self { block, input, progress, ends, children, gotos, turn_of, undo: None }
+        let escalations = BTreeMap::new();
+        Self { block, input, progress, ends, children, gotos, turn_of, escalations, undo: None }
     }
 
     fn end(&self, node: u32) -> Option<&NodeEnd> {
@@ -156,6 +176,11 @@ impl Run {
     /// # Errors
     /// It names a node that its own does not declare.
     pub(super) fn check_goto(&self, branch: &Branch, command: &Command) -> Result<(), Refusal> {
+        let around = match command.scope {
+            Scoped::Current => None,
+            Scoped::Parent => branch.origin.parent().and_then(|block| self.workflow_within(block)),
+        };
+        let branch = around.and_then(|around| self.branches.get(&around)).map_or(branch, |around| around);
         let Some(graph) = self.graph.as_deref() else { return Ok(()) };
         let Some((level, node, station)) = self.station(graph, branch) else { return Ok(()) };
         for target in command.goto.targets() {
@@ -196,19 +221,89 @@ impl Run {
         }
     }
 
-    /// The command of a node's turn goes to nodes by name.
-    pub(super) fn note_goto(&mut self, branch: u32, goto: &Goto) {
-        match goto {
-            Goto::Next | Goto::End => {}
-            Goto::Agent(name) => self.note_targets(branch, vec![(Arc::clone(name), None)]),
-            Goto::Many(sends) => {
-                let sends = sends.iter().map(|send| (Arc::clone(&send.to), Some(send.input.clone())));
-                self.note_targets(branch, sends.collect());
+    /// The branch of the workflow within a workflow that a branch works on or lies in.
+    fn workflow_within(&self, mut branch: u32) -> Option<u32> {
+        let graph = self.graph.as_deref()?;
+        while !self.scope(branch).is_some_and(|scope| graph.level(scope.block).is_closed()) {
+            branch = self.branches.get(&branch)?.origin.parent()?;
+        }
+        matches!(self.branches.get(&branch)?.origin, Origin::Node { .. }).then_some(branch)
+    }
+
+    /// Keeps a command for the plan around its workflow, if it speaks to that and there is one.
+    pub(super) fn escalate(&mut self, id: u32, command: &Arc<Command>, output: Json) -> bool {
+        let Some(Origin::Node { parent, .. }) = self.branches.get(&id).map(|branch| branch.origin) else {
+            return false;
+        };
+        let (Scoped::Parent, Some(within)) = (command.scope, self.workflow_within(parent)) else { return false };
+        let place = self.place_in(id, within);
+        let deltas = self.branches.get_mut(&id).map(|branch| std::mem::take(&mut branch.deltas)).unwrap_or_default();
+        let Some(scope) = self.scope_mut(within) else { return false };
+        scope.escalations.insert(place, Escalation { command: Arc::clone(command), output, deltas });
+        true
+    }
+
+    /// The plan order of a branch within a block around it.
+    fn place_in(&self, id: u32, around: u32) -> Vec<u32> {
+        let mut place = Vec::new();
+        let mut next = Some(id).filter(|id| *id != around);
+        while let Some(branch) = next.and_then(|id| self.branches.get(&id)) {
+            match branch.origin {
+                Origin::Fork { index, .. } => place.push(u32::try_from(index).unwrap_or(u32::MAX)),
+                Origin::Node { .. } => {
+                    let station = self.graph.as_deref().and_then(|graph| self.station(graph, branch));
+                    place.push(station.map_or(0, |(level, node, _)| level.shape.nodes[node as usize].rank));
+                }
+                Origin::Root | Origin::Delegation { .. } => {}
             }
+            next = branch.origin.parent().filter(|parent| *parent != around);
+        }
+        place.reverse();
+        place
+    }
+
+    /// A workflow within a workflow ends with what was said to the plan around it: what was written in it is dropped.
+    fn end_escalated(&mut self, id: u32, escalations: BTreeMap<Vec<u32>, Escalation>, effects: &mut Vec<Effect>) {
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        branch.deltas.clear();
+        let mut writers: Vec<Vec<Delta>> = escalations.values().map(|escalation| escalation.deltas.clone()).collect();
+        self.put_overwrite(writers.iter_mut());
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        match join(&branch.view, &writers, |_, _| true, &self.rules) {
+            Ok(view) => branch.view = view,
+            Err(error) => {
+                let outcome = Outcome::Failed { error: error.to_string() };
+                self.conflict = Some(Box::new(error));
+                return self.end_branch(id, outcome, Json::null(), effects);
+            }
+        }
+        branch.deltas.extend(writers.into_iter().flatten());
+        let outputs: Vec<Json> = escalations.values().map(|escalation| escalation.output.clone()).collect();
+        let output = match outputs.as_slice() {
+            [only] => only.clone(),
+            several => Json::from(several.iter().map(|output| output.value().clone()).collect::<Vec<_>>()),
+        };
+        for Escalation { command, .. } in escalations.values() {
+            self.note_goto(id, command);
+        }
+        let is_all = escalations.values().any(|escalation| escalation.command.goto == Goto::End);
+        if let Some(mut branch) = self.branches.remove(&id) {
+            let deltas = std::mem::take(&mut branch.deltas);
+            self.node_branch_ended(branch, BranchEnd { outcome: Outcome::Finished, output, deltas }, is_all);
         }
     }
 
-    fn note_targets(&mut self, branch: u32, targets: Vec<(Arc<str>, Option<Json>)>) {
+    /// The command of a node's turn goes to nodes by name.
+    pub(super) fn note_goto(&mut self, branch: u32, command: &Command) {
+        let targets = match &command.goto {
+            Goto::Next | Goto::End => return,
+            Goto::Agent(name) => vec![(Arc::clone(name), None)],
+            Goto::Many(sends) => sends.iter().map(|send| (Arc::clone(&send.to), Some(send.input.clone()))).collect(),
+        };
+        self.note_targets(branch, targets, command.keeps_edges);
+    }
+
+    fn note_targets(&mut self, branch: u32, targets: Vec<(Arc<str>, Option<Json>)>, keeps_edges: bool) {
         let Some(graph) = self.graph.clone() else { return };
         let Some(Origin::Node { parent, node }) = self.branches.get(&branch).map(|branch| branch.origin) else {
             return;
@@ -217,9 +312,10 @@ impl Run {
         let level = graph.level(scope.block);
         let rules = &level.nodes[node as usize].rules;
         let chosen = scope.gotos.entry(node).or_default();
+        chosen.keeps_edges |= keeps_edges;
         for (name, input) in targets {
             if let Some(to) = level.target(node, &name) {
-                chosen.push((to, input));
+                chosen.to.push((to, input));
             } else if rules.exits.contains(&name) {
                 scope.turn_of.exits.push((name, input));
             } else {
@@ -279,6 +375,9 @@ impl Run {
         let Some(scope) = self.scope(id).filter(|scope| scope.progress.stage(node) == Stage::Ready) else { return };
         let level = graph.level(scope.block);
         let station = &level.nodes[node as usize];
+        if self.is_escalated(id) {
+            return self.skip_node(id, level, node, effects);
+        }
         let taken = scope.progress.taken(node).to_vec();
         let view = match self.joined(id, &taken, level.shape.nodes[node as usize].dominator) {
             Ok(view) => view,
@@ -294,14 +393,7 @@ impl Run {
         };
         let input = match begun {
             Ok(Some(input)) => input,
-            Ok(None) => {
-                let mut acts = Vec::new();
-                if let Some(scope) = self.scope_mut(id) {
-                    scope.progress.skip(&level.shape, node, &mut acts);
-                }
-                self.act(id, acts, effects);
-                return self.finish_if_over(id, effects);
-            }
+            Ok(None) => return self.skip_node(id, level, node, effects),
             Err(problem) => {
                 let outcome = Outcome::Failed { error: format!("node {}: {problem}", station.name) };
                 return self.node_failed(id, node, outcome);
@@ -328,6 +420,21 @@ impl Run {
             Task::Block(block) | Task::Loop { body: block, .. } => self.begin_block(child, *block, input),
             Task::Map { body, over, max } => self.begin_map(child, id, (*body, *max), over, effects),
         }
+    }
+
+    fn skip_node(&mut self, id: u32, level: &Level, node: u32, effects: &mut Vec<Effect>) {
+        let mut acts = Vec::new();
+        if let Some(scope) = self.scope_mut(id) {
+            scope.progress.skip(&level.shape, node, &mut acts);
+        }
+        self.act(id, acts, effects);
+        self.finish_if_over(id, effects);
+    }
+
+    /// Whether a command has spoken to the plan around the workflow that a block belongs to: nothing more begins in it.
+    fn is_escalated(&self, block: u32) -> bool {
+        let within = self.workflow_within(block).and_then(|within| self.scope(within));
+        within.is_some_and(|scope| !scope.escalations.is_empty())
     }
 
     /// A turn of an agent of the plan's cast.
@@ -514,9 +621,9 @@ impl Run {
             let is_open = holds.get(&edge).copied().unwrap_or(true);
             is_open
                 && match line.on {
-                    On::Success => chosen.is_none() && !is_all,
+                    On::Success => chosen.is_none_or(|chosen| chosen.keeps_edges) && !is_all,
                     On::Failure => !is_broken,
-                    On::Goto => chosen.is_some_and(|chosen| chosen.iter().any(|(to, _)| *to == line.to)),
+                    On::Goto => chosen.is_some_and(|chosen| chosen.to.iter().any(|(to, _)| *to == line.to)),
                 }
         };
         if end.outcome.is_finished() {
@@ -554,6 +661,13 @@ impl Run {
         let Some(scope) = self.scope_mut(id) else { return };
         let children: Vec<u32> = std::mem::take(&mut scope.children).into_values().collect();
         let level = graph.level(scope.block);
+        if !scope.escalations.is_empty() {
+            let escalations = std::mem::take(&mut scope.escalations);
+            for child in children {
+                self.cancel_branch(child, effects);
+            }
+            return self.end_escalated(id, escalations, effects);
+        }
         let failed = scope.progress.failed().filter(|_| forced.is_none());
         let last = match failed {
             Some(_) => scope.progress.finished(&level.shape),
@@ -598,10 +712,13 @@ impl Run {
         }
         let exits = self.scope_mut(id).map(|scope| std::mem::take(&mut scope.turn_of.exits)).unwrap_or_default();
         if !exits.is_empty() {
-            self.note_targets(id, exits);
+            self.note_targets(id, exits, false);
         }
         match again {
-            Ok(true) => self.begin_again(id, output),
+            Ok(true) => {
+                self.shorten(id);
+                self.begin_again(id, output);
+            }
             Ok(false) => self.close_block(id, output, forced.is_some() && !level.is_closed(), effects),
             Err(outcome) => self.end_branch(id, outcome, output, effects),
         }
@@ -623,7 +740,7 @@ impl Run {
                 seen.holds(test, output).map_err(failed)?
             }
         };
-        if is_enough {
+        if is_enough || self.is_escalated(id) {
             return Ok(false);
         }
         if scope.turn_of.iteration < *max {
@@ -633,6 +750,15 @@ impl Run {
             return Ok(false);
         }
         Err(Outcome::refused(Refusal::LoopLimit { node: station.name.to_string(), max: *max }))
+    }
+
+    /// Keeps what a loop has written short: as often as it has doubled.
+    fn shorten(&mut self, id: u32) {
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        if branch.deltas.len() >= branch.shortened * 2 + 16 {
+            compact(&mut branch.deltas, &self.rules);
+            branch.shortened = branch.deltas.len();
+        }
     }
 
     fn begin_again(&mut self, id: u32, output: Json) {
@@ -763,7 +889,7 @@ impl Seen<'_> {
 
     fn usual_input(&self, node: u32, taken: &[u32]) -> Json {
         let Some(scope) = self.scope(0) else { return Json::null() };
-        let sent = taken.iter().filter_map(|from| scope.gotos.get(from)).flatten();
+        let sent = taken.iter().filter_map(|from| scope.gotos.get(from)).flat_map(|chosen| &chosen.to);
         if let Some(input) = sent.filter(|(to, _)| *to == node).find_map(|(_, input)| input.clone()) {
             return input;
         }

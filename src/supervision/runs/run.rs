@@ -72,6 +72,8 @@ pub struct Branch {
     pub(super) view: State,
     /// What its turns wrote, kept for the join; the root has none to come.
     pub(super) deltas: Vec<Delta>,
+    /// How many of them there were when they were last taken together.
+    pub(super) shortened: usize,
     pub(super) chain: Chain,
     pub(super) recent: Vec<Handoff>,
     pub(super) previous_agent: Option<AgentName>,
@@ -517,7 +519,7 @@ impl Branch {
     pub(super) fn new(origin: Origin, view: State, chain: Chain) -> Self {
         let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());
         let (previous_agent, now, brief) = (None, Now::Turn(0), Brief::default());
-        Self { origin, view, deltas, chain, recent, previous_agent, now, outbound, brief }
+        Self { origin, view, deltas, shortened: 0, chain, recent, previous_agent, now, outbound, brief }
     }
 }
 

@@ -495,7 +495,10 @@ impl Run {
                 branch.previous_agent = Some(agent.clone());
             }
         }
-        self.note_goto(id, &command.goto);
+        if self.escalate(id, &command, output.clone().unwrap_or_default()) {
+            return self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
+        }
+        self.note_goto(id, &command);
         match verdict {
             Verdict::Nothing | Verdict::Parked(_) => match command.goto {
                 Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),

@@ -382,7 +382,7 @@ fn an_error_shows_the_place_and_what_to_do() {
       |
     1 | a(agnet="x", agent=reviewer, attempts="3", timeout="3 days", goto="b", interrupt="after")
       |   ^^^^^
-      advice: the keys are `agent`, `workflow`, `over`, `until`, `max`, `at_max`, `input`, `when`, `attempts`, `timeout`, `compensate`, `interrupt`, `goto`, `saves`
+      advice: the keys are `agent`, `workflow`, `over`, `until`, `max`, `at_max`, `input`, `when`, `attempts`, `timeout`, `compensate`, `interrupt`, `goto`, `save`
 
     flow:1:20: `reviewer` is no value
       |
