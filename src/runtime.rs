@@ -10,6 +10,7 @@ mod handle;
 mod run_handle;
 mod starting;
 mod watching;
+mod workflows;
 
 pub use agents::AgentError;
 pub use asking::AskError;
@@ -18,3 +19,4 @@ pub use dead_letters::LetterError;
 pub use handle::Callboard;
 pub use run_handle::{RunError, RunHandle};
 pub use watching::Load;
+pub use workflows::{WorkflowStoreError, Workflows};

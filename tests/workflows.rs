@@ -665,3 +665,40 @@ async fn also_goto_adds_to_the_edges() {
         .node(Node::agent("join", "echo").after("usual").after("special"));
     assert_eq!(run_on(agents, plan, json!("")).await.output, json!({ "usual": "usual.", "special": "o." }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_definition_on_an_old_journal_is_refused_with_the_difference_unless_migrated() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let agents = cast(builder()).agent("count", move |turn: Turn| {
+        let call = counter.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(Command::output(json!([call, turn.input_json().clone()])).with("seen", call)) }
+    });
+    let plan = |end: &str| {
+        workflow()
+            .node(Node::agent("a", "count"))
+            .node(Node::agent("b", "count").after("a"))
+            .node(Node::agent("c", end).after("b").input("{{ b.output[0] }}"))
+    };
+    let board = agents.start().await.unwrap();
+    let id = callboard::messages::RunId(uuid::Uuid::from_u128(7));
+    let broken = plan("fail").build().unwrap();
+    let run = board.submit(broken.task("x").id(id)).await.unwrap();
+    assert_eq!(error(&run.result().await.unwrap()), "terminal error: 1");
+    let again = board.submit(broken.task("x").id(id)).await.unwrap();
+    assert_eq!(again.id(), id, "the same definition is the same run");
+    let mended = plan("mark").node(Node::agent("d", "echo").after("c")).build().unwrap();
+    let refused = board.submit(mended.task("x").id(id)).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with(
+            "began with another definition: c: the agent fail became mark; d was added; give the task another id, or have the run migrated"
+        ),
+        "{refused}"
+    );
+    let migrated = board.migrate(id, &mended).await.unwrap();
+    let result = migrated.result().await.unwrap();
+    assert_eq!((&result.outcome, calls.load(Ordering::SeqCst)), (&Outcome::Finished, 2));
+    assert_eq!((result.output, &result.state), (json!(".").into(), &json!({ "seen": [0, 1, ""] }).into()));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}

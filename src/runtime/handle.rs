@@ -134,6 +134,9 @@ impl Callboard {
             return Err(SubmitError::TooDeep { max: crate::messages::MAX_JSON_DEPTH });
         }
         let cast = board.cast(task)?;
+        if let (Some(id), Some(plan)) = (task.id, &task.plan) {
+            board.check_same_plan(id, plan).await?;
+        }
         let agent = match (&task.to, cast.first()) {
             (_, Some(first)) => first.clone(),
             (Some(target), None) => board.router.resolve(target)?,
@@ -313,7 +316,7 @@ impl Board {
     }
 
     /// Whom the names in a task's plan stand for.
-    fn cast(&self, task: &Task) -> Result<Vec<AgentName>, SubmitError> {
+    pub(super) fn cast(&self, task: &Task) -> Result<Vec<AgentName>, SubmitError> {
         let Some(plan) = &task.plan else { return Ok(Vec::new()) };
         crate::workflow::check_task(plan, &self.rules.predicates, task.input.as_ref()).map_err(SubmitError::Plan)?;
         Ok(plan.cast().into_iter().map(|name| self.router.resolve(name)).collect::<Result<_, _>>()?)

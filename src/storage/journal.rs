@@ -92,6 +92,12 @@ impl Journal {
         Self { storage, open_notes: Arc::new(Mutex::new(OpenNotes { recent: Recent::new(OPEN_NOTES), written: 0 })) }
     }
 
+    /// The store that it is in.
+    #[must_use]
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
     /// The stream of a run.
     #[must_use]
     pub fn stream(run: RunId) -> Key {

@@ -5,6 +5,7 @@
 //! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when.
 
 mod caret;
+mod difference;
 pub(crate) mod draft;
 pub(crate) mod graph;
 mod line;
@@ -14,6 +15,7 @@ pub(crate) mod template;
 mod toml;
 mod written;
 
+pub(crate) use difference::difference;
 pub use draft::{Defect, Defects, Node};
 pub(crate) use written::check_task;
 pub use written::{Reader, Workflow, WorkflowBuilder};

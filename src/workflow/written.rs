@@ -11,7 +11,7 @@ use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, Reducer, Schema, Task};
 
 use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Place, Placed};
-use super::graph::{Graph, Predicated};
+use super::graph::{Flaw, Graph, Predicated};
 use super::lower::{Lowered, lower};
 use super::{line, toml};
 
@@ -141,6 +141,12 @@ impl Workflow {
                 Err(Defects::of(text, &name, defects))
             }
         }
+    }
+
+    /// One that was checked before, perhaps by another version.
+    pub(crate) fn of_plan(plan: Arc<Plan>, description: Option<String>) -> Result<Self, Defects> {
+        let graph = ready(&plan)?;
+        Ok(Self { plan, graph, description })
     }
 
     /// Its name.
@@ -312,15 +318,7 @@ impl WorkflowBuilder {
 
 /// Whether a plan can be run on this input, with these predicates. Only what was not checked when it was written.
 pub(crate) fn check_task(plan: &Arc<Plan>, predicates: &Predicates, input: Option<&Json>) -> Result<(), Defects> {
-    let wrong = |defects| Err(Defects::of(None, &plan.name, defects));
-    let graph = match Graph::of(plan) {
-        Ok(graph) => graph,
-        Err(flaws) => {
-            let defect =
-                |fault: super::template::Fault| Defect { problem: fault.problem, advice: fault.advice, place: None };
-            return wrong(flaws.into_iter().map(|flaw| defect(flaw.fault)).collect());
-        }
-    };
+    let graph = ready(plan)?;
     let mut defects = Vec::new();
     for Predicated { node, name } in graph.predicates() {
         if predicates.get(name).is_none() {
@@ -336,7 +334,15 @@ pub(crate) fn check_task(plan: &Arc<Plan>, predicates: &Predicates, input: Optio
         let advice = "give an object that has a field for each name that templates read and no node produces";
         defects.push(Defect::new(&None, problem).advise(advice));
     }
-    if defects.is_empty() { Ok(()) } else { wrong(defects) }
+    if defects.is_empty() { Ok(()) } else { Err(Defects::of(None, &plan.name, defects)) }
+}
+
+/// A plan made ready, or what is wrong with it.
+fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
+    Graph::of(plan).map_err(|flaws| {
+        let defect = |flaw: Flaw| Defect { problem: flaw.fault.problem, advice: flaw.fault.advice, place: None };
+        Defects::of(None, &plan.name, flaws.into_iter().map(defect).collect())
+    })
 }
 
 impl Defects {

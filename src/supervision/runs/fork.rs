@@ -15,10 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::messages::state::{StateError, StateRules};
-use crate::messages::{Goto, Json, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict};
+use crate::messages::{
+    AgentName, Goto, Json, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict,
+};
 use crate::storage::StorageError;
 
 use super::decide::MAX_COMMAND;
+use super::inbox::SubmitError;
 use super::reopen::in_order_of_effect;
 use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 
@@ -72,6 +75,9 @@ pub enum ForkError {
     /// The board takes no new work.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The new definition cannot start.
+    #[error(transparent)]
+    Submit(Box<SubmitError>),
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -174,6 +180,60 @@ pub fn fork_at(
     Ok(events)
 }
 
+/// The first events of the run `run`, which goes on by another plan: what has ended in `history` and is the same in both
+/// answers from there. What has failed runs again.
+///
+/// # Errors
+/// See [`ForkError`].
+///
+/// # Panics
+/// When a custom reducer does.
+pub fn migrate(
+    history: &[RunEvent],
+    (plan, cast): (Arc<Plan>, Vec<AgentName>),
+    (run, at): (RunId, Timestamp),
+    rules: &StateRules,
+) -> Result<Vec<RunEvent>, ForkError> {
+    let goes_on = |event: &RunEvent| !matches!(event, RunEvent::TurnFailed { .. } | RunEvent::Stopped { .. });
+    let mut history = in_order_of_effect(history.to_vec());
+    history.retain(goes_on);
+    let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
+    let mut submission = Submission { cast, ..submission(original, run, at) };
+    submission.task.plan = Some(plan);
+    let mut copy = Copy::new(Arc::clone(original), submission, rules);
+    copy.is_changed = true;
+    copy.names.clear();
+    copy.name_turns(1, 1, true);
+    for event in &history[1..] {
+        let is_wanted = match event {
+            RunEvent::TurnEnded { .. }
+            | RunEvent::StepStarted { .. }
+            | RunEvent::StepFinished { .. }
+            | RunEvent::Delegated { .. }
+            | RunEvent::DelegationExpired { .. }
+            | RunEvent::TurnRestarted { .. }
+            | RunEvent::Overwritten { .. }
+            | RunEvent::Resumed { .. }
+            | RunEvent::Forked { .. } => true,
+            RunEvent::Submitted(_)
+            | RunEvent::Asked { .. }
+            | RunEvent::Answered { .. }
+            | RunEvent::Decided { .. }
+            | RunEvent::TurnFailed { .. }
+            | RunEvent::Reserved { .. }
+            | RunEvent::Settled { .. }
+            | RunEvent::ApprovalAsked { .. }
+            | RunEvent::Noticed { .. }
+            | RunEvent::AttemptFailed { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::NeedsAttention { .. }
+            | RunEvent::Stopped { .. } => false,
+        };
+        copy.follow(event, is_wanted, false);
+    }
+    Ok(copy.events)
+}
+
 /// The position of the event that closes a turn, or the history's length; and the number of the last turn.
 fn end_of(history: &[RunEvent], turn: u32, original: &Arc<Submission>, rules: &StateRules) -> (usize, u32) {
     let (mut run, _) = Run::begin(Arc::clone(original), rules.clone());
@@ -198,11 +258,7 @@ fn copy_around(
 ) -> Option<Copy> {
     let RunEvent::Submitted(original) = history.first()? else { return None };
     let told = ToldBy::at(end, history, dead, Arc::clone(original), rules);
-    let submission = Arc::new(submission);
-    let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
-    let (old, _) = Run::begin(Arc::clone(original), rules.clone());
-    let names = (1..old.next_turn).map(|turn| (turn, turn)).collect();
-    let mut copy = Copy { old, new, names, parked: BTreeMap::new(), events: vec![RunEvent::Submitted(submission)] };
+    let mut copy = Copy::new(Arc::clone(original), submission, rules);
     for (position, event) in history.iter().enumerate().skip(1) {
         let is_after = position >= end;
         let is_wanted = match event.turn() {
@@ -309,9 +365,20 @@ struct Copy {
     /// Turns that ended with a question about their handoff: they end, in the fork, with what was decided.
     parked: BTreeMap<u32, RunEvent>,
     events: Vec<RunEvent>,
+    /// The new run has another plan: only turns that begin alike are copied.
+    is_changed: bool,
 }
 
 impl Copy {
+    fn new(original: Arc<Submission>, submission: Submission, rules: &StateRules) -> Self {
+        let submission = Arc::new(submission);
+        let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
+        let (old, _) = Run::begin(original, rules.clone());
+        let names = (1..old.next_turn).map(|turn| (turn, turn)).collect();
+        let (parked, events) = (BTreeMap::new(), vec![RunEvent::Submitted(submission)]);
+        Self { old, new, names, parked, events, is_changed: false }
+    }
+
     /// Takes the old run one event on, and the new one with it.
     fn follow(&mut self, event: &RunEvent, is_wanted: bool, is_after: bool) {
         let first_of_old = self.old.next_turn;
@@ -320,6 +387,11 @@ impl Copy {
         let first_of_new = self.new.next_turn;
         self.new.step(&copied);
         self.events.push(copied);
+        self.name_turns(first_of_old, first_of_new, is_after || self.is_changed);
+    }
+
+    /// Finds the turns of the new run that are those which the old one has begun.
+    fn name_turns(&mut self, first_of_old: u32, first_of_new: u32, may_differ: bool) {
         let new_turns = first_of_new..self.new.next_turn;
         for (old, beside) in (first_of_old..self.old.next_turn).zip(first_of_new..) {
             // Of a plan, other nodes may begin with the same event.
@@ -329,7 +401,7 @@ impl Copy {
             };
             let Some(new) = new else { continue };
             // From the turn's end on, the two runs may go on differently.
-            if !is_after || self.begin_alike(old, new) {
+            if !may_differ || self.begin_alike(old, new) {
                 self.names.insert(old, new);
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
+use crate::messages::visible::visible_lines;
 use crate::messages::{
     Action, Answer, ApprovalId, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId, RunResult,
     Submission, TooLong, TurnId, Update, Usage,
@@ -371,6 +372,17 @@ pub enum SubmitError {
     /// Its plan cannot be run, or its input lacks what the plan needs.
     #[error(transparent)]
     Plan(Defects),
+    /// The run that is there under the task's id began with another plan.
+    #[error(
+        "run {run} began with another definition: {}; give the task another id, or have the run migrated",
+        visible_lines(&difference.join("; "))
+    )]
+    PlanChanged {
+        /// The run.
+        run: RunId,
+        /// What is different, node by node.
+        difference: Vec<String>,
+    },
     /// The input is nested deeper than it could be read back from the journal.
     #[error("the input is nested too deeply; at most {max} levels are allowed")]
     TooDeep {

@@ -1,0 +1,261 @@
+//! The workflows that a store keeps, with their versions; and runs that go on by another definition than they began with.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::messages::visible::quoted;
+use crate::messages::{Durability, Plan, Refusal, RunEvent, RunId};
+use crate::storage::codec::{self, CodecError, Stored};
+use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::supervision::runs::fork::{ForkError, migrate};
+use crate::supervision::runs::inbox::SubmitError;
+use crate::workflow::{Defects, Workflow, difference};
+
+use super::handle::{Board, Callboard};
+use super::run_handle::RunHandle;
+
+/// The workflows of a board's store. Every change makes a version; a run keeps the one that it started with.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard::workflow::Workflow;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let board = Callboard::builder().agent("echo", |_: Turn| async { Ok(Command::new()) }).start().await?;
+/// let store = board.workflows();
+/// let first = Workflow::from_line("", "workflow daily: echo")?;
+/// assert_eq!(store.save(&first).await?, 1);
+/// assert_eq!(store.save(&first).await?, 1);
+/// assert_eq!(store.save(&Workflow::from_line("", "workflow daily: echo -> then(agent=\"echo\")")?).await?, 2);
+/// let (version, latest) = store.latest("daily").await?.expect("it was saved");
+/// assert_eq!((version, latest.plan().cast().len()), (2, 2));
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Workflows {
+    storage: Arc<dyn Storage>,
+    durability: Durability,
+}
+
+/// Why a stored workflow was not saved or read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkflowStoreError {
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// What is stored cannot be read.
+    #[error("version {version} of the workflow {} cannot be read: {error}", quoted(name))]
+    Unreadable {
+        /// The workflow.
+        name: String,
+        /// The version.
+        version: u32,
+        /// Why.
+        error: CodecError,
+    },
+    /// What is stored cannot be run by this version of callboard.
+    #[error(transparent)]
+    Defects(#[from] Defects),
+}
+
+/// A version of a workflow, as it is stored.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredWorkflow {
+    description: Option<String>,
+    plan: Arc<Plan>,
+}
+
+impl Stored for StoredWorkflow {
+    const SCHEMA: u16 = 6;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "workflow";
+}
+
+impl Workflows {
+    fn key(name: &str) -> Key {
+        Key::new(["workflow", name])
+    }
+
+    /// Versions in the order of their numbers.
+    fn version_key(name: &str, version: u32) -> Key {
+        Self::key(name).child(&format!("{version:010}"))
+    }
+
+    /// Keeps a workflow under its name, and says which version it is. What the latest version says already makes no new one.
+    ///
+    /// # Errors
+    /// See [`WorkflowStoreError`].
+    pub async fn save(&self, workflow: &Workflow) -> Result<u32, WorkflowStoreError> {
+        let name = workflow.name();
+        let stored = StoredWorkflow {
+            description: workflow.description().map(str::to_owned),
+            plan: Arc::clone(workflow.plan()),
+        };
+        let value = codec::encode_shared(&stored);
+        loop {
+            let versions = self.versions(name).await?;
+            let last = versions.last().copied().unwrap_or_default();
+            if last > 0
+                && let Some(latest) = self.storage.get(&Self::version_key(name, last)).await?
+                && latest.value == value
+            {
+                return Ok(last);
+            }
+            let put = Put {
+                key: Self::version_key(name, last + 1),
+                value: Arc::clone(&value),
+                expected: Expected::Absent,
+                ttl_secs: None,
+                durability: self.durability,
+            };
+            match self.storage.put_if_revision(put).await {
+                Ok(_) => return Ok(last + 1),
+                // Somebody else has saved one at the same time.
+                Err(StorageError::WrongRevision { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The versions of a workflow, the first one first; none if there is no such workflow.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn versions(&self, name: &str) -> Result<Vec<u32>, StorageError> {
+        let keys = self.keys(&Self::key(name)).await?;
+        Ok(keys.iter().filter_map(|segments| segments.get(2)?.parse().ok()).collect())
+    }
+
+    /// The names of the workflows, sorted.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn names(&self) -> Result<Vec<String>, StorageError> {
+        let keys = self.keys(&Key::new(["workflow"])).await?;
+        let mut names: Vec<String> = keys.into_iter().filter_map(|segments| segments.into_iter().nth(1)).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    async fn keys(&self, above: &Key) -> Result<Vec<Vec<String>>, StorageError> {
+        const PAGE: usize = 256;
+        let (prefix, mut after, mut keys) = (above.children(), None, Vec::new());
+        loop {
+            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
+            keys.extend(page.iter().map(|(key, _)| key.segments()));
+            match page.into_iter().nth(PAGE - 1) {
+                Some((last, _)) => after = Some(last),
+                None => return Ok(keys),
+            }
+        }
+    }
+
+    /// A version of a workflow; `None` if there is none.
+    ///
+    /// # Errors
+    /// See [`WorkflowStoreError`].
+    pub async fn get(&self, name: &str, version: u32) -> Result<Option<Workflow>, WorkflowStoreError> {
+        let Some(entry) = self.storage.get(&Self::version_key(name, version)).await? else { return Ok(None) };
+        let unreadable = |error| WorkflowStoreError::Unreadable { name: name.to_owned(), version, error };
+        let StoredWorkflow { description, plan } = codec::decode(&entry.value).map_err(unreadable)?;
+        Ok(Some(Workflow::of_plan(plan, description)?))
+    }
+
+    /// The latest version of a workflow, and its number; `None` if there is no such workflow.
+    ///
+    /// # Errors
+    /// See [`WorkflowStoreError`].
+    pub async fn latest(&self, name: &str) -> Result<Option<(u32, Workflow)>, WorkflowStoreError> {
+        let Some(last) = self.versions(name).await?.last().copied() else { return Ok(None) };
+        Ok(self.get(name, last).await?.map(|workflow| (last, workflow)))
+    }
+}
+
+impl fmt::Debug for Workflows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workflows").finish_non_exhaustive()
+    }
+}
+
+impl Callboard {
+    /// The workflows of the board's store.
+    #[must_use]
+    pub fn workflows(&self) -> Workflows {
+        let (storage, durability) = (Arc::clone(self.board.journal.storage()), self.board.durability);
+        Workflows { storage, durability }
+    }
+
+    /// Has a run go on by another definition of its workflow: a new run begins with it, in which the nodes answer from the
+    /// old journal that have ended there, are the same agent's, and work on the same input; the others run. The old run is
+    /// cancelled, if it has not ended. The new one has its own id, token budget and deadline, as a fork has.
+    ///
+    /// Waits for room when too many runs are in flight. Each call makes a run of its own.
+    ///
+    /// # Errors
+    /// See [`ForkError`]; what the new definition cannot start with is [`ForkError::Submit`].
+    pub async fn migrate(&self, run: RunId, workflow: &Workflow) -> Result<RunHandle, ForkError> {
+        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let (board, id, plan) = (self.clone(), RunId(self.board.env.id()), Arc::clone(workflow.plan()));
+        // A caller that goes away leaves no run that is journaled and not begun.
+        let migrated = tokio::spawn(async move { board.migrate_as(id, run, plan, place).await });
+        migrated.await.unwrap_or(Err(ForkError::Interrupted(id)))
+    }
+
+    async fn migrate_as(
+        &self,
+        id: RunId,
+        run: RunId,
+        plan: Arc<Plan>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<RunHandle, ForkError> {
+        let board = &self.board;
+        let history = board.journal.read(run).await?.events;
+        let mut task = match history.first() {
+            None => return Err(ForkError::Unknown(run)),
+            Some(RunEvent::Submitted(original)) => original.task.clone(),
+            Some(_) => return Err(ForkError::Trimmed),
+        };
+        task.plan = Some(Arc::clone(&plan));
+        let cast = board.cast(&task).map_err(|error| ForkError::Submit(Box::new(error)))?;
+        let durability = task.durability.unwrap_or(board.durability);
+        // What the old run does from here on is not copied.
+        let reason = format!("it goes on as run {id}, by another definition of its workflow");
+        let _ = self.run(run).cancel(&reason).await;
+        let history = board.journal.read(run).await?.events;
+        let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;
+        let begun = self.begin_fork(id, &events, durability, place).await;
+        begun.map_err(|error| if error.may_pass() { ForkError::Interrupted(id) } else { error.into() })
+    }
+}
+
+impl Board {
+    /// A run that is there under the id of a task began with the task's plan.
+    pub(super) async fn check_same_plan(&self, run: RunId, plan: &Arc<Plan>) -> Result<(), SubmitError> {
+        let history = self.journal.read(run).await?.events;
+        let Some(RunEvent::Submitted(submission)) = history.first() else { return Ok(()) };
+        let told = match &submission.task.plan {
+            Some(before) if before == plan => return Ok(()),
+            Some(before) => difference(before, plan),
+            None => vec!["it has no workflow".to_owned()],
+        };
+        Err(SubmitError::PlanChanged { run, difference: told })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_workflow_are_golden() {
+        let line =
+            r#"workflow daily: a(input="{{ x }}") -> any(b, c(attempts=2)) -> loop(until="state.n > 1", max=3) { d }"#;
+        let read = Workflow::from_line("", &line.replace("state.n > 1", "d.output > 1")).unwrap();
+        let stored = StoredWorkflow { description: Some("every day".into()), plan: Arc::clone(read.plan()) };
+        crate::testing::golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), &stored);
+    }
+}
