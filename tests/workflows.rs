@@ -702,3 +702,26 @@ async fn a_changed_definition_on_an_old_journal_is_refused_with_the_difference_u
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_does_not_meet_its_schema_fails_the_attempt_that_wrote_it() {
+    let plan = |value: Value| {
+        workflow()
+            .checked_channel("score", Reducer::Sum, json!({ "type": "number", "maximum": 10 }))
+            .node(Node::agent("a", "write").input(json!({ "score": 6 })))
+            .node(Node::agent("b", "echo").after("a").input(value).saved_to("score").attempts(1))
+    };
+    assert_eq!(run(plan(json!(4)), json!("x")).await.state, json!({ "score": 10 }));
+    let result = run(plan(json!(5)), json!("x")).await;
+    assert_eq!(
+        error(&result),
+        "invalid command: channel \"score\" does not meet its schema: 11 is greater than the maximum of 10"
+    );
+    assert_eq!(result.state, json!({ "score": 6 }));
+    let text = "[workflow]\nname = \"w\"\n[workflow.channels]\nscore = { schema = { type = \"numbr\" } }\n[[workflow.tasks]]\nname = \"a\"\nagent = \"a\"\n";
+    let defects = Workflow::from_toml("w.toml", text).unwrap_err().to_string();
+    assert!(
+        defects.starts_with("w.toml:4:20: the schema of \"score\" cannot be used: \"numbr\" is not valid"),
+        "{defects}"
+    );
+}

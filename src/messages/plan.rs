@@ -1,6 +1,7 @@
 //! A workflow as a run carries it: which turns may start when. `workflow` makes it from what people write.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub struct Plan {
     pub name: Arc<str>,
     /// The channels of its runs' state.
     pub schema: Arc<Schema>,
+    /// JSON Schemas that what a channel holds after a write must meet.
+    pub checks: BTreeMap<Arc<str>, Json>,
     /// Its nodes.
     pub body: Block,
     #[serde(skip)]
@@ -177,7 +180,16 @@ impl Plan {
     /// A plan of one block.
     #[must_use]
     pub fn new(name: &str, schema: Arc<Schema>, body: Block) -> Self {
-        Self { name: name.into(), schema, body, prepared: Prepared::default() }
+        let (checks, prepared) = (BTreeMap::new(), Prepared::default());
+        Self { name: name.into(), schema, checks, body, prepared }
+    }
+
+    /// Has what a channel holds meet a JSON Schema.
+    #[must_use]
+    pub fn check(mut self, channel: &str, schema: Json) -> Self {
+        self.checks.insert(channel.into(), schema);
+        self.prepared = Prepared::default();
+        self
     }
 
     /// What was made of it to run it.

@@ -11,7 +11,7 @@ pub(crate) fn difference(before: &Plan, after: &Plan) -> Vec<String> {
     enter(&before.body, "", &mut old);
     enter(&after.body, "", &mut new);
     let mut told = Vec::new();
-    if before.schema != after.schema {
+    if (&before.schema, &before.checks) != (&after.schema, &after.checks) {
         told.push("the channels were changed".to_owned());
     }
     if before.body.output != after.body.output {

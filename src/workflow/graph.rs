@@ -10,6 +10,7 @@ use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{Block, Condition, JoinPolicy, On, Plan, PlanNode, Reducer, Schema, Until, Work};
 
+use super::checks::Checks;
 use super::progress::{Line, Point, Shape};
 use super::template::{Compiled, Fault, Names, Part, Template, Var, is_free_name};
 
@@ -35,6 +36,8 @@ pub(crate) struct Graph {
     blocks: Vec<Level>,
     /// The fields that templates need of the workflow's input.
     inputs: BTreeSet<Arc<str>>,
+    /// What the channels have to meet.
+    pub(crate) checks: Checks,
 }
 
 /// A block made ready.
@@ -145,8 +148,10 @@ pub(crate) struct Spot {
     pub(crate) aspect: Aspect,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Aspect {
+    /// The schema of a channel.
+    Channel(Arc<str>),
     Whole,
     Name,
     Edge(usize),
@@ -170,7 +175,11 @@ impl Graph {
         if let Some(made) = plan.prepared() {
             return Ok(made);
         }
+        let (checks, faults) = Checks::of(plan);
         let mut maker = Maker::new(&plan.schema);
+        for (channel, fault) in faults {
+            maker.flaws.push(Flaw { spot: Spot { node: Vec::new(), aspect: Aspect::Channel(channel) }, fault });
+        }
         maker.outline(&plan.body, &[], None, LevelKind::Closed);
         if maker.flaws.is_empty() {
             maker.fill(&plan.body, 0, &[]);
@@ -185,7 +194,7 @@ impl Graph {
         if !flaws.is_empty() {
             return Err(flaws);
         }
-        let made = Arc::new(Self { blocks: levels, inputs });
+        let made = Arc::new(Self { blocks: levels, inputs, checks });
         plan.keep_prepared(Arc::clone(&made));
         Ok(made)
     }

@@ -34,10 +34,17 @@ pub(super) struct Marks {
     attempts: Place,
     timeout: Place,
     output: Place,
+    /// The schemas of the channels.
+    channels: BTreeMap<String, Place>,
     inner: Vec<Marks>,
 }
 
 impl Marks {
+    /// Where the schema of a channel was written.
+    pub(super) fn note_channel(&mut self, channel: &str, place: Place) {
+        self.channels.insert(channel.to_owned(), place);
+    }
+
     /// A flaw of the plan, where it was written.
     pub(super) fn defect(&self, flaw: &Flaw) -> Defect {
         Defect { problem: flaw.fault.problem.clone(), advice: flaw.fault.advice.clone(), place: self.place(&flaw.spot) }
@@ -50,10 +57,11 @@ impl Marks {
             marks = inner;
         }
         let edge = |position: usize| marks.edges.get(position).cloned().unwrap_or_default();
-        let place = match spot.aspect {
+        let place = match &spot.aspect {
+            Aspect::Channel(channel) => marks.channels.get(&**channel).cloned().flatten(),
             Aspect::Whole | Aspect::Name => None,
-            Aspect::Edge(position) => edge(position).0,
-            Aspect::EdgeCondition(position) => edge(position).1,
+            Aspect::Edge(position) => edge(*position).0,
+            Aspect::EdgeCondition(position) => edge(*position).1,
             Aspect::Join => marks.join.clone(),
             Aspect::When => marks.when.clone(),
             Aspect::Input => marks.input.clone(),

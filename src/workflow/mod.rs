@@ -5,6 +5,7 @@
 //! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when.
 
 mod caret;
+pub(crate) mod checks;
 mod difference;
 pub(crate) mod draft;
 pub(crate) mod graph;

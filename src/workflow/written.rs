@@ -129,9 +129,19 @@ impl Workflow {
     ) -> Result<Self, Defects> {
         let (name, description) = (draft.name.value.clone(), draft.description.clone());
         let channels = std::mem::take(&mut draft.channels);
-        let Lowered { body, marks, mut defects, named } = lower(draft, library);
+        let Lowered { body, mut marks, mut defects, named } = lower(draft, library);
         let schema = Arc::new(schema_of(&channels, &named, &mut defects));
-        let plan = Arc::new(Plan::new(&name, schema, body));
+        let mut plan = Plan::new(&name, schema, body);
+        for (channel, check) in named.iter().flat_map(|(_, workflow)| &workflow.plan.checks) {
+            plan = plan.check(channel, check.clone());
+        }
+        for ChannelDraft { name, schema, .. } in channels {
+            if let Some(schema) = schema {
+                marks.note_channel(&name.value, schema.place);
+                plan = plan.check(&name.value, Json::from(schema.value));
+            }
+        }
+        let plan = Arc::new(plan);
         // What names nobody has leave gaps that would be told as flaws of their own.
         let graph = if defects.is_empty() { Graph::of(&plan) } else { Err(Vec::new()) };
         match graph {
@@ -290,6 +300,15 @@ impl WorkflowBuilder {
     #[must_use]
     pub fn channel(mut self, name: &str, reducer: Reducer) -> Self {
         self.draft.channels.push(ChannelDraft { name: Placed::made(name.to_owned()), reducer, schema: None });
+        self
+    }
+
+    /// Declares a channel, and a JSON Schema that what it holds must meet after each write of a node. A command that breaks it
+    /// fails its attempt.
+    #[must_use]
+    pub fn checked_channel(mut self, name: &str, reducer: Reducer, schema: impl Into<Value>) -> Self {
+        let schema = Some(Placed::made(schema.into()));
+        self.draft.channels.push(ChannelDraft { name: Placed::made(name.to_owned()), reducer, schema });
         self
     }
 

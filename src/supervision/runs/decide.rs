@@ -108,6 +108,7 @@ fn on_command(
     let mark = handoff_mark(turn, &command);
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         Ok(settled) => {
+            run.check_writes(number, &settled.0, &command).map_err(invalid)?;
             let verdict = route(run, number, turn, &command, mark, None, around);
             (Some(settled), verdict.map_err(Failure::refused)?)
         }

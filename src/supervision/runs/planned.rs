@@ -221,6 +221,26 @@ impl Run {
         }
     }
 
+    /// What a command of a turn writes, in the view that it makes, is fit for the channels of the plan; so is its output for
+    /// the channel that it is saved to.
+    ///
+    /// # Errors
+    /// The first channel for which it is not, and why.
+    pub(super) fn check_writes(&self, turn: u32, view: &State, command: &Command) -> Result<(), String> {
+        let Some(graph) = self.graph.as_deref() else { return Ok(()) };
+        let saves = self.rules_of(turn).and_then(|rules| rules.saves.clone());
+        if graph.checks.is_empty() && saves.is_none() {
+            return Ok(());
+        }
+        let written = command.update.writes().iter().map(|write| &*write.channel);
+        let Some(channel) = saves else { return graph.checks.check(view, written) };
+        let mut saved = Update::default();
+        saved.push(&channel, command.output.clone().unwrap_or_default(), false);
+        let mut view = view.clone();
+        view.apply(&saved, &self.rules).map_err(|error| error.to_string())?;
+        graph.checks.check(&view, written.chain([&*channel]))
+    }
+
     /// The branch of the workflow within a workflow that a branch works on or lies in.
     fn workflow_within(&self, mut branch: u32) -> Option<u32> {
         let graph = self.graph.as_deref()?;
@@ -594,12 +614,15 @@ impl Run {
             return;
         }
         let level = graph.level(scope.block);
-        scope.ends[node as usize] = Some(end.clone());
         let outs = &level.shape.nodes[node as usize].outs;
         let has_conditions = outs.iter().any(|edge| level.conditions[*edge as usize].is_some());
         let is_finished = end.outcome.is_finished();
         let mut holds: BTreeMap<u32, bool> = BTreeMap::new();
         if has_conditions {
+            // They may name the node itself.
+            if let Some(scope) = self.scope_mut(id) {
+                scope.ends[node as usize] = Some(end.clone());
+            }
             let seen = Seen { run: self, graph: &graph, branch: id, view: &end.view };
             let tests = outs.iter().filter_map(|edge| Some((*edge, level.conditions[*edge as usize].as_ref()?)));
             let tested: Result<_, String> =
