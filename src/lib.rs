@@ -56,6 +56,14 @@ pub mod prelude {
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(doctest)]
+#[doc = include_str!("../docs/workflows.md")]
+struct WorkflowGuide;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/compared-with-langgraph.md")]
+struct ComparedWithLangGraph;
+
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
 struct TestingGuide;

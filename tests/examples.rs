@@ -4,6 +4,8 @@
 
 mod processes;
 
+use std::fs;
+
 use processes::{Ended, example, output};
 
 async fn run(name: &str, arguments: &[&str], input: &str) -> Ended {
@@ -82,4 +84,113 @@ async fn custom_storage_counts_what_a_board_asks() {
 async fn own_actors_are_supervised() {
     let ended = run("own_actors_supervised", &[], "").await;
     assert_tells(&ended, &["All run:", "restarted", "What is left:", "The tree was "]);
+}
+
+/// A folder with files in it.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[tokio::test]
+async fn workflow_review_follows_up_only_what_it_finds() {
+    let found = folder(&[
+        ("a.rs", "fn a() {}\n// TODO: all of it\n"),
+        ("deep/b.rs", "fn b() {\n    let longest = 1; // \u{1b}[31m FIXME\n}"),
+        ("notes.txt", "unsafe"),
+    ]);
+    let root = found.path().to_str().unwrap();
+    let ended = run("workflow_review", &[root], "").await;
+    let report = [
+        ": 2 files, 5 lines\n",
+        "The longest line has 35 characters: deep/b.rs:2\n",
+        "Lines with TODO or FIXME: 2\n  a.rs:2: // TODO: all of it\n",
+        "  deep/b.rs:2: let longest = 1; // \\u{1b}[31m FIXME\n",
+    ];
+    assert_tells(&ended, &report);
+    for skipped in ["unsafe", "Nothing was put off"] {
+        assert!(!ended.stdout().contains(skipped), "{}", ended.told());
+    }
+    fs::write(found.path().join("a.rs"), "unsafe fn a() {}").unwrap();
+    fs::write(found.path().join("deep/b.rs"), "").unwrap();
+    assert_tells(&run("workflow_review", &[root], "").await, &[": 2 files, 1 lines", "Lines with unsafe: 1\n"]);
+    fs::write(found.path().join("a.rs"), "").unwrap();
+    assert_tells(&run("workflow_review", &[root], "").await, &[": 2 files, 0 lines", "Nothing was put off"]);
+    let empty = folder(&[]);
+    assert_tells(&run("workflow_review", &[empty.path().to_str().unwrap()], "").await, &[": 0 files, 0 lines"]);
+    assert_tells(&run("workflow_review", &[], "").await, &["/examples: ", "Lines with TODO or FIXME: "]);
+}
+
+#[tokio::test]
+async fn workflow_retry_goes_back_until_the_check_passes_or_the_bound_is_reached() {
+    let story = [
+        "The check passes. 7 edits:",
+        "monday.md: Tabs",
+        "tuesday.md: Tabs",
+        "monday.md: LongLines",
+        "tuesday.md: LongLines",
+        "monday.md: TrailingSpaces",
+        "tuesday.md: TrailingSpaces",
+        "tuesday.md: LastLine",
+        "monday.md:\n# Monday\n\n    Tabs stand here, and there    was one there; the line is\nlong enough\n",
+    ];
+    assert_tells(&run("workflow_retry", &[], "").await, &story);
+    let refused = run("workflow_retry", &["--hopeless"], "").await;
+    assert_tells(&refused, &["refused (LoopLimit): the loop \"implement_loop\" has begun 6 times and is not done"]);
+}
+
+#[tokio::test]
+async fn workflow_words_adds_up_what_was_counted_side_by_side() {
+    let texts = folder(&[
+        ("a.txt", "Tides rise, tides fall; the sea is calm."),
+        ("deep/b.txt", "The tides of the calm SEAS"),
+        ("c.md", "tides tides tides"),
+    ]);
+    let ended = run("workflow_words", &[texts.path().to_str().unwrap(), "txt"], "").await;
+    let top = ["2 files, 8 words. The most frequent ones:", "      3  tides\n      2  calm\n      1  fall\n"];
+    assert_tells(&ended, &top);
+    assert_tells(&run("workflow_words", &[], "").await, &[" files, ", "  board\n"]);
+}
+
+#[tokio::test]
+async fn workflow_approval_publishes_what_was_agreed_to_and_nothing_else() {
+    let waits = ["`publish` waits. It would write ", "# Pages\n", "- [Testing your agents](testing.md)\n"];
+    let no = run("workflow_approval", &["--no"], "").await;
+    assert_tells(&no, &waits);
+    assert_tells(&no, &["cancelled: you said no", "There is no file."]);
+    assert_tells(&run("workflow_approval", &["--yes"], "").await, &["Published, ", "\n# Pages\n", "There is a file."]);
+    assert_tells(&run("workflow_approval", &[], "y\n").await, &["Publish it?", "Published, ", "There is a file."]);
+    assert_tells(&run("workflow_approval", &[], "n\n").await, &["cancelled: you said no", "There is no file."]);
+    let changed = run("workflow_approval", &[], "All pages\n").await;
+    assert_tells(&changed, &["Published, ", "# All pages\n", "- [Testing your agents]", "There is a file."]);
+    assert_tells(&run("workflow_approval", &[], "").await, &["nobody is there to answer", "There is no file."]);
+}
+
+#[tokio::test]
+async fn workflow_race_cancels_the_searches_that_did_not_win() {
+    let mut files: Vec<(String, &str)> = (0..40).map(|number| (format!("f{number:02}.rs"), "")).collect();
+    files[5].1 = "pub struct EarlyOne;";
+    files[35].1 = "fn late_one() {}";
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let tree = folder(&files);
+    let root = tree.path().to_str().unwrap();
+    for (name, winner, losers, place) in [
+        ("EarlyOne", "forwards", ["by_name", "backwards"], "f05.rs:1"),
+        ("late_one", "backwards", ["by_name", "forwards"], "f35.rs:1"),
+    ] {
+        let ended = run("workflow_race", &[name, root], "").await;
+        assert_tells(&ended, &[&format!("{winner} has found it: {place}\n"), &format!("end: {winner}, tell\n")]);
+        for loser in losers {
+            assert_tells(&ended, &[&format!("{loser} was cancelled at file ")]);
+        }
+    }
+    let nothing = run("workflow_race", &["Nothing", root], "").await;
+    assert_tells(&nothing, &["failed: node tell: too few of the nodes before it can finish", "end: \n"]);
+    assert!(!nothing.stdout().contains("cancelled"), "{}", nothing.told());
+    assert_tells(&run("workflow_race", &[], "").await, &[" has found it: ", "Turns that came to their end: "]);
 }

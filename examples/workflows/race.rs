@@ -1,0 +1,117 @@
+//! Three ways to find where something is defined; the first that finds it wins, and the others are cancelled.
+//!
+//! The workflow is one line, and stands below. A file that is named like the definition is quick to find, if there is one; who
+//! reads all files from the first to the last finds it in the end, and so does who reads them from the last to the first.
+//! Losers are stopped at their next await, wherever they are: each says so as it is dropped. What they wrote is dropped too.
+//!
+//! Run it with `cargo run --example workflow_race`, or `cargo run --example workflow_race -- NAME TREE`.
+
+mod tree;
+
+use std::error::Error;
+
+use callboard::messages::{RunEvent, visible};
+use callboard::prelude::*;
+use callboard::workflow::Workflow;
+use serde::Deserialize;
+use serde_json::json;
+
+const WORKFLOW: &str = "any(by_name, forwards, backwards) -> tell";
+
+/// What is looked for.
+#[derive(Deserialize)]
+struct Wanted {
+    root: String,
+    name: String,
+}
+
+/// Tells of a search that was stopped before it came to its end.
+struct Search {
+    way: &'static str,
+    files: usize,
+    is_over: bool,
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        if !self.is_over {
+            println!("{} was cancelled at file {}", self.way, self.files);
+        }
+    }
+}
+
+// One thread, so that the three take turns file by file, and the same one wins each time.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "Chain".to_owned());
+    let root = arguments.next().unwrap_or_else(|| tree::of_this_repository("src"));
+    let workflow = Workflow::from_line("examples/workflows/race.rs", WORKFLOW)?;
+    let board = Callboard::builder()
+        .agent("by_name", |turn: Turn| async move {
+            let file = format!("{}.rs", snake_case(&turn.input::<Wanted>()?.name));
+            let is_named = move |path: &str| path.rsplit('/').next() == Some(file.as_str());
+            search(turn, "by_name", false, is_named).await
+        })
+        .agent("forwards", |turn: Turn| search(turn, "forwards", false, |_| true))
+        .agent("backwards", |turn: Turn| search(turn, "backwards", true, |_| true))
+        .agent("tell", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .start()
+        .await?;
+    println!("{WORKFLOW}\n\nLooking for {}:", visible(&name));
+    let run = board.submit(workflow.task(json!({ "root": root, "name": name }))).await?;
+    println!("{}", run.result().await?);
+    let ended = run.history().await?.into_iter().filter_map(|event| match event {
+        RunEvent::TurnEnded { agent, .. } => Some(agent.to_string()),
+        _ => None,
+    });
+    println!("Turns that came to their end: {}", ended.collect::<Vec<_>>().join(", "));
+    board.shutdown().await;
+    Ok(())
+}
+
+/// Reads the files that may have it, one after the other, until one defines it.
+async fn search(
+    turn: Turn,
+    way: &'static str,
+    is_reversed: bool,
+    may_have: impl Fn(&str) -> bool,
+) -> Result<Command, TurnError> {
+    let Wanted { root, name } = turn.input()?;
+    let mut files = tree::files(&root, "rs").map_err(Terminal)?;
+    if is_reversed {
+        files.reverse();
+    }
+    let mut search = Search { way, files: 0, is_over: false };
+    for file in files {
+        search.files += 1;
+        if may_have(&file) {
+            let text = tree::read(&root, &file).map_err(Terminal)?;
+            if let Some(line) = (1..).zip(text.lines()).find_map(|(line, text)| defines(text, &name).then_some(line)) {
+                search.is_over = true;
+                return Ok(Command::output(format!("{way} has found it: {file}:{line}")));
+            }
+        }
+        // Where it can be stopped.
+        tokio::task::yield_now().await;
+    }
+    search.is_over = true;
+    println!("{way} has not found it in {} files", search.files);
+    Err(TurnError::terminal(format!("{name} is not defined there")))
+}
+
+fn defines(line: &str, name: &str) -> bool {
+    let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    words.windows(2).any(|pair| matches!(pair[0], "struct" | "enum" | "trait" | "fn" | "type") && pair[1] == name)
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    snake
+}
