@@ -183,7 +183,10 @@ async fn a_run_in_flight_can_be_drawn() {
     let workflow = Workflow::builder("live")
         .node(Node::agent("first", "echo"))
         .node(Node::agent("asked", "echo").after("first").interrupted())
-        .node(Node::nodes("group", [Node::agent("slow", "never"), Node::agent("later", "echo").after("slow")]).after("first"))
+        .node(
+            Node::nodes("group", [Node::agent("slow", "never"), Node::agent("later", "echo").after("slow")])
+                .after("first"),
+        )
         .node(Node::nodes("last", [Node::agent("inner", "echo")]).after("asked").after("group"))
         .build()
         .unwrap();
@@ -237,7 +240,10 @@ fn assert_is_sound(svg: &str) {
     let all: BTreeMap<&str, [i32; 4]> = boxes.iter().copied().collect();
     let mut levels: BTreeMap<String, Vec<[i32; 4]>> = BTreeMap::new();
     for (path, corners) in &boxes {
-        assert!(corners[0] >= 0 && corners[1] >= 0 && corners[2] <= width && corners[3] <= height, "{path} {corners:?}");
+        assert!(
+            corners[0] >= 0 && corners[1] >= 0 && corners[2] <= width && corners[3] <= height,
+            "{path} {corners:?}"
+        );
         if let Some(outer) = all.get(&*around(path)) {
             assert!(outer[0] <= corners[0] && outer[1] <= corners[1], "{path}");
             assert!(outer[2] >= corners[2] && outer[3] >= corners[3], "{path}");
@@ -338,7 +344,12 @@ fn large_graphs() {
             let svg = drawing.to_svg();
             let took = begun.elapsed();
             let mermaid = drawing.to_mermaid();
-            println!("{size} {shape}: SVG {took:?} {} bytes, Mermaid {:?} {} bytes", svg.len(), begun.elapsed() - took, mermaid.len());
+            println!(
+                "{size} {shape}: SVG {took:?} {} bytes, Mermaid {:?} {} bytes",
+                svg.len(),
+                begun.elapsed() - took,
+                mermaid.len()
+            );
         }
     }
 }

@@ -2,7 +2,6 @@
 //! ended. Pure.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::messages::state::StateRules;
 use crate::messages::{Block, RunEvent, Work};
@@ -10,17 +9,16 @@ use crate::workflow::graph::{Graph, Task};
 use crate::workflow::progress::Stage;
 use crate::workflow::{Count, NodeState, NodeStates, way_to_node};
 
-use super::reopen::in_order_of_effect;
-use super::replay::ReplayError;
+use super::replay::{ReplayError, from_submission};
 use super::run::{Branch, Now, Origin, Phase, Run};
 
-/// How nodes stood when their blocks ended, by the way to them and the items on it. Kept only where somebody asked for it:
+/// How nodes stood when their blocks ended, by the items and the way. Kept only where somebody asked for it:
 /// the fold itself needs nothing of blocks that have ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Glances(BTreeMap<Spot, NodeStates>);
 
-/// The names on the way to a node, and the places of the items that it lies in, from the outside.
-type Spot = (String, Vec<usize>);
+/// The places of the items that a node lies in, from the outside, and the names on the way to it.
+type Spot = (Vec<usize>, String);
 
 /// How the nodes of a run stood at the end of this history, or stand: of each node the last state, also within blocks that
 /// have ended. Of a run without a plan there are none.
@@ -51,17 +49,9 @@ type Spot = (String, Vec<usize>);
 ///
 /// # Panics
 /// When a custom reducer or a predicate does.
-pub fn node_states_of(
-    history: Vec<RunEvent>,
-    rules: &StateRules,
-) -> Result<BTreeMap<String, NodeStates>, ReplayError> {
-    let is_submission = |event: &RunEvent| matches!(event, RunEvent::Submitted(_));
-    if let Some(later) = history.iter().skip(1).position(is_submission) {
-        return Err(ReplayError::Joined { event: later + 2 });
-    }
-    let mut events = in_order_of_effect(history).into_iter();
-    let Some(RunEvent::Submitted(submission)) = events.next() else { return Err(ReplayError::Trimmed) };
-    let (mut run, _) = Run::begin_watched(Arc::clone(&submission), rules.clone(), Some(Box::default()));
+pub fn node_states_of(history: Vec<RunEvent>, rules: &StateRules) -> Result<BTreeMap<String, NodeStates>, ReplayError> {
+    let (submission, events) = from_submission(history)?;
+    let (mut run, _) = Run::begin_watched(submission, rules.clone(), Some(Box::default()));
     for event in events {
         run.step(&event);
     }
@@ -79,7 +69,7 @@ impl Run {
             self.glance(*id, true, &mut spots);
         }
         let mut items: BTreeMap<String, Vec<(usize, NodeStates)>> = BTreeMap::new();
-        for ((path, of), states) in spots {
+        for ((of, path), states) in spots {
             items.entry(path).or_default().push((of.len(), states));
         }
         let mut states: BTreeMap<String, NodeStates> =
@@ -108,11 +98,14 @@ impl Run {
     /// Forgets what was noted within a branch that begins anew.
     pub(super) fn forget_within(&mut self, branch: u32) {
         let (Some(graph), Some(mut glances)) = (self.graph.clone(), self.glances.take()) else { return };
-        let (path, items) = self.spot_of(&graph, branch);
-        let is_within = |(noted, of): &Spot| {
-            of.starts_with(&items) && noted.strip_prefix(&path).is_some_and(|rest| rest.starts_with('/'))
-        };
-        glances.0.retain(|spot, _| !is_within(spot));
+        let (items, path) = self.spot_of(&graph, branch);
+        let inner = path + "/";
+        let near = glances.0.range((items.clone(), String::new())..).map(|(spot, _)| spot);
+        let near = near.take_while(|(of, _)| of.starts_with(&items));
+        let within: Vec<Spot> = near.filter(|(_, noted)| noted.starts_with(&inner)).cloned().collect();
+        for spot in within {
+            glances.0.remove(&spot);
+        }
         self.glances = Some(glances);
     }
 
@@ -124,7 +117,7 @@ impl Run {
             spots.entry(self.spot_of(graph, id)).or_insert_with(|| NodeState::Running.into()).count = Some(count);
         }
         let Now::Plan(scope) = &branch.now else { return };
-        let (path, items) = self.spot_of(graph, id);
+        let (items, path) = self.spot_of(graph, id);
         let repeated = self.repeated_by(graph, branch);
         for (node, station) in (0..).zip(&scope.level(graph).nodes) {
             let state = match scope.stage(node) {
@@ -136,12 +129,12 @@ impl Run {
                 Stage::Failed => NodeState::Failed,
                 Stage::Skipped => NodeState::Skipped,
             };
-            let spot = (way_to_node(&path, &station.name, repeated), items.clone());
+            let spot = (items.clone(), way_to_node(&path, &station.name, repeated));
             spots.entry(spot).or_insert_with(|| state.into()).state = state;
         }
     }
 
-    /// The way to the node that a branch lies in, and the items on it.
+    /// The items that a branch lies in, and the way to its node.
     fn spot_of(&self, graph: &Graph, branch: u32) -> Spot {
         let (mut names, mut items, mut next) = (Vec::new(), Vec::new(), Some(branch));
         while let Some(branch) = next.and_then(|id| self.branches.get(&id)) {
@@ -153,7 +146,7 @@ impl Run {
         }
         names.reverse();
         items.reverse();
-        (names.join("/"), items)
+        (items, names.join("/"))
     }
 
     /// The name of the loop or map whose body a branch works on.

@@ -652,6 +652,7 @@ impl Run {
     }
 
     fn begin_again(&mut self, id: u32, output: Json) {
+        self.forget_within(id);
         let Some(scope) = self.scope(id) else { return };
         let (block, input, iteration) = (scope.block, scope.input.clone(), scope.turn_of.iteration + 1);
         let turn_of = Turn { iteration, last: output, ..Turn::default() };

@@ -217,9 +217,8 @@ fn put_beside(cells: &mut [Cell], layers: &[Vec<usize>]) {
     for layer in layers {
         settle(cells, layer, |_| Some(0));
     }
-    let middle = |cells: &[Cell], others: &mut dyn Iterator<Item = &usize>| {
-        mean(others.map(|other| i64::from(cells[*other].x)))
-    };
+    let middle =
+        |cells: &[Cell], others: &mut dyn Iterator<Item = &usize>| mean(others.map(|other| i64::from(cells[*other].x)));
     for _ in 0..SWEEPS {
         for layer in layers.iter().skip(1) {
             settle(cells, layer, |(cells, cell)| middle(cells, &mut cell.above.iter()));

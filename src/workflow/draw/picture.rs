@@ -84,14 +84,8 @@ impl Picture {
 impl Figure {
     fn of(node: &PlanNode, path: String, way: &str, states: States) -> Self {
         let standing = states.and_then(|states| states.get(&path)).copied();
-        let mut figure = Self {
-            path,
-            name: node.name.to_string(),
-            notes: Vec::new(),
-            border: Border::Plain,
-            standing,
-            inner: None,
-        };
+        let mut figure =
+            Self { path, name: node.name.to_string(), notes: Vec::new(), border: Border::Plain, standing, inner: None };
         match &node.work {
             Work::Agent(_) | Work::Join => figure.tell_work(node),
             Work::Block { body, is_closed } => {

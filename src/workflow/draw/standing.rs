@@ -46,15 +46,8 @@ pub enum Count {
 
 impl NodeState {
     /// In the order in which they are explained.
-    pub(super) const ALL: [Self; 7] = [
-        Self::Waiting,
-        Self::Running,
-        Self::Interrupted,
-        Self::Finished,
-        Self::Failed,
-        Self::Skipped,
-        Self::Dropped,
-    ];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Waiting, Self::Running, Self::Interrupted, Self::Finished, Self::Failed, Self::Skipped, Self::Dropped];
 
     /// As it is called in pictures.
     #[must_use]

@@ -64,12 +64,7 @@ pub(super) fn write(name: &str, picture: &Picture, has_legend: bool) -> String {
     let _ = writeln!(out, "<title>{}</title>", told(name));
     let _ = writeln!(out, "<style>\n{STYLE}</style>");
     let _ = writeln!(out, r#"<rect class="paper" width="{across}" height="{down}"/>"#);
-    let _ = writeln!(
-        out,
-        r#"<text class="heading" x="{MARGIN}" y="{}">{}</text>"#,
-        MARGIN + 12,
-        xml(&title)
-    );
+    let _ = writeln!(out, r#"<text class="heading" x="{MARGIN}" y="{}">{}</text>"#, MARGIN + 12, xml(&title));
     let left = (across - scene.layout.width) / 2;
     scene.write(&mut out, left, MARGIN + head);
     let mut x = MARGIN;
@@ -96,8 +91,7 @@ impl<'a> Scene<'a> {
             item.least = item.least.max(width(&fit(label, NOTE_SIZE, WIDEST_LABEL), NOTE_SIZE));
             item.labels += 1;
         }
-        let links: Vec<Link> =
-            picture.arrows.iter().map(|arrow| Link { from: arrow.from, to: arrow.to }).collect();
+        let links: Vec<Link> = picture.arrows.iter().map(|arrow| Link { from: arrow.from, to: arrow.to }).collect();
         let layout = layers::lay_out(&items, &links);
         Self { picture, boxes, layout }
     }
@@ -223,7 +217,9 @@ impl<'a> Placed<'a> {
 /// A mark of ten by ten pixels, so that states can be told apart without their colours.
 fn mark_of(state: NodeState, x: i32, y: i32) -> String {
     match state {
-        NodeState::Waiting => format!("M{} {} m-4 0 a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 M{0} {1} v-3 M{0} {1} h2", x + 5, y + 5),
+        NodeState::Waiting => {
+            format!("M{} {} m-4 0 a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 M{0} {1} v-3 M{0} {1} h2", x + 5, y + 5)
+        }
         NodeState::Running => format!("M{} {y} l7 5 l-7 5 z", x + 2),
         NodeState::Interrupted => format!("M{} {y} v10 m4 -10 v10", x + 3),
         NodeState::Finished => format!("M{x} {} l4 4 l6 -8", y + 5),
