@@ -2,12 +2,14 @@
 //!
 //! People write TOML, one line of text, or Rust. All of it becomes a draft with places (`draft`), which is lowered to a
 //! [`Plan`](crate::messages::Plan) (`lower`): plain data that a run carries. What is made ready to run of it (`graph`) is
-//! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when.
+//! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when. `draw` makes
+//! pictures of it.
 
 mod caret;
 pub(crate) mod checks;
 mod difference;
 pub(crate) mod draft;
+mod draw;
 pub(crate) mod graph;
 mod line;
 mod lower;
@@ -18,5 +20,7 @@ mod written;
 
 pub(crate) use difference::difference;
 pub use draft::{Defect, Defects, Node};
+pub(crate) use draw::way_to_node;
+pub use draw::{Count, Drawing, NodeState, NodeStates};
 pub(crate) use written::check_task;
 pub use written::{Reader, Workflow, WorkflowBuilder};

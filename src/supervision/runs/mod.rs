@@ -7,6 +7,7 @@ pub mod decide;
 pub mod dispatch;
 pub mod facts;
 pub mod fork;
+pub mod glance;
 pub mod guard;
 pub mod inbox;
 pub mod interrupts;

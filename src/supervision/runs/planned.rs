@@ -117,6 +117,21 @@ impl Scope {
     fn end(&self, node: u32) -> Option<&NodeEnd> {
         self.ends.get(node as usize)?.as_deref()
     }
+
+    /// The block.
+    pub(super) fn level<'g>(&self, graph: &'g Graph) -> &'g Level {
+        graph.level(self.block)
+    }
+
+    /// Where a node of it stands.
+    pub(super) fn stage(&self, node: u32) -> Stage {
+        self.progress.stage(node)
+    }
+
+    /// How often the loop whose body it is has begun, from 1.
+    pub(super) fn iteration(&self) -> u32 {
+        self.turn_of.iteration
+    }
 }
 
 impl NodeEnd {
@@ -504,6 +519,7 @@ impl Run {
             Ok(serde_json::Value::Array(items)) if outcome.is_finished() => items.as_slice(),
             Ok(_) | Err(_) => return self.end_branch(id, outcome, Json::null(), effects),
         };
+        self.forget_within(id);
         let Some(parent) = self.branches.get(&id) else { return };
         let (view, chain, brief) = (parent.view.clone(), parent.chain.clone(), parent.brief.clone());
         let mut children = Vec::with_capacity(items.len());
@@ -785,6 +801,7 @@ impl Run {
     }
 
     fn begin_again(&mut self, id: u32, output: Json) {
+        self.forget_within(id);
         let Some(scope) = self.scope(id) else { return };
         let (block, input, iteration) = (scope.block, scope.input.clone(), scope.turn_of.iteration + 1);
         let turn_of = Turn { iteration, last: output, ..Turn::default() };
@@ -805,6 +822,7 @@ impl Run {
             for sibling in siblings {
                 self.cancel_branch(sibling, effects);
             }
+            self.note_end_of(ended);
             let written = self.branches.remove(&ended);
             if let (Some(written), Some(branch)) = (written, self.branches.get_mut(&parent)) {
                 branch.view = written.view;
@@ -812,6 +830,7 @@ impl Run {
             }
             ended = parent;
         }
+        self.note_end_of(ended);
         if let Some(branch) = self.branches.remove(&ended) {
             let deltas = branch.deltas.clone();
             self.node_branch_ended(branch, BranchEnd { outcome: Outcome::Finished, output, deltas }, true);

@@ -124,14 +124,9 @@ impl Replay {
     /// # Panics
     /// When a custom reducer does.
     pub fn of(history: Vec<RunEvent>, rules: &StateRules) -> Result<Self, ReplayError> {
-        let is_submission = |event: &RunEvent| matches!(event, RunEvent::Submitted(_));
-        if let Some(later) = history.iter().skip(1).position(is_submission) {
-            return Err(ReplayError::Joined { event: later + 2 });
-        }
-        let mut events = in_order_of_effect(history).into_iter();
-        let first = events.next().ok_or(ReplayError::Empty)?;
-        let RunEvent::Submitted(submission) = &first else { return Err(ReplayError::Trimmed) };
-        let (run, effects) = Run::begin(Arc::clone(submission), rules.clone());
+        let (submission, events) = from_submission(history)?;
+        let first = RunEvent::Submitted(Arc::clone(&submission));
+        let (run, effects) = Run::begin(Arc::clone(&submission), rules.clone());
         let (at, agent) = (submission.at, Some(submission.agent.clone()));
         let mut replay = Self { rules: rules.clone(), steps: Vec::new(), turns: BTreeMap::new(), run };
         let begun = begun_by(&effects);
@@ -302,6 +297,20 @@ impl Step {
     pub fn changes(&self) -> Vec<Change> {
         self.before.changes(&self.after)
     }
+}
+
+/// What a history begins with, and the events after it in the order in which they take effect.
+pub(super) fn from_submission(
+    history: Vec<RunEvent>,
+) -> Result<(Arc<Submission>, impl Iterator<Item = RunEvent>), ReplayError> {
+    let is_submission = |event: &RunEvent| matches!(event, RunEvent::Submitted(_));
+    if let Some(later) = history.iter().skip(1).position(is_submission) {
+        return Err(ReplayError::Joined { event: later + 2 });
+    }
+    let mut events = in_order_of_effect(history).into_iter();
+    let first = events.next().ok_or(ReplayError::Empty)?;
+    let RunEvent::Submitted(submission) = first else { return Err(ReplayError::Trimmed) };
+    Ok((submission, events))
 }
 
 /// The turns that a submission begins.

@@ -13,6 +13,7 @@ use crate::messages::{
 use crate::workflow::graph::Graph;
 
 use super::budget::{Budget, PurseKey};
+use super::glance::Glances;
 use super::guard::Handoff;
 use super::planned::{Scope, Todo};
 
@@ -56,6 +57,9 @@ pub struct Run {
     /// The join that failed at the last event.
     #[serde(skip)]
     pub(super) conflict: Option<Box<StateError>>,
+    /// How nodes stood when their blocks ended, if somebody looks at that.
+    #[serde(skip)]
+    pub(super) glances: Option<Box<Glances>>,
 }
 
 /// What a person wrote over a conflict, and where the turn goes at which it was found, if that was not decided then.

@@ -10,6 +10,7 @@ use crate::messages::{
 };
 
 use super::budget::Budget;
+use super::glance::Glances;
 use super::guard::{Handoff, Mark};
 use super::run::{
     Branch, BranchEnd, Brief, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
@@ -109,6 +110,15 @@ impl Run {
     /// The run that a submission begins, with its first turns admitted and to be started.
     #[must_use]
     pub fn begin(submission: Arc<Submission>, rules: StateRules) -> (Self, Vec<Effect>) {
+        Self::begin_watched(submission, rules, None)
+    }
+
+    /// As [`Run::begin`]; with `glances`, it is remembered how nodes of its plan stood when their blocks ended.
+    pub(super) fn begin_watched(
+        submission: Arc<Submission>,
+        rules: StateRules,
+        glances: Option<Box<Glances>>,
+    ) -> (Self, Vec<Effect>) {
         let input = submission.task.input.clone().unwrap_or_else(|| Json::from(&*submission.task.body));
         let run = Self {
             rules: rules.clone(),
@@ -130,6 +140,7 @@ impl Run {
             conflict: None,
             graph: None,
             agenda: VecDeque::new(),
+            glances,
             submission,
         };
         let mut run = run.with_rules(rules);
@@ -609,6 +620,7 @@ impl Run {
         let (mut id, mut outcome, mut output) = (id, outcome, output);
         loop {
             self.cancel_outbound(id, effects);
+            self.note_end_of(id);
             let Some(mut branch) = self.branches.remove(&id) else { return };
             let end = BranchEnd { outcome, output, deltas: std::mem::take(&mut branch.deltas) };
             match branch.origin {
@@ -749,6 +761,7 @@ impl Run {
 
     /// Takes a branch out with all its turns and children.
     pub(super) fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        self.note_end_of(id);
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
             self.cancel_outbound(id, effects);

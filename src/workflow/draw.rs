@@ -1,0 +1,70 @@
+//! Workflows as pictures: Mermaid text, or SVG made without outside programs; with how the nodes of a run stand, if that
+//! is said.
+
+mod layers;
+mod mermaid;
+mod picture;
+mod standing;
+mod svg;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::messages::Plan;
+
+use super::Workflow;
+use picture::Picture;
+
+pub(crate) use standing::way_to_node;
+pub use standing::{Count, NodeState, NodeStates};
+
+/// A picture of a workflow. The same workflow gives the same bytes.
+///
+/// ```
+/// use callboard::workflow::{Drawing, Workflow};
+/// let workflow = Workflow::from_line("", "draft -> (check | research) -> publish")?;
+/// let drawing = Drawing::of(&workflow);
+/// assert!(drawing.to_mermaid().contains("n0 --> n1"));
+/// assert!(drawing.to_svg().starts_with("<svg "));
+/// # Ok::<(), callboard::workflow::Defects>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    plan: Arc<Plan>,
+    states: Option<BTreeMap<String, NodeStates>>,
+}
+
+impl Drawing {
+    /// A picture of what was written.
+    #[must_use]
+    pub fn of(workflow: &Workflow) -> Self {
+        Self { plan: Arc::clone(workflow.plan()), states: None }
+    }
+
+    /// Marks how nodes stand. Each is named by the way to it, as [`Run::node_of`] writes it without iterations and items:
+    /// `group/review`. Of nodes that are not named nothing is shown.
+    ///
+    /// [`Run::node_of`]: crate::supervision::runs::run::Run::node_of
+    #[must_use]
+    pub fn with(mut self, states: BTreeMap<String, NodeStates>) -> Self {
+        self.states = Some(states);
+        self
+    }
+
+    /// As a flowchart for Mermaid.
+    #[must_use]
+    pub fn to_mermaid(&self) -> String {
+        mermaid::write(&self.plan.name, &self.picture())
+    }
+
+    /// As an SVG file that stands alone: no scripts, nothing fetched from elsewhere, light and dark.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        svg::write(&self.plan.name, &self.picture(), self.states.is_some())
+    }
+
+    fn picture(&self) -> Picture {
+        Picture::of(&self.plan.body, self.states.as_ref())
+    }
+}
