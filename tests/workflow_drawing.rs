@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use callboard::messages::state::StateRules;
 use callboard::prelude::*;
@@ -115,8 +116,7 @@ fn hostile_names_and_texts_stay_text() {
     for text in ["<script", "\u{1b}", "\u{202e}", "\u{ffff}"] {
         assert!(!svg.contains(text), "{text:?}");
     }
-    let shown = svg.lines().filter(|line| line.starts_with("<text")).map(|line| line.split("</title>").last().unwrap());
-    assert!(shown.into_iter().all(|line| line.len() < 1_000));
+    assert!(svg.lines().filter(|line| line.starts_with("<text")).all(|line| line.len() < 1_000));
 }
 
 #[test]
@@ -192,9 +192,8 @@ async fn a_run_in_flight_can_be_drawn() {
         .unwrap();
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(workflow.task("x")).await.unwrap();
-    while run.history().await.unwrap().len() < 4 {
-        tokio::task::yield_now().await;
-    }
+    // Everything that can be done has been done: the clock goes on only then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let states = node_states_of(run.history().await.unwrap(), &StateRules::default()).unwrap();
     insta::assert_snapshot!("states_of_a_run_in_flight", told(&states));
     run.cancel("enough").await.unwrap();

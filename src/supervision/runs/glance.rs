@@ -75,7 +75,8 @@ impl Run {
         let mut states: BTreeMap<String, NodeStates> =
             items.into_iter().filter_map(|(path, items)| Some((path, in_all(&items)?))).collect();
         if let Some(plan) = &self.submission.task.plan {
-            not_begun(&plan.body, "", None, None, &mut states);
+            let not_begun = NotBegun { is_all_known: self.glances.is_some() };
+            not_begun.tell(&plan.body, "", None, None, &mut states);
         }
         states
     }
@@ -209,28 +210,37 @@ fn in_all(items: &[(usize, NodeStates)]) -> Option<NodeStates> {
 }
 
 /// Nodes in blocks that have not begun, or never will, stand as these blocks do.
-fn not_begun(
-    block: &Block,
-    path: &str,
-    repeated: Option<&str>,
-    around: Option<NodeState>,
-    states: &mut BTreeMap<String, NodeStates>,
-) {
-    for node in &block.nodes {
-        let key = way_to_node(path, &node.name, repeated);
-        if let Some(around) = around {
-            states.entry(key.clone()).or_insert_with(|| around.into());
-        }
-        let own = states.get(&key).map(|states| states.state).filter(|state| match state {
-            NodeState::Waiting | NodeState::Skipped | NodeState::Dropped => true,
-            NodeState::Running | NodeState::Interrupted | NodeState::Finished | NodeState::Failed => false,
-        });
-        let repeats = match node.work {
-            Work::Loop { .. } | Work::Map { .. } => Some(&*node.name),
-            Work::Agent(_) | Work::Join | Work::Block { .. } => None,
-        };
-        if let Some(body) = node.work.body() {
-            not_begun(body, &way_to_node(path, &node.name, None), repeats, own, states);
+struct NotBegun {
+    /// What was in blocks that have ended is known, so a block that failed, and of which nothing is, never began.
+    is_all_known: bool,
+}
+
+impl NotBegun {
+    fn tell(
+        &self,
+        block: &Block,
+        path: &str,
+        repeated: Option<&str>,
+        around: Option<NodeState>,
+        states: &mut BTreeMap<String, NodeStates>,
+    ) {
+        for node in &block.nodes {
+            let key = way_to_node(path, &node.name, repeated);
+            if let Some(around) = around {
+                states.entry(key.clone()).or_insert_with(|| around.into());
+            }
+            let within = states.get(&key).and_then(|own| match own.state {
+                NodeState::Waiting | NodeState::Skipped | NodeState::Dropped => Some(own.state),
+                NodeState::Failed => self.is_all_known.then_some(NodeState::Dropped),
+                NodeState::Running | NodeState::Interrupted | NodeState::Finished => None,
+            });
+            let repeats = match node.work {
+                Work::Loop { .. } | Work::Map { .. } => Some(&*node.name),
+                Work::Agent(_) | Work::Join | Work::Block { .. } => None,
+            };
+            if let Some(body) = node.work.body() {
+                self.tell(body, &way_to_node(path, &node.name, None), repeats, within, states);
+            }
         }
     }
 }

@@ -110,12 +110,12 @@ impl<'a> Scene<'a> {
             labelled[arrow.to] += 1;
             let x = left + self.layout.corners[arrow.to].0 + self.boxes[arrow.to].width / 2;
             let y = top + self.layout.labels[arrow.to] - 14 - LABEL * above;
-            let _ = writeln!(
-                out,
-                r#"<text class="label" x="{x}" y="{y}"><title>{}</title>{}</text>"#,
-                told(label),
-                xml(&fit(label, NOTE_SIZE, WIDEST_LABEL))
-            );
+            let shown = fit(label, NOTE_SIZE, WIDEST_LABEL);
+            let wide = width(&shown, NOTE_SIZE);
+            let (start, above) = (x - wide / 2, y - LABEL + 4);
+            let _ = writeln!(out, r#"<g><title>{}</title>"#, told(label));
+            let _ = writeln!(out, r#"<rect class="blank" x="{start}" y="{above}" width="{wide}" height="{LABEL}"/>"#);
+            let _ = writeln!(out, r#"<text class="label" x="{x}" y="{y}">{}</text></g>"#, xml(&shown));
         }
     }
 
@@ -157,7 +157,7 @@ impl<'a> Placed<'a> {
         let count = i32::try_from(notes.len()).unwrap_or(i32::MAX);
         let head = NAME_LINE + NOTE_LINE * count + 12;
         // The mark of a state stands in the upper corner.
-        let mark = if figure.standing.is_some() { 16 } else { 0 };
+        let mark = if figure.standing.is_some() { 24 } else { 0 };
         let stack = if figure.border == Border::Repeated { STACK } else { 0 };
         let width = (texts + mark).max(inside.0).max(NARROWEST) + 2 * PAD + stack;
         Self { name, notes, width, height: head + inside.1 + stack, head, inner }
