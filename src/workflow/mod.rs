@@ -10,10 +10,12 @@ pub(crate) mod graph;
 mod line;
 mod lower;
 pub(crate) mod progress;
+mod sources;
 pub(crate) mod template;
 mod toml;
 mod written;
 
 pub use draft::{Defect, Defects, Node};
+pub use sources::{Form, Source};
 pub(crate) use written::check_task;
 pub use written::{Reader, Workflow, WorkflowBuilder};
