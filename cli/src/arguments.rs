@@ -5,15 +5,22 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
 
-/// Looks into the runs of a callboard store, replays, compares and forks them
+use crate::workflow::arguments::Workflow;
+
+/// Looks into the runs of a callboard store, and checks and runs workflows
 #[derive(Debug, Parser)]
-#[command(name = "callboard", version, after_help = EXIT_CODES)]
+#[command(name = "callboard", version)]
 pub(crate) enum Arguments {
     /// The runs of a store
     #[command(after_help = EXIT_CODES)]
     Runs {
         #[command(subcommand)]
         command: Runs,
+    },
+    /// Workflows: checked, run with programs as agents, resumed, and forked
+    Workflow {
+        #[command(subcommand)]
+        command: Workflow,
     },
 }
 
@@ -83,17 +90,24 @@ pub(crate) struct Setting {
 }
 
 /// JSON, or `@FILE` with it; `@-` is the standard input.
-fn json(text: &str) -> Result<Value, String> {
+pub(crate) fn json(text: &str) -> Result<Value, String> {
     let read = match text.strip_prefix('@') {
         None => text.to_owned(),
-        Some("-") => std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}"))?,
-        Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?,
+        Some(file) => text_in(file)?,
     };
     serde_json::from_str(&read)
         .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
+/// What stands in a file; `-` is the standard input.
+pub(crate) fn text_in(file: &str) -> Result<String, String> {
+    match file {
+        "-" => std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}")),
+        file => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}")),
+    }
+}
+
+pub(crate) fn setting(text: &str) -> Result<Setting, String> {
     let (channel, value) = text.split_once('=').ok_or("write CHANNEL=JSON")?;
     Ok(Setting { channel: channel.to_owned(), value: json(value)? })
 }

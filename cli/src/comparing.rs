@@ -28,7 +28,7 @@ pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
         "channels": diff.channels,
         "turns": diff.turns.iter().map(turn_difference).collect::<Vec<_>>(),
     });
-    Page { differs: true, ..Page::new(text, json) }
+    Page { code: 1, ..Page::new(text, json) }
 }
 
 fn turn_difference(difference: &TurnDifference) -> Value {

@@ -1,5 +1,5 @@
-//! `callboard`: looks into the runs of a store, replays, compares and forks them. Agents live in the programs that have
-//! them; this one runs none.
+//! `callboard`: looks into the runs of a store, replays, compares and forks them; there, agents live in the programs that have
+//! them. And checks workflows and runs them, with other programs as their agents.
 
 mod arguments;
 mod comparing;
@@ -9,6 +9,7 @@ mod page;
 mod replaying;
 mod showing;
 mod store;
+mod workflow;
 
 use std::process::ExitCode;
 
@@ -18,12 +19,18 @@ use clap::{Parser as _, Subcommand as _};
 use arguments::{Arguments, Runs};
 
 fn main() -> ExitCode {
-    let Arguments::Runs { command } = Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit());
+    match Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit()) {
+        Arguments::Runs { command } => look(&command),
+        Arguments::Workflow { command } => workflow::main(command),
+    }
+}
+
+fn look(command: &Runs) -> ExitCode {
     let common = command.common();
     let answer = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|error| page::Failure::trouble(format!("the runtime cannot be started: {error}")))
-        .and_then(|runtime| runtime.block_on(answer(&command)));
+        .and_then(|runtime| runtime.block_on(answer(command)));
     page::print(answer, common.json)
 }
 

@@ -15,15 +15,17 @@ use callboard::messages::{Json, Timestamp, visible};
 pub(crate) struct Page {
     pub(crate) text: String,
     pub(crate) json: Value,
-    /// The runs differ that were to be compared.
-    pub(crate) differs: bool,
+    /// What the program ends with; 1 if runs differ that were to be compared, or a workflow has defects.
+    pub(crate) code: u8,
+    /// What people are told besides the answer.
+    pub(crate) remarks: String,
     /// What was written into the store, which stays also if the answer cannot be printed.
     pub(crate) done: Option<String>,
 }
 
 impl Page {
     pub(crate) fn new(text: String, json: Value) -> Self {
-        Self { text, json, differs: false, done: None }
+        Self { text, json, code: 0, remarks: String::new(), done: None }
     }
 }
 
@@ -52,8 +54,13 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     let (code, printed) = match answer {
         Ok(page) => {
             done = page.done;
-            let text = if json { format!("{}\n", json_text(&page.json)) } else { page.text };
-            (u8::from(page.differs), std::io::stdout().lock().write_all(text.as_bytes()))
+            let text = if json {
+                format!("{}\n", json_text(&page.json))
+            } else {
+                let _ = std::io::stderr().lock().write_all(page.remarks.as_bytes());
+                page.text
+            };
+            (page.code, std::io::stdout().lock().write_all(text.as_bytes()))
         }
         Err(Failure { code, text }) if json => {
             (code, writeln!(std::io::stdout(), "{}", json_text(&json!({ "error": text, "code": code }))))
@@ -71,7 +78,7 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
 }
 
 /// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
-fn json_text(value: &Value) -> String {
+pub(crate) fn json_text(value: &Value) -> String {
     let (mut escaped, mut units) = (String::new(), [0; 2]);
     for c in format!("{value:#}").chars() {
         if c == '\n' || !is_hidden(c) {

@@ -15,6 +15,7 @@ const SUGGESTED: usize = 3;
 
 /// A store that no other process has open.
 pub(crate) struct Store {
+    sled: Arc<Sled>,
     journal: Journal,
 }
 
@@ -40,8 +41,18 @@ impl Store {
             let folder = visible(&folder.display().to_string());
             return Err(Failure::trouble(format!("there is no callboard store in {folder}")));
         }
-        let sled = Sled::open(folder).map_err(trouble)?;
-        Ok(Self { journal: Journal::new(Arc::new(sled)) })
+        Self::open_or_make(folder)
+    }
+
+    /// Opens a store, or makes one.
+    pub(crate) fn open_or_make(folder: &Path) -> Result<Self, Failure> {
+        let sled = Arc::new(Sled::open(folder).map_err(trouble)?);
+        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled })
+    }
+
+    /// For a board.
+    pub(crate) fn sled(&self) -> Arc<Sled> {
+        Arc::clone(&self.sled)
     }
 
     /// All runs, oldest first.
@@ -82,7 +93,10 @@ impl Store {
 impl Rules {
     pub(crate) fn of(history: &[RunEvent]) -> Self {
         let schema = match history.first() {
-            Some(RunEvent::Submitted(submission)) => submission.task.schema.clone(),
+            Some(RunEvent::Submitted(submission)) => {
+                let task = &submission.task;
+                task.schema.clone().or_else(|| task.plan.as_ref().map(|plan| Arc::clone(&plan.schema)))
+            }
             _ => None,
         };
         let (mut reducers, mut missing) = (Reducers::default(), Vec::new());

@@ -202,6 +202,50 @@ impl Callboard {
         let _ = self.board.recovered.clone().changed().await;
     }
 
+    /// Has this board go on with one unfinished run that its start left as it was found (see
+    /// [`Unfinished::Leave`](super::builder::Unfinished::Leave)), and waits until the run has been read. One that this board
+    /// works on already goes on as it does; one that has ended, or that nobody knows, stays as it is.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use callboard::env::Env;
+    /// use callboard::prelude::*;
+    /// use callboard::runtime::Unfinished;
+    /// use callboard::storage::Memory;
+    /// use callboard::messages::Durability;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let store = Arc::new(Memory::new(Env::system().clock()));
+    /// let board = |agent: &'static str| {
+    ///     Callboard::builder()
+    ///         .storage(store.clone())
+    ///         .on_unfinished(Unfinished::Leave)
+    ///         .agent("host", move |turn: Turn| async move {
+    ///             if agent == "slow" { turn.ask("Who is there?").await? } else { "Ann".into() };
+    ///             Ok(Command::output(agent))
+    ///         })
+    /// };
+    /// let first = board("slow").start().await?;
+    /// let run = first.submit(Task::new("receive").durability(Durability::Sync)).await?;
+    /// run.next_question().await?;
+    /// first.shutdown().await;
+    ///
+    /// let second = board("quick").start().await?;
+    /// assert_eq!(second.take_up(run.id()).await.result().await?.output, "quick");
+    /// # second.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    pub async fn take_up(&self, run: RunId) -> RunHandle {
+        let (found, mut read) = watch::channel(());
+        self.board.shards.of(run).push(Input::Adopt { run, new_process: true, found: Some(found) });
+        tokio::select! {
+            biased;
+            // Nothing is ever sent.
+            _ = read.changed() => {}
+            _ = self.ended() => {}
+        }
+        self.run(run)
+    }
+
     /// Runs whose journals cannot be read, with the reason. They are left as they are; other runs go on. Complete after
     /// [`Callboard::recovered`].
     #[must_use]

@@ -266,6 +266,11 @@ impl Reader {
         }
     }
 
+    /// The workflows that nodes may name.
+    pub(super) fn library(&self) -> &BTreeMap<String, Workflow> {
+        &self.library
+    }
+
     fn read(&self, origin: &str, text: &str, draft: Result<Draft, Vec<Defect>>) -> Result<Workflow, Defects> {
         match draft {
             Ok(draft) => Workflow::of(draft, Some((origin, text)), &self.library),
@@ -365,7 +370,7 @@ fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
 }
 
 impl Defects {
-    fn of(text: Option<(&str, &str)>, name: &str, mut list: Vec<Defect>) -> Self {
+    pub(super) fn of(text: Option<(&str, &str)>, name: &str, mut list: Vec<Defect>) -> Self {
         list.sort_by_key(|defect| defect.place.as_ref().map(|place| place.start));
         let origin = match text {
             Some((origin, _)) => origin.to_owned(),

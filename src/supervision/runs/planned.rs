@@ -583,13 +583,8 @@ impl Run {
         if let Now::Plan(scope) = &branch.now {
             end.inside = self.read_inside(parent, node, scope);
         }
-        let saves = self.graph.as_ref().zip(self.scope(parent)).and_then(|(graph, scope)| {
-            let is_undone = scope.undo.is_some();
-            graph.level(scope.block).nodes[node as usize].rules.saves.clone().filter(|_| !is_undone)
-        });
-        if let Some(channel) = saves.filter(|_| end.outcome.is_finished()) {
-            let mut update = Update::default();
-            update.push(&channel, end.output.clone(), false);
+        let saved = self.saved(branch.origin, &end.output);
+        if let Some(update) = saved.filter(|_| end.outcome.is_finished()) {
             let number = match branch.now {
                 Now::Turn(number) => number,
                 Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => {
@@ -602,6 +597,17 @@ impl Run {
             }
         }
         self.agenda.push_back(Todo::Ended { branch: parent, node, end: Box::new(end), is_all });
+    }
+
+    /// What is written besides when a node finishes with this output, if its author has it saved.
+    pub(super) fn saved(&self, origin: Origin, output: &Json) -> Option<Update> {
+        let Origin::Node { parent, node } = origin else { return None };
+        let (graph, scope) = self.graph.as_ref().zip(self.scope(parent))?;
+        let is_undone = scope.undo.is_some();
+        let channel = graph.level(scope.block).nodes[node as usize].rules.saves.as_ref().filter(|_| !is_undone)?;
+        let mut update = Update::default();
+        update.push(channel, output.clone(), false);
+        Some(update)
     }
 
     /// What templates outside may read of the nodes in a block.

@@ -353,5 +353,10 @@ fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<FinalState> {
         return None;
     }
     let children = run.children_of(run.turn(*turn)?);
-    run.settle(*turn, branch, &children, &command.update).ok().map(|(view, _)| view.into())
+    let (mut view, _) = run.settle(*turn, branch, &children, &command.update).ok()?;
+    if let Some(saved) = run.saved(run.branches.get(&branch)?.origin, command.output.as_ref().unwrap_or(&Json::null()))
+    {
+        view.apply(&saved, &run.rules).ok()?;
+    }
+    Some(view.into())
 }

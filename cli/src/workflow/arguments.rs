@@ -1,0 +1,222 @@
+//! What `callboard workflow` takes.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand};
+use serde_json::Value;
+
+use callboard::messages::{Complexity, Limits};
+
+use crate::arguments::{Setting, json, setting, text_in};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workflow {
+    /// Everything that is wrong with workflows, each defect with its place
+    #[command(after_help = CHECK_CODES, group = ArgGroup::new("text").required(true).multiple(true))]
+    Check {
+        /// TOML (*.toml), the one-line syntax (*.flow, or - for standard input), or folders with such files
+        #[arg(value_name = "FILE", group = "text")]
+        files: Vec<PathBuf>,
+        /// A text of the one-line syntax
+        #[arg(long, value_name = "TEXT", group = "text")]
+        line: Option<String>,
+        /// Print a text of the one-line syntax in its usual form
+        #[arg(long, conflicts_with = "json")]
+        format: bool,
+        /// Answer in JSON, for machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a workflow to its end, with programs as its agents
+    #[command(after_help = RUN_CODES, group = ArgGroup::new("text").required(true))]
+    Run {
+        /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
+        #[arg(group = "text")]
+        file: Option<PathBuf>,
+        /// A text of the one-line syntax, in place of a file
+        #[arg(long, value_name = "TEXT", group = "text")]
+        line: Option<String>,
+        /// A field of the input: JSON if it is any (except null), else text; KEY=@FILE is the text in a file
+        #[arg(long, value_name = "KEY=VALUE", value_parser = field)]
+        input: Vec<Field>,
+        /// The whole input; @FILE reads it from there, @- from standard input
+        #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "input", allow_negative_numbers = true)]
+        input_json: Option<Value>,
+        /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'
+        #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
+        limits: Option<Limits>,
+        /// The folder in which the run is kept, so that it outlives this process; memory if none is given
+        #[arg(long, visible_alias = "data", value_name = "FOLDER")]
+        store: Option<PathBuf>,
+        #[command(flatten)]
+        going: Going,
+    },
+    /// Go on with a run that a process left, or that waits for a person
+    #[command(after_help = RUN_CODES)]
+    Resume {
+        #[command(flatten)]
+        stored: Stored,
+        /// Resume this node alone; may be given several times. All that wait if none is named
+        #[arg(long, value_name = "NODE")]
+        node: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        going: Going,
+    },
+    /// Every checkpoint of a run: which node, what it gave and wrote, and the state after it
+    #[command(after_help = HISTORY_CODES)]
+    History {
+        #[command(flatten)]
+        stored: Stored,
+        /// Answer in JSON, for machines, with whole values
+        #[arg(long)]
+        json: bool,
+    },
+    /// A new run that begins as a copy of one, up to a node, and is run from there to its end
+    #[command(after_help = RUN_CODES, group = ArgGroup::new("place").required(true))]
+    Fork {
+        #[command(flatten)]
+        stored: Stored,
+        /// The turn that begins anew
+        #[arg(long, value_name = "N", group = "place")]
+        turn: Option<u32>,
+        /// The node that begins anew, as `history` has it
+        #[arg(long, value_name = "NODE", group = "place")]
+        node: Option<String>,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        going: Going,
+    },
+}
+
+const CHECK_CODES: &str = "Exit codes: 0 nothing is wrong; 1 there are defects; 2 the command line is wrong, or a file \
+                           cannot be read.\n\nA workflow that another one names is looked for in all files that are given, \
+                           and beside them.";
+
+const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such \
+                         run; 2 the command line, the workflow or the store is wrong; 3 it waits for a person; 130 it was \
+                         stopped by Ctrl-C.\n\nThe output goes to standard output, all else to standard error. A program \
+                         that is an agent is run with `sh -c` for each turn: it reads the input from standard input (a \
+                         text as it is, else JSON) and prints the output. A failure is an exit code that is not 0.";
+
+const HISTORY_CODES: &str = "Exit codes: 0 done; 1 no such run; 2 the command line or the store is wrong.";
+
+/// A run in a store.
+#[derive(Debug, Args)]
+pub(crate) struct Stored {
+    /// The run's id, or a beginning that no other run has
+    pub(crate) run: String,
+    /// The folder of the store
+    #[arg(long, visible_alias = "data", value_name = "FOLDER")]
+    pub(crate) store: PathBuf,
+}
+
+/// What is changed before a node starts.
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// What the node works on, in place of its input; @FILE reads it from there, @- from standard input
+    #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
+    pub(crate) input: Option<Value>,
+    /// What the node finds in a channel; may be given several times
+    #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
+    pub(crate) set: Vec<Setting>,
+}
+
+/// How a run goes on in this process.
+#[derive(Debug, Args)]
+pub(crate) struct Going {
+    /// The program that is an agent; '*=COMMAND' is all that are not named
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = program)]
+    pub(crate) agent: Vec<Program>,
+    /// Show each event as it happens
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Ask nobody at the terminal: a run that waits for a person ends this process with 3
+    #[arg(long)]
+    pub(crate) no_input: bool,
+    /// Print the whole result as JSON, for machines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An agent's name, or `*`, and the command line that it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) command: String,
+}
+
+/// A field of an input.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) key: String,
+    pub(crate) value: Value,
+}
+
+fn program(text: &str) -> Result<Program, String> {
+    match text.split_once('=') {
+        Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
+            Ok(Program { name: name.to_owned(), command: command.to_owned() })
+        }
+        Some(_) | None => Err("write NAME=COMMAND".to_owned()),
+    }
+}
+
+fn field(text: &str) -> Result<Field, String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, or KEY=@FILE")?;
+    let value = match value.strip_prefix('@') {
+        Some(file) => Value::from(text_in(file)?),
+        None => value_of(value),
+    };
+    Ok(Field { key: key.to_owned(), value })
+}
+
+/// What a person means who writes this without saying whether it is JSON.
+pub(crate) fn value_of(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(Value::Null) | Err(_) => Value::from(text),
+        Ok(value) => value,
+    }
+}
+
+fn limits(text: &str) -> Result<Limits, String> {
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|error| error.to_string());
+    }
+    text.parse::<Complexity>().map(Limits::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_json_is_read_as_such_and_all_else_is_text() {
+        let read =
+            ["72", "-1.5", "true", "[1]", "{\"a\":1}", "\"72\"", "null", "fn main() {}", "", "1 2"].map(value_of);
+        let expected = [
+            json!(72),
+            json!(-1.5),
+            json!(true),
+            json!([1]),
+            json!({ "a": 1 }),
+            json!("72"),
+            json!("null"),
+            json!("fn main() {}"),
+            json!(""),
+            json!("1 2"),
+        ];
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn limits_are_a_class_or_single_figures() {
+        assert_eq!(limits("simple").map(|limits| limits.tokens), Ok(10_000));
+        assert_eq!(limits("{\"attempts\": 1}").map(|limits| (limits.attempts, limits.tokens)), Ok((1, 150_000)));
+        assert!(limits("{\"atempts\": 1}").is_err_and(|error| error.contains("unknown field")));
+        assert!(limits("huge").is_err_and(|error| error.contains("use simple, medium or complex")));
+    }
+}

@@ -1,0 +1,88 @@
+//! `callboard workflow history RUN`.
+
+use serde_json::{Value, json};
+
+use callboard::messages::{AgentName, visible};
+use callboard::supervision::runs::replay::{Cause, TurnEnd, TurnStory};
+
+use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
+use crate::showing::{ending, head};
+use crate::store::Loaded;
+
+/// How much of a value stands in the table, in characters.
+const SHOWN: usize = 200;
+
+/// Every turn in the order in which they ended: a checkpoint each; and those that are open.
+pub(crate) fn history(loaded: &Loaded) -> Page {
+    let replay = &loaded.replay;
+    let mut turns: Vec<&TurnStory> = replay.turns().collect();
+    turns.sort_by_key(|turn| (turn.closed.map_or(usize::MAX, |(step, _)| step), turn.number));
+    let mut table =
+        table(["turn", "node", "agent", "took", "what came of it", "what it wrote", "the state after it"], &[0, 3]);
+    let mut rows = Vec::new();
+    for turn in &turns {
+        let step = turn.closed.and_then(|(step, _)| replay.steps().get(step - 1));
+        let wrote: Vec<String> =
+            step.iter().flat_map(|step| step.changes()).map(|change| brief(&change.to_string(), SHOWN)).collect();
+        let took = turn.closed.map(|(_, at)| duration(at.since(turn.begun_at))).unwrap_or_default();
+        table.add_row([
+            turn.number.to_string(),
+            visible(&node(turn)),
+            turn.agent.to_string(),
+            took,
+            ended(loaded, turn),
+            wrote.join("\n"),
+            step.map(|step| brief_json(step.state(), SHOWN)).unwrap_or_default(),
+        ]);
+        rows.push(row(loaded, turn, step.map(|step| json!(step.state()))));
+    }
+    let plan = replay.submission().task.plan.as_ref();
+    let name = plan.map(|plan| format!("workflow   {}\n", brief(&plan.name, SHOWN))).unwrap_or_default();
+    let text = format!(
+        "{name}{}\n{}{}\n{}",
+        head(loaded),
+        lines_of(&table),
+        count(turns.iter().filter(|turn| turn.closed.is_some()).count(), "checkpoint"),
+        loaded.rules.notes()
+    );
+    let json = json!({
+        "run": loaded.id,
+        "workflow": plan.map(|plan| &plan.name),
+        "result": replay.result(),
+        "checkpoints": rows,
+    });
+    Page::new(text, json)
+}
+
+fn node(turn: &TurnStory) -> String {
+    match &turn.cause {
+        Cause::Node { node } => node.clone(),
+        Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Answer { .. } => String::new(),
+    }
+}
+
+fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
+    let is_interrupted = loaded.replay.run().interrupts().any(|interrupt| interrupt.turn.number == turn.number);
+    if is_interrupted { "waits for a person".to_owned() } else { ending(&turn.end) }
+}
+
+fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
+    let (output, writes) = match &turn.end {
+        TurnEnd::Command { command, .. } => (command.output.clone(), json!(command.update)),
+        TurnEnd::Open | TurnEnd::NeedsAttention { .. } | TurnEnd::Failed(_) | TurnEnd::Cancelled => (None, Value::Null),
+    };
+    let agent: &AgentName = &turn.agent;
+    json!({
+        "turn": turn.number,
+        "node": node(turn),
+        "agent": agent,
+        "attempts": turn.attempts,
+        "input": turn.input,
+        "what": ended(loaded, turn),
+        "output": output,
+        "wrote": writes,
+        "state": state,
+        "begun_at": turn.begun_at,
+        "closed_at": turn.closed.map(|(_, at)| at),
+    })
+}

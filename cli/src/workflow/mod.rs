@@ -1,0 +1,74 @@
+//! `callboard workflow …`: checks workflows, and runs them on a board in this process, with programs as agents.
+
+pub(crate) mod arguments;
+mod checking;
+mod following;
+mod history;
+mod inputs;
+mod people;
+mod program;
+mod programs;
+mod reading;
+mod running;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::page::{self, Failure, Page};
+use crate::store::Store;
+
+use arguments::Workflow;
+use running::End;
+
+/// How long a runtime may take to let go of what it runs. Whatever is left are reads from a terminal.
+const LET_GO: Duration = Duration::from_millis(200);
+
+pub(crate) fn main(command: Workflow) -> ExitCode {
+    match command {
+        Workflow::Check { files, line, format: true, .. } => {
+            page::print(checking::format(&files, line.as_deref()), false)
+        }
+        Workflow::Check { files, line, format: false, json } => {
+            page::print(checking::check(&files, line.as_deref()), json)
+        }
+        Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
+        Workflow::Run { file, line, input, input_json, limits, store, going } => {
+            let files: Vec<_> = file.into_iter().collect();
+            let input = inputs::whole(input, input_json);
+            let json = going.json;
+            let run = async { running::run((&files, line.as_deref()), input?, limits, store.as_deref(), &going).await };
+            finish(block_on(run), json)
+        }
+        Workflow::Resume { stored, node, change, going } => {
+            finish(block_on(running::resume(&stored, &node, &change, &going)), going.json)
+        }
+        Workflow::Fork { stored, turn, node, change, going } => {
+            let place = (turn, node.as_deref());
+            finish(block_on(running::fork(&stored, place, &change, &going)), going.json)
+        }
+    }
+}
+
+async fn history(stored: arguments::Stored) -> Result<Page, Failure> {
+    Ok(history::history(&Store::open(&stored.store)?.load(&stored.run).await?))
+}
+
+/// Runs it on one thread: the work is that of the programs.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::trouble(format!("the runtime cannot be started: {error}")))?;
+    let done = runtime.block_on(work);
+    // Turns that are still at work end here, and their programs with them.
+    runtime.shutdown_timeout(LET_GO);
+    done
+}
+
+/// The end of a run in this process.
+fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
+    match end {
+        Ok(End::Result(result)) => page::print(Ok(running::page(&result, json)), json),
+        Ok(End::Waits) => ExitCode::from(3),
+        Ok(End::Stopped) => ExitCode::from(130),
+        Err(failure) => page::print(Err(failure), json),
+    }
+}

@@ -1,0 +1,135 @@
+//! The person at the terminal, and what is left to one who is not there.
+
+use std::io::{BufRead, IsTerminal as _, Write};
+use std::path::Path;
+
+use callboard::messages::{RunId, visible};
+use callboard::supervision::runs::interrupts::Interrupt;
+use serde_json::Value;
+
+use crate::page::{brief_json, whole_json};
+
+use super::arguments::{Going, value_of};
+
+/// What a person says to a node that waits.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Decision {
+    GoOn,
+    GoOnWith(Value),
+    CancelTheRun,
+    /// Nothing: the node waits on.
+    Leave,
+}
+
+/// Whether there is somebody to ask.
+pub(crate) fn are_here(going: &Going) -> bool {
+    !going.no_input && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Who decides here, as the journal has it.
+pub(crate) fn name() -> String {
+    let name = std::env::var("USER").ok().filter(|name| !name.is_empty() && name.chars().count() <= 128);
+    name.unwrap_or_else(|| "the command line".to_owned())
+}
+
+/// What is known about a node that waits.
+pub(crate) fn shown(interrupt: &Interrupt) -> String {
+    let head = format!("{} waits for a person", visible(&interrupt.node));
+    let input = brief_json(&interrupt.input, 2000);
+    format!("{head}\n  agent  {}\n  input  {input}\n  state\n{}", interrupt.agent, whole_json(&interrupt.state, "    "))
+}
+
+/// Asks at the terminal.
+pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
+    ask_over(interrupt, &mut std::io::stdin().lock(), &mut std::io::stderr())
+}
+
+fn ask_over(interrupt: &Interrupt, answers: &mut impl BufRead, out: &mut impl Write) -> Decision {
+    let mut said = |text: &str| {
+        let _ = write!(out, "{text}").and_then(|()| out.flush());
+        let mut line = String::new();
+        match answers.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(line.trim().to_owned()),
+        }
+    };
+    let mut question =
+        format!("\n{}(g)o on, (i)nput: change it, (c)ancel the run, (l)eave it waiting? ", shown(interrupt));
+    loop {
+        match said(&question).as_deref() {
+            None | Some("l" | "leave") => return Decision::Leave,
+            Some("g" | "go") => return Decision::GoOn,
+            Some("c" | "cancel") => return Decision::CancelTheRun,
+            Some("i" | "input") => {
+                return match said("the new input, JSON or text: ") {
+                    Some(input) => Decision::GoOnWith(value_of(&input)),
+                    None => Decision::Leave,
+                };
+            }
+            Some(_) => question = "g, i, c or l? ".to_owned(),
+        }
+    }
+}
+
+/// The command line that goes on with a run.
+pub(crate) fn resumption(run: RunId, store: &Path, going: &Going) -> String {
+    let mut line = format!("callboard workflow resume {run} --store {}", quoted(&store.display().to_string()));
+    for program in &going.agent {
+        line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
+    }
+    if going.watch {
+        line.push_str(" --watch");
+    }
+    line
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+    use callboard::messages::{AgentName, TurnId};
+    use serde_json::json;
+
+    fn decided(answers: &str) -> (Decision, String) {
+        let interrupt = Interrupt {
+            turn: TurnId { run: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), number: 2 },
+            node: "publish".to_owned(),
+            agent: AgentName::new("publisher").unwrap(),
+            input: "a \u{1b}[31mdraft".into(),
+            state: json!({ "notes": ["one"] }).into(),
+        };
+        let mut out = Vec::new();
+        let decision = ask_over(&interrupt, &mut answers.as_bytes(), &mut out);
+        (decision, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_person_is_shown_what_waits_and_says_what_becomes_of_it() {
+        let (decision, asked) = decided("what\ng\n");
+        assert_eq!(decision, Decision::GoOn);
+        insta::assert_snapshot!("question", asked);
+        assert_eq!(decided("i\n{\"a\": 1}\n").0, Decision::GoOnWith(json!({ "a": 1 })));
+        assert_eq!(decided("i\na better draft\n").0, Decision::GoOnWith(json!("a better draft")));
+        assert_eq!(decided("c\n").0, Decision::CancelTheRun);
+        assert_eq!(
+            [decided("l\n").0, decided("").0, decided("i\n").0],
+            [Decision::Leave, Decision::Leave, Decision::Leave]
+        );
+    }
+
+    #[test]
+    fn words_are_quoted_so_that_a_shell_reads_them_as_they_are() {
+        let words = ["store", "*=cat", "it's", "", "a b"].map(quoted);
+        assert_eq!(words, ["store", "'*=cat'", r"'it'\''s'", "''", "'a b'"]);
+    }
+}

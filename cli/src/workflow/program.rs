@@ -1,0 +1,147 @@
+//! One turn as a process: what it is given, what it says, and its end with the turn's.
+
+use std::io::ErrorKind;
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command as Process;
+
+use callboard::prelude::*;
+
+use crate::page::brief;
+
+/// The most that a program may print, in bytes.
+const MAX_OUTPUT: u64 = 8 << 20;
+
+/// How much of what a program says about its failure is kept, in bytes from the end, and in lines.
+const KEPT_BYTES: usize = 4 << 10;
+const KEPT_LINES: usize = 20;
+
+/// How much of a command line stands in an error, in characters.
+const SHOWN: usize = 40;
+
+/// What a shell says when there is no such program, or it cannot be run: the next attempt finds no other.
+const NOT_RUN: [i32; 2] = [126, 127];
+
+/// Runs the command line once, for this turn. If the turn is stopped, so is the program, with all that it has started.
+pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) -> Result<Command, TurnError> {
+    let state = state_file(turn)?;
+    let name = &*format!("{}: `{}`", turn.agent(), brief(command, SHOWN));
+    let mut process = Process::new("sh");
+    process.arg("-c").arg(command).process_group(0).kill_on_drop(true);
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    process.env("CALLBOARD_AGENT", turn.agent().as_str());
+    process.env("CALLBOARD_RUN", turn.id().run.to_string());
+    process.env("CALLBOARD_TURN", turn.id().number.to_string());
+    process.env("CALLBOARD_ATTEMPT", turn.attempt().to_string());
+    process.env("CALLBOARD_STATE", state.path());
+    match node {
+        Some(node) => process.env("CALLBOARD_NODE", node),
+        None => process.env_remove("CALLBOARD_NODE"),
+    };
+    let cannot = |error: std::io::Error| TurnError::terminal(format!("{name} cannot be run: {error}"));
+    let mut child = process.spawn().map_err(cannot)?;
+    let mut group = Group::of(&child);
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(TurnError::terminal(format!("{name} has no standard streams")));
+    };
+    let input = match turn.input_json().as_str() {
+        Some(text) => text.to_owned(),
+        None => turn.input_json().to_string(),
+    };
+    let write = async move {
+        match stdin.write_all(input.as_bytes()).await {
+            // It need not read what it is given.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(TurnError::transient(error.to_string())),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    };
+    let ((), output, said) = tokio::try_join!(write, whole(stdout, name), end_of(stderr))?;
+    let status = child.wait().await.map_err(|error| TurnError::transient(error.to_string()))?;
+    group.has_ended();
+    if status.success() { Ok(Command::output(value(output, name)?)) } else { Err(failure(name, status, &said)) }
+}
+
+/// The channels as the turn sees them, as JSON in a file that goes with the turn.
+fn state_file(turn: &Turn) -> Result<NamedTempFile, TurnError> {
+    let cannot =
+        |error: std::io::Error| TurnError::transient(format!("the state cannot be written to a file: {error}"));
+    let mut file = tempfile::Builder::new().prefix("callboard-state-").suffix(".json").tempfile().map_err(cannot)?;
+    std::io::Write::write_all(&mut file, turn.state().to_json().to_string().as_bytes()).map_err(cannot)?;
+    Ok(file)
+}
+
+/// All that is printed.
+async fn whole(stdout: impl AsyncRead + Unpin, name: &str) -> Result<Vec<u8>, TurnError> {
+    let mut output = Vec::new();
+    let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut output).await;
+    read.map_err(|error| TurnError::transient(error.to_string()))?;
+    if output.len() as u64 > MAX_OUTPUT {
+        return Err(TurnError::terminal(format!("{name} printed more than {} MiB", MAX_OUTPUT >> 20)));
+    }
+    Ok(output)
+}
+
+/// The end of what is printed, of whatever length.
+async fn end_of(mut stderr: impl AsyncRead + Unpin) -> Result<Vec<u8>, TurnError> {
+    let (mut kept, mut buffer) = (Vec::new(), [0; KEPT_BYTES]);
+    loop {
+        match stderr.read(&mut buffer).await {
+            Ok(0) => return Ok(kept),
+            Ok(read) => {
+                kept.extend_from_slice(&buffer[..read]);
+                let surplus = kept.len().saturating_sub(KEPT_BYTES);
+                kept.drain(..surplus);
+            }
+            Err(error) => return Err(TurnError::transient(error.to_string())),
+        }
+    }
+}
+
+/// JSON if it is any, else text without its last line break.
+fn value(output: Vec<u8>, name: &str) -> Result<Value, TurnError> {
+    let text = String::from_utf8(output)
+        .map_err(|error| TurnError::terminal(format!("{name} printed what is not UTF-8: {error}")))?;
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| {
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        Value::from(line.strip_suffix('\r').unwrap_or(line))
+    }))
+}
+
+fn failure(name: &str, status: ExitStatus, said: &[u8]) -> TurnError {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = said.trim_end().lines().collect();
+    let last = lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n");
+    let colon = if last.is_empty() { "" } else { ":\n" };
+    let text = format!("{name} ended with {status}{colon}{last}");
+    match status.code() {
+        Some(code) if NOT_RUN.contains(&code) => TurnError::terminal(text),
+        Some(_) | None => TurnError::transient(text),
+    }
+}
+
+/// A program and whatever it has started; killed if it is dropped before the program has ended.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &tokio::process::Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
+    }
+
+    fn has_ended(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It may have ended just now.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}

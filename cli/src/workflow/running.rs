@@ -1,0 +1,423 @@
+//! `callboard workflow run|resume|fork`: a board in this process that works on one run, and leaves all others as they are.
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::messages::state::StateRules;
+use callboard::messages::{Json, Limits, Reducer, RunResult, visible, visible_lines};
+use callboard::prelude::*;
+use callboard::runtime::{RunHandle, Unfinished};
+use callboard::supervision::runs::fork::{Fork, ForkError};
+use callboard::supervision::runs::interrupts::{Interrupt, Resume};
+use callboard::supervision::runs::replay::{Cause, Replay};
+use callboard::workflow::Workflow;
+
+use crate::page::{Failure, Page, count, json_text};
+use crate::store::{Loaded, Store};
+
+use super::arguments::{Change, Going, Stored};
+use super::following::{Follower, Line};
+use super::people::{self, Decision};
+use super::programs::{Place, agents};
+use super::{inputs, reading};
+
+/// How a run in this process ended, as far as this process goes.
+pub(crate) enum End {
+    Result(Box<RunResult>),
+    /// It waits for a person.
+    Waits,
+    /// A signal came.
+    Stopped,
+}
+
+/// A board that works on one run.
+struct Session<'a> {
+    board: Callboard,
+    store: Option<(&'a Path, Store)>,
+    going: &'a Going,
+}
+
+/// Runs a workflow from its beginning.
+pub(crate) async fn run(
+    (files, line): (&[PathBuf], Option<&str>),
+    input: Value,
+    limits: Option<Limits>,
+    store: Option<&Path>,
+    going: &Going,
+) -> Result<End, Failure> {
+    let workflow = one(files, line)?;
+    inputs::check(&workflow, &input)?;
+    check_reducers(&workflow)?;
+    let cast: Vec<String> = workflow.plan().cast().into_iter().map(ToString::to_string).collect();
+    let place = Place::default();
+    let agents = agents(&going.agent, &cast, &place)?;
+    let store = store.map(|folder| Ok((folder, Store::open_or_make(folder)?))).transpose()?;
+    let (session, stops) = Session::start(agents, &place, store, going).await?;
+    let mut task = workflow.task(input);
+    task.limits = limits;
+    let run = match session.board.submit(task).await {
+        Ok(run) => run,
+        Err(error) => {
+            session.end().await;
+            return Err(Failure::trouble(error.to_string()));
+        }
+    };
+    session.say(&format!("run {} of {}", run.id(), visible(workflow.name())));
+    session.see_through(run, Follower::new(StateRules::default()), stops).await
+}
+
+/// Goes on with a run that is in a store.
+pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, going: &Going) -> Result<End, Failure> {
+    let (store, loaded) = load(stored).await?;
+    if let Some(result) = loaded.replay.result() {
+        note(&format!("run {} has ended already", loaded.id));
+        return Ok(End::Result(Box::new(result.clone())));
+    }
+    let waiting: Vec<Interrupt> = loaded.replay.run().interrupts().collect();
+    let chosen = chosen(&loaded, &waiting, nodes, change)?;
+    let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
+    let place = Place::default();
+    let agents = agents(&going.agent, &cast(&loaded)?, &place)?;
+    let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
+    let run = session.board.take_up(loaded.id).await;
+    run.restart_turns().await;
+    let mut follower = Follower::new(loaded.rules.state.clone());
+    let begun = session.resume(&run, &mut follower, &chosen, &resume).await;
+    if let Err(failure) = begun {
+        session.end().await;
+        return Err(failure);
+    }
+    session.see_through(run, follower, stops).await
+}
+
+/// Begins a new run as a copy of one, and runs it to its end.
+pub(crate) async fn fork(
+    stored: &Stored,
+    place: (Option<u32>, Option<&str>),
+    change: &Change,
+    going: &Going,
+) -> Result<End, Failure> {
+    let (store, loaded) = load(stored).await?;
+    let turn = match place {
+        (Some(turn), _) => turn,
+        (None, node) => turn_of(&loaded.replay, node.unwrap_or_default())?,
+    };
+    let fork = Fork { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
+    let place = Place::default();
+    let agents = agents(&going.agent, &cast(&loaded)?, &place)?;
+    let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
+    let forked = session.board.fork(loaded.id, turn, fork).await;
+    let run = match forked {
+        Ok(run) => run,
+        Err(error) => {
+            session.end().await;
+            let text = format!("run {}: {error}", loaded.id);
+            return Err(match error {
+                ForkError::NoTurn { .. } => Failure::unknown(text),
+                _ => Failure::trouble(text),
+            });
+        }
+    };
+    session.say(&format!("run {}, forked from {} at turn {turn}", run.id(), loaded.id));
+    let mut follower = Follower::new(loaded.rules.state.clone());
+    if let Ok(read) = run.read().await {
+        session.show(&follower.catch_up(read));
+    }
+    session.see_through(run, follower, stops).await
+}
+
+/// What a run came to: its output alone, unless all of it is asked for.
+pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
+    let RunResult { run, outcome, output, state, metrics } = result;
+    let json = json!({ "run": run, "outcome": outcome, "output": output, "state": state, "metrics": metrics });
+    let text = match output.as_str() {
+        _ if !outcome.is_finished() || output.is_null() => String::new(),
+        // Whoever reads it from a pipe gets it as it is.
+        Some(text) if std::io::stdout().is_terminal() => format!("{}\n", visible_lines(text)),
+        Some(text) => format!("{text}\n"),
+        None => format!("{}\n", json_text(output)),
+    };
+    let code = u8::from(!outcome.is_finished());
+    let remarks = if code == 0 || as_json { String::new() } else { format!("error: {outcome}\n") };
+    Page { code, remarks, ..Page::new(text, json) }
+}
+
+impl<'a> Session<'a> {
+    async fn start(
+        agents: Vec<AgentSpec>,
+        place: &Place,
+        store: Option<(&'a Path, Store)>,
+        going: &'a Going,
+    ) -> Result<(Self, Stops), Failure> {
+        // Before a program runs, because it may be what stops this process.
+        let stops = Stops::new()?;
+        // What else is unfinished in the store has agents that this process does not have.
+        let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+        if let Some((_, store)) = &store {
+            builder = builder.storage(store.sled());
+        }
+        let builder = agents.into_iter().fold(builder, callboard::Builder::with);
+        let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        // It is set here alone.
+        let _ = place.set(board.clone());
+        Ok((Self { board, store, going }, stops))
+    }
+
+    /// Resumes the nodes that were chosen, and reads where the run stands.
+    async fn resume(
+        &self,
+        run: &RunHandle,
+        follower: &mut Follower,
+        chosen: &[Interrupt],
+        resume: &Resume,
+    ) -> Result<(), Failure> {
+        for interrupt in chosen {
+            let resumed = run.resume(interrupt.turn, resume.clone(), &people::name()).await;
+            resumed.map_err(|error| Failure::trouble(format!("{}: {error}", visible(&interrupt.node))))?;
+        }
+        let read = run.read().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        self.show(&follower.catch_up(read));
+        Ok(())
+    }
+
+    /// Follows the run to its end, or to where this process can do no more for it.
+    async fn see_through(self, run: RunHandle, mut follower: Follower, mut stops: Stops) -> Result<End, Failure> {
+        let end = tokio::select! {
+            biased;
+            () = stops.next() => {
+                note("stopping: programs that run have 10 s to end; Ctrl-C again stops them at once");
+                Ok(End::Stopped)
+            }
+            end = self.follow(&run, &mut follower) => end,
+        };
+        if matches!(end, Ok(End::Waits)) {
+            self.tell_what_waits(&follower);
+        }
+        let hint = match (&end, &self.store) {
+            (Ok(End::Waits | End::Stopped), Some((folder, _))) => {
+                Some(format!("to go on: {}", visible(&people::resumption(run.id(), folder, self.going))))
+            }
+            (Ok(End::Waits | End::Stopped), None) => {
+                Some("nothing of it is kept, because no --store was given".to_owned())
+            }
+            (Ok(End::Result(_)) | Err(_), _) => None,
+        };
+        tokio::select! {
+            biased;
+            () = stops.next() => {}
+            () = self.end() => {}
+        }
+        if let Some(hint) = hint {
+            note(&hint);
+        }
+        end
+    }
+
+    async fn follow(&self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
+        let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
+        let mut decided = BTreeSet::new();
+        let mut events = run.events(follower.next(), &[StreamMode::Debug]).await.map_err(trouble)?;
+        loop {
+            if !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
+                return Ok(End::Waits);
+            }
+            let lines = match events.next().await {
+                Some(Watched::Event(event)) => follower.take(&event),
+                Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(trouble)?),
+                None => break,
+            };
+            self.show(&lines);
+        }
+        run.result().await.map(|result| End::Result(Box::new(result))).map_err(trouble)
+    }
+
+    /// Asks the person at the terminal about the nodes that wait. `false` if nothing goes on after that.
+    async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
+        if !people::are_here(self.going) {
+            return Ok(false);
+        }
+        let before = decided.len();
+        for interrupt in follower.interrupts() {
+            if decided.contains(&interrupt.turn.number) {
+                continue;
+            }
+            let turn = interrupt.turn;
+            let asked = tokio::task::spawn_blocking(move || people::ask(&interrupt)).await;
+            let input = match asked.unwrap_or(Decision::Leave) {
+                Decision::GoOn => None,
+                Decision::GoOnWith(input) => Some(input.into()),
+                Decision::Leave => continue,
+                Decision::CancelTheRun => {
+                    let cancelled = run.cancel(&format!("{} said so", people::name())).await;
+                    return cancelled.map_err(|error| Failure::trouble(error.to_string())).map(|_| {
+                        decided.insert(turn.number);
+                        true
+                    });
+                }
+            };
+            let resumed = run.resume(turn, Resume { input, ..Resume::default() }, &people::name()).await;
+            resumed.map_err(|error| Failure::trouble(error.to_string()))?;
+            decided.insert(turn.number);
+        }
+        Ok(decided.len() > before)
+    }
+
+    fn tell_what_waits(&self, follower: &Follower) {
+        for interrupt in follower.interrupts() {
+            note(people::shown(&interrupt).trim_end());
+        }
+        for (node, why) in follower.troubled() {
+            note(&format!("{} needs attention: {}", visible(&node), visible_lines(&why)));
+        }
+    }
+
+    /// Says where the run is kept, or shows that it goes on.
+    fn say(&self, text: &str) {
+        if self.going.watch || self.store.is_some() {
+            note(text);
+        }
+    }
+
+    fn show(&self, lines: &[Line]) {
+        if self.going.watch {
+            let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            lines.iter().for_each(|line| note(&line.shown(is_coloured)));
+        }
+    }
+
+    async fn end(&self) {
+        self.board.shutdown().await;
+        if let Some((_, store)) = &self.store {
+            store.sled().close().await;
+        }
+    }
+}
+
+/// What asks this process to stop.
+struct Stops {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stops {
+    fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::trouble(format!("signals cannot be heard: {error}")));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// A line for people. Whoever reads none of them is no error.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The workflow that is to run.
+fn one(files: &[PathBuf], line: Option<&str>) -> Result<Workflow, Failure> {
+    let texts = reading::texts(files, line)?;
+    let [_] = texts.as_slice() else {
+        return Err(Failure::trouble(format!("one workflow can be run, and there are {}", texts.len())));
+    };
+    let read = reading::workflows(files, &texts).pop();
+    let defects = match read {
+        Some(Ok(workflow)) => return Ok(workflow),
+        Some(Err(defects)) => defects,
+        None => return Err(Failure::trouble("there is no workflow".to_owned())),
+    };
+    Err(Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect"))))
+}
+
+fn check_reducers(workflow: &Workflow) -> Result<(), Failure> {
+    let schema = &workflow.plan().schema;
+    for channel in schema.declared() {
+        if let Ok(Reducer::Custom(name)) = schema.reducer(channel) {
+            return Err(no_reducer(channel, name));
+        }
+    }
+    Ok(())
+}
+
+fn no_reducer(channel: &str, reducer: &str) -> Failure {
+    let (channel, reducer) = (visible(channel), visible(reducer));
+    Failure::trouble(format!(
+        "channel {channel} is made by the reducer {reducer}, which only a program in Rust can have"
+    ))
+}
+
+async fn load(stored: &Stored) -> Result<(Store, Loaded), Failure> {
+    let store = Store::open(&stored.store)?;
+    let loaded = store.load(&stored.run).await?;
+    match loaded.rules.missing.first() {
+        Some((channel, reducer)) => Err(no_reducer(channel, reducer)),
+        None => Ok((store, loaded)),
+    }
+}
+
+/// The agents of a run's workflow.
+fn cast(loaded: &Loaded) -> Result<Vec<String>, Failure> {
+    let submission = loaded.replay.submission();
+    if submission.task.plan.is_none() {
+        let text = format!("run {} has no workflow; the program that has its agents goes on with it", loaded.id);
+        return Err(Failure::trouble(text));
+    }
+    Ok(submission.cast.iter().map(ToString::to_string).collect())
+}
+
+/// The nodes to be resumed: those that are named, or all that wait.
+fn chosen(
+    loaded: &Loaded,
+    waiting: &[Interrupt],
+    nodes: &[String],
+    change: &Change,
+) -> Result<Vec<Interrupt>, Failure> {
+    let names: Vec<String> = waiting.iter().map(|interrupt| visible(&interrupt.node)).collect();
+    let waiting_text =
+        if names.is_empty() { "no node waits".to_owned() } else { format!("these wait: {}", names.join(", ")) };
+    if let Some(unknown) = nodes.iter().find(|node| waiting.iter().all(|interrupt| interrupt.node != **node)) {
+        let text = format!("run {}: node {} does not wait for a person; {waiting_text}", loaded.id, visible(unknown));
+        return Err(Failure::unknown(text));
+    }
+    let is_chosen = |interrupt: &&Interrupt| nodes.is_empty() || nodes.contains(&interrupt.node);
+    let chosen: Vec<Interrupt> = waiting.iter().filter(is_chosen).cloned().collect();
+    let is_changed = change.input.is_some() || !change.set.is_empty();
+    if is_changed && chosen.len() != 1 {
+        let text = format!("--input and --set are for one node that waits: name it with --node; {waiting_text}");
+        return Err(Failure::trouble(text));
+    }
+    Ok(chosen)
+}
+
+/// The turn of a node.
+fn turn_of(replay: &Replay, node: &str) -> Result<u32, Failure> {
+    let nodes = replay.turns().filter_map(|turn| match &turn.cause {
+        Cause::Node { node } => Some((turn.number, node)),
+        Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Answer { .. } => None,
+    });
+    let known: Vec<(u32, &String)> = nodes.collect();
+    let fitting: Vec<u32> = known.iter().filter(|(_, name)| *name == node).map(|(turn, _)| *turn).collect();
+    match fitting.as_slice() {
+        [only] => Ok(*only),
+        [] => {
+            let names: Vec<String> = known.iter().take(20).map(|(_, name)| visible(name)).collect();
+            let text = format!("the run has had no node {}; it has had {}", visible(node), names.join(", "));
+            Err(Failure::unknown(text))
+        }
+        several => {
+            let turns: Vec<String> = several.iter().map(ToString::to_string).collect();
+            let text = format!("node {} had the turns {}; name one with --turn", visible(node), turns.join(", "));
+            Err(Failure::trouble(text))
+        }
+    }
+}

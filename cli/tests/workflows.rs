@@ -1,0 +1,404 @@
+//! `callboard workflow check|run|resume|history|fork`: real processes, real programs as agents, a real disk.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What the program said, with its exit code.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    error: String,
+}
+
+const REVIEW: &str = r#"
+[workflow]
+name = "code-review"
+
+[workflow.channels]
+notes = "append"
+
+[[workflow.tasks]]
+name = "analyze"
+agent = "analyzer"
+input = "{{ source_code }}"
+save = "notes"
+
+[[workflow.tasks]]
+name = "review"
+agent = "reviewer"
+depends_on = ["analyze"]
+
+[[workflow.tasks]]
+name = "publish"
+agent = "publisher"
+depends_on = ["review"]
+interrupt = "before"
+"#;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.arg("workflow").args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
+    command
+}
+
+/// Runs `callboard workflow ARGUMENTS` in the folder, with nothing to read.
+fn workflow(folder: &Path, arguments: &[&str]) -> Said {
+    said(command(folder, arguments))
+}
+
+fn said(mut command: Command) -> Said {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+/// The only run that the store in `store` had first.
+fn first_run(folder: &Path) -> String {
+    let mut list = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    let output = list.args(["runs", "list", "--json", "--data", "store"]).current_dir(folder).output().unwrap();
+    let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    runs[0]["run"].as_str().unwrap().to_owned()
+}
+
+/// A text without what is different each time: ids, times, and what pads a table because of them.
+fn same(text: &str, run: &str) -> String {
+    let mut lines = Vec::new();
+    for line in text.replace(run, "RUN").lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let is_figure = |word: &str| word.parse::<f64>().is_ok();
+        let shown: Vec<&str> = (0..words.len())
+            .map(|at| match words.get(at + 1).map(|next| next.trim_end_matches(':')) {
+                Some("s") if is_figure(words[at]) => "T",
+                Some(_) | None => words[at],
+            })
+            .collect();
+        lines.push(shown.join(" "));
+    }
+    let is_kept = |line: &&String| !line.starts_with("submitted");
+    lines.iter().filter(is_kept).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_check_tells_every_defect_of_every_text_with_its_place() {
+    let folder = folder(&[
+        ("review.toml", REVIEW),
+        ("bad.toml", &REVIEW.replace("[\"analyze\"]", "[\"analize\"]").replace("code-review", "bad")),
+        ("outer.flow", "workflow outer: plan -> sub(workflow=\"inner\")"),
+        ("inner.flow", "workflow inner: a | b"),
+        ("one.flow", "workflow one: x(workflow=\"two\")"),
+        ("two.flow", "workflow two: x(workflow=\"one\")"),
+        ("hostile.toml", "[workflow]\nname = \"\u{202e}red\u{7}\"\n"),
+    ]);
+    let whole = workflow(folder.path(), &["check", "."]);
+    assert_eq!(whole.code, Some(1));
+    let deceiving = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!whole.error.contains(deceiving) && !whole.out.contains(deceiving), "{}", whole.error);
+    insta::assert_snapshot!("check", format!("{}---\n{}", whole.out, whole.error));
+    let beside = workflow(folder.path(), &["check", "outer.flow"]);
+    assert_eq!((beside.code, &*beside.out), (Some(0), "outer.flow: outer: 4 nodes; agents plan, a, b\n"));
+    let json = workflow(folder.path(), &["check", "bad.toml", "--json"]);
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&json[0]["defects"][0]["line"], &json[0]["defects"][0]["column"]), (&json!(17), &json!(15)), "{json}");
+}
+
+#[test]
+fn a_text_of_one_line_is_checked_and_formatted() {
+    let folder = folder(&[("a.flow", "x->y"), ("review.toml", REVIEW), ("readme.txt", "x")]);
+    let told = |arguments: &[&str], code: i32| {
+        let said = workflow(folder.path(), arguments);
+        assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.error);
+        format!("{}{}", said.out, said.error)
+    };
+    assert_eq!(told(&["check", "--line", "a  ->(b|c )->d", "--format"], 0), "a -> (b | c) -> d\n");
+    assert_eq!(told(&["check", "a.flow", "--format"], 0), "x -> y\n");
+    assert!(told(&["check", "--line", "a -> b("], 1).contains("--line:1:7: this `(` is not closed"));
+    assert!(told(&["check", "--line", "a -> b(", "--format"], 1).contains("is not closed"));
+    assert!(told(&["check", "review.toml", "--format"], 2).contains("only the one-line syntax"));
+    assert!(told(&["check", "missing.toml"], 2).contains("missing.toml: No such file"));
+    assert!(told(&["check", "readme.txt"], 2).contains("a workflow is in a file *.toml"));
+    told(&["check"], 2);
+    let mut piped = command(folder.path(), &["check", "-"]);
+    piped.stdin(fs::File::open(folder.path().join("a.flow")).unwrap());
+    assert_eq!(said(piped).out, "standard input: workflow: 2 nodes; agents x, y\n");
+}
+
+#[test]
+fn programs_read_their_input_and_print_their_output() {
+    let folder = folder(&[("review.toml", REVIEW), ("source.rs", "fn main() {}\n")]);
+    let output = |arguments: &[&str]| {
+        let said = workflow(folder.path(), &[&["run"], arguments].concat());
+        assert_eq!((said.code, &*said.error), (Some(0), ""), "{arguments:?}");
+        said.out
+    };
+    assert_eq!(output(&["--line", "a -> b", "--input-json", "\"x\"", "--agent", "*=cat; echo !"]), "x!!\n");
+    assert_eq!(
+        output(&["--line", "a", "--input", "n=72", "--input", "t=yes", "--agent", "a=cat"]),
+        "{\n  \"n\": 72,\n  \"t\": \"yes\"\n}\n"
+    );
+    assert_eq!(
+        output(&["--line", "a(input=\"{{ code }}\")", "--input", "code=@source.rs", "--agent", "a=cat; echo"]),
+        "fn main() {}\n\n"
+    );
+    assert_eq!(output(&["--line", "a", "--agent", "a=printf '[1, 2]'"]), "[\n  1,\n  2\n]\n");
+    assert_eq!(output(&["--line", "a", "--agent", "a=true"]), "\n");
+    let named = output(&[
+        "--line",
+        "n: loop(max=1) { a }",
+        "--agent",
+        "a=echo $CALLBOARD_AGENT $CALLBOARD_NODE $CALLBOARD_TURN",
+    ]);
+    assert_eq!(named, "a n#1/a 1\n");
+    let saved = REVIEW.replace("interrupt = \"before\"", "");
+    fs::write(folder.path().join("review.toml"), saved).unwrap();
+    let state = ["--agent", "*=cat", "--agent", "publisher=cat $CALLBOARD_STATE"];
+    assert_eq!(
+        output(&[&["review.toml", "--input", "source_code=x", "--json"], &state[..]].concat())
+            .matches("\"notes\"")
+            .count(),
+        2
+    );
+    // A program need not read what it is given, however much that is.
+    fs::write(folder.path().join("long"), "x".repeat(1 << 20)).unwrap();
+    assert_eq!(output(&["--line", "a", "--input", "x=@long", "--agent", "a=echo done"]), "done\n");
+}
+
+#[test]
+fn what_a_run_lacks_is_told_with_the_flags_to_give() {
+    let folder = folder(&[("review.toml", REVIEW)]);
+    let refused = |arguments: &[&str], why: &str| {
+        let said = workflow(folder.path(), &[&["run"], arguments].concat());
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{arguments:?}");
+        assert!(said.error.contains(why), "{arguments:?}: {}", said.error);
+        assert!(!folder.path().join("store").exists());
+    };
+    refused(
+        &["review.toml", "--store", "store"],
+        "the input lacks source_code; give it as in --input source_code=TEXT",
+    );
+    let given = ["review.toml", "--input", "source_code=x", "--agent", "analyzer=cat"];
+    refused(
+        &given,
+        "no program is given for 2 agents; add\n  --agent reviewer='COMMAND'\n  --agent publisher='COMMAND'\n",
+    );
+    refused(&[&given[..], &["--agent", "reviewr=cat"]].concat(), "the workflow has no agent reviewr; it has analyzer");
+    refused(&[&given[..], &["--agent", "analyzer=wc"]].concat(), "--agent is given twice for analyzer");
+    refused(&["--line", "a -> b("], "is not closed");
+    refused(&["--line", "a", "--input", "x=1", "--input", "x=2"], "--input is given twice for x");
+    refused(&["--line", "a(when=predicate(\"is_open\"))", "--agent", "a=cat"], "which nobody has registered");
+}
+
+#[test]
+fn a_program_that_fails_fails_its_node_with_what_it_said_last() {
+    let folder = folder(&[]);
+    let failed = |arguments: &[&str]| {
+        let said = workflow(folder.path(), &[&["run"], arguments].concat());
+        assert_eq!((said.code, &*said.out), (Some(1), ""), "{arguments:?}");
+        said.error
+    };
+    let once = ["--limits", "{\"attempts\": 1}", "--line", "a"];
+    let error = failed(&[&once[..], &["--agent", "a=echo oh >&2; echo no >&2; exit 3"]].concat());
+    assert_eq!(
+        error,
+        "error: failed: error: a: `echo oh >&2; echo no >&2; exit 3` ended with exit status: 3:\noh\nno\n"
+    );
+    assert!(failed(&["--line", "a", "--agent", "a=no-such-program"]).contains("terminal error"));
+    assert!(failed(&["--line", "a", "--agent", "a=yes"]).contains("printed more than 8 MiB"));
+    assert!(failed(&["--line", "a", "--agent", "a=printf '\\377'"]).contains("is not UTF-8"));
+    let caught = workflow(
+        folder.path(),
+        &["run", "--line", "a catch { b }", "--agent", "a=exit 127", "--agent", "b=echo saved"],
+    );
+    assert_eq!((caught.code, &*caught.out), (Some(0), "saved\n"));
+}
+
+#[test]
+fn whoever_watches_sees_each_event_of_each_node() {
+    let folder = folder(&[]);
+    let text = "plan -> loop(max=2) { draft } -> flaky -> (ok | hang)";
+    let arguments = [
+        "run",
+        "--line",
+        text,
+        "--watch",
+        "--store",
+        "store",
+        "--agent",
+        "*=printf '%s' \"$CALLBOARD_NODE\"",
+        "--agent",
+        "flaky=test $CALLBOARD_ATTEMPT = 2 || { echo not yet >&2; echo really >&2; exit 1; }",
+        "--agent",
+        "ok=exit 127",
+        "--agent",
+        // It goes on until it is cut off.
+        "hang=tail -f /dev/null",
+    ];
+    let said = workflow(folder.path(), &arguments);
+    assert_eq!((said.code, &*said.out), (Some(1), ""), "{}", said.error);
+    let shown = same(&said.error, &first_run(folder.path()));
+    insta::assert_snapshot!("watch", shown);
+}
+
+#[test]
+fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
+    let folder = folder(&[("review.toml", REVIEW)]);
+    let path = folder.path();
+    let agents = ["--agent", "*=cat", "--agent", "reviewer=cat; echo '; it'\\''s fine'"];
+    let run =
+        [&["run", "review.toml", "--input", "source_code=fn main() {}", "--store", "store"], &agents[..]].concat();
+    let said = workflow(path, &run);
+    assert_eq!((said.code, &*said.out), (Some(3), ""));
+    let id = first_run(path);
+    insta::assert_snapshot!("waits", same(&said.error, &id));
+    insta::assert_snapshot!("history_waiting", same(&workflow(path, &["history", &id, "--store", "store"]).out, &id));
+
+    let resume =
+        |arguments: &[&str]| workflow(path, &[&["resume", &id, "--store", "store"], &agents[..], arguments].concat());
+    let unknown = resume(&["--node", "publsh"]);
+    assert_eq!(unknown.code, Some(1));
+    assert!(unknown.error.contains("node publsh does not wait for a person; these wait: publish"), "{}", unknown.error);
+    let wrong = resume(&["--set", "note=1"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.error.contains("unknown channel \"note\""), "{}", wrong.error);
+    let changed = resume(&["--node", "publish", "--input", "\"better\"", "--set", "notes=[\"by ann\"]", "--watch"]);
+    assert_eq!((changed.code, &*changed.out), (Some(0), "better\n"), "{}", changed.error);
+    let again = resume(&[]);
+    assert_eq!((again.code, &*again.out), (Some(0), "better\n"));
+    assert_eq!(again.error, format!("run {id} has ended already\n"));
+    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).out;
+    let history: Value = serde_json::from_str(&history).unwrap();
+    let states: Vec<&Value> = (0..3).map(|turn| &history["checkpoints"][turn]["state"]).collect();
+    let first = json!({ "notes": ["fn main() {}"] });
+    assert_eq!(states, [&first, &first, &json!({ "notes": ["by ann"] })]);
+}
+
+#[test]
+fn without_a_store_a_run_that_waits_is_not_kept() {
+    let folder = folder(&[]);
+    let said = workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.error.ends_with("nothing of it is kept, because no --store was given\n"), "{}", said.error);
+}
+
+#[test]
+fn a_fork_runs_from_its_node_to_the_end_and_leaves_the_old_run_as_it_was() {
+    let folder = folder(&[]);
+    let path = folder.path();
+    let agents = ["--agent", "*=echo $CALLBOARD_AGENT >> log; cat; printf ' %s' $CALLBOARD_AGENT"];
+    let run = [&["run", "--line", "a -> b -> c", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
+    assert_eq!(workflow(path, &run).out, "x a b c\n");
+    let id = first_run(path);
+    let fork =
+        |arguments: &[&str]| workflow(path, &[&["fork", &id, "--store", "store"], &agents[..], arguments].concat());
+    let forked = fork(&["--node", "b", "--input", "\"y\""]);
+    assert_eq!((forked.code, &*forked.out), (Some(0), "y b c\n"), "{}", forked.error);
+    assert!(forked.error.contains(&format!("forked from {id} at turn 2")), "{}", forked.error);
+    assert_eq!(fork(&["--turn", "3"]).out, "x a b c\n");
+    assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\nc\nb\nc\nc\n");
+    assert_eq!(fork(&["--turn", "9"]).code, Some(1));
+    assert_eq!(fork(&["--node", "d"]).code, Some(1));
+    assert_eq!(fork(&[]).code, Some(2));
+    let history: Value =
+        serde_json::from_str(&workflow(path, &["history", &id, "--store", "store", "--json"]).out).unwrap();
+    assert_eq!(history["result"]["output"], "x a b c");
+}
+
+#[test]
+fn after_a_kill_in_the_middle_finished_nodes_do_not_run_again() {
+    let folder = folder(&[]);
+    let path = folder.path();
+    let agents = [
+        "--agent",
+        "*=echo $CALLBOARD_AGENT >> log; cat; printf ' %s' $CALLBOARD_AGENT",
+        "--agent",
+        "b=echo b >> log; test -e killed || { touch killed; kill -9 $PPID; }; cat; printf ' b'",
+    ];
+    let run = [&["run", "--line", "a -> b -> c", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
+    let killed = workflow(path, &run);
+    assert_eq!(killed.code, None, "{}", killed.error);
+    let resumed = workflow(path, &[&["resume", &first_run(path), "--store", "store"], &agents[..]].concat());
+    assert_eq!((resumed.code, &*resumed.out), (Some(0), "x a b c\n"), "{}", resumed.error);
+    assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\nb\nc\n");
+}
+
+#[test]
+fn a_run_that_is_resumed_leaves_the_others_of_its_store_as_they_are() {
+    let folder = folder(&[]);
+    let path = folder.path();
+    let wait = |agent: &str| {
+        let line = format!("{agent}(interrupt=\"before\")");
+        workflow(path, &["run", "--line", &line, "--store", "store", "--agent", "*=cat"]).code
+    };
+    assert_eq!((wait("a"), wait("b")), (Some(3), Some(3)));
+    let list = || {
+        let mut list = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        let output = list.args(["runs", "list", "--json", "--data", "store"]).current_dir(path).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let before = list();
+    let second = before[1]["run"].as_str().unwrap();
+    let resumed = workflow(path, &["resume", second, "--store", "store", "--agent", "b=echo done"]);
+    assert_eq!((resumed.code, &*resumed.out), (Some(0), "done\n"), "{}", resumed.error);
+    assert_eq!(list()[0], before[0]);
+}
+
+#[test]
+fn the_first_ctrl_c_lets_programs_end_and_leaves_what_had_not_begun() {
+    let folder = folder(&[]);
+    let path = folder.path();
+    // The first program stops the process that runs it, and ends when that has said so.
+    let agents = [
+        "--agent",
+        "*=echo $CALLBOARD_AGENT >> log; cat",
+        "--agent",
+        "a=echo a >> log; kill -INT $PPID; until grep -q stopping told; do :; done; cat",
+    ];
+    let run = [&["run", "--line", "a -> b", "--input-json", "\"x\"", "--store", "store"], &agents[..]].concat();
+    let mut stopped = command(path, &run);
+    let status = stopped.stderr(fs::File::create(path.join("told")).unwrap()).status().unwrap();
+    assert_eq!(status.code(), Some(130));
+    let told = fs::read_to_string(path.join("told")).unwrap();
+    assert!(told.contains(&format!("to go on: callboard workflow resume {}", first_run(path))), "{told}");
+    let resumed = workflow(path, &[&["resume", &first_run(path), "--store", "store"], &agents[..]].concat());
+    assert_eq!((resumed.code, &*resumed.out), (Some(0), "x\n"), "{}", resumed.error);
+    assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "a\nb\n");
+}
+
+#[test]
+fn a_program_that_is_stopped_ends_with_all_that_it_has_started() {
+    let folder = folder(&[]);
+    let path = folder.path();
+    assert!(Command::new("mkfifo").arg(path.join("held")).status().unwrap().success());
+    let held = || {
+        let held = path.join("held");
+        // Read to its end only when nobody holds it any more.
+        std::thread::spawn(move || fs::read(held).unwrap())
+    };
+    let reader = held();
+    let hang = "exec 3> held; tail -f /dev/null & ";
+    let program = format!("a={hang} tail -f /dev/null");
+    let late = workflow(path, &["run", "--line", "a(timeout=\"50ms\", attempts=1)", "--agent", &program]);
+    assert_eq!(late.code, Some(1), "{}", late.error);
+    reader.join().unwrap();
+
+    let reader = held();
+    let stop = "kill -INT $PPID; until grep -q stopping told; do :; done; kill -INT $PPID; tail -f /dev/null";
+    let program = format!("a={hang}{stop}");
+    let mut stopped = command(path, &["run", "--line", "a", "--agent", &program]);
+    let status = stopped.stderr(fs::File::create(path.join("told")).unwrap()).status().unwrap();
+    assert_eq!(status.code(), Some(130));
+    reader.join().unwrap();
+}

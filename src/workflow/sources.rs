@@ -1,0 +1,235 @@
+//! Texts that name each other's workflows: read in the order in which they need each other, whatever order they come in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::messages::visible::quoted;
+
+use super::draft::{Defect, Defects, Draft, Node, Placed, WorkDraft};
+use super::written::{Reader, Workflow};
+use super::{line, toml};
+
+/// A text that a workflow is written in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What the text is called in errors, a file's name for example.
+    pub origin: String,
+    /// The text, which should be UTF-8.
+    pub bytes: Vec<u8>,
+    /// How it is written.
+    pub form: Form,
+}
+
+/// How a text says a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In TOML.
+    Toml,
+    /// In the one-line syntax.
+    Line,
+}
+
+/// A text whose syntax is right.
+struct Written<'a> {
+    origin: &'a str,
+    text: &'a str,
+    draft: Draft,
+    /// The workflows that it names.
+    named: Vec<Placed<String>>,
+}
+
+impl Reader {
+    /// Reads texts that may name each other's workflows, and those that the reader was given, in whatever order they come.
+    ///
+    /// ```
+    /// use callboard::workflow::{Form, Source, Workflow};
+    /// let source = |origin: &str, text: &str| {
+    ///     Source { origin: origin.to_owned(), bytes: text.as_bytes().to_vec(), form: Form::Line }
+    /// };
+    /// let texts = [
+    ///     source("outer", r#"workflow outer: plan -> draft(workflow="inner")"#),
+    ///     source("inner", "workflow inner: write -> review"),
+    /// ];
+    /// let read = Workflow::reader().all(&texts).into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(read[0].plan().cast().len(), 3);
+    /// # Ok::<(), callboard::workflow::Defects>(())
+    /// ```
+    ///
+    /// Gives for each text its workflow, or everything that is wrong with it: also that two have one name, that a workflow
+    /// runs itself by way of others, and that one of those has defects of its own.
+    #[must_use]
+    pub fn all(&self, sources: &[Source]) -> Vec<Result<Workflow, Defects>> {
+        let mut read: Vec<Option<Result<Workflow, Defects>>> = vec![None; sources.len()];
+        let (mut written, mut owners) = (BTreeMap::new(), BTreeMap::new());
+        for (position, source) in sources.iter().enumerate() {
+            match Written::of(source) {
+                Ok(one) => {
+                    let first = *owners.entry(one.draft.name.value.clone()).or_insert(position);
+                    if first == position {
+                        written.insert(position, one);
+                    } else {
+                        read[position] = Some(Err(one.taken_by(&sources[first].origin)));
+                    }
+                }
+                Err(defects) => read[position] = Some(Err(defects)),
+            }
+        }
+        let mut reader = self.clone();
+        while let Some(position) = next(&written, &owners) {
+            let Some(one) = written.remove(&position) else { break };
+            let broken = |named: &Placed<String>| {
+                let owner = *owners.get(&named.value)?;
+                let is_broken = matches!(read.get(owner), Some(Some(Err(_))));
+                is_broken.then(|| broken(named, &sources[owner].origin))
+            };
+            let broken: Vec<Defect> = one.named.iter().filter_map(broken).collect();
+            let workflow = reader.check(one, broken);
+            if let Ok(workflow) = &workflow {
+                reader = reader.with(workflow);
+            }
+            read[position] = Some(workflow);
+        }
+        // What is left waits for itself.
+        let rest: BTreeSet<usize> = written.keys().copied().collect();
+        for (position, one) in written {
+            let circular: Vec<Defect> = one
+                .named
+                .iter()
+                .filter(|named| owners.get(&named.value).is_some_and(|owner| rest.contains(owner)))
+                .map(|named| circular(named, &one.draft.name.value))
+                .collect();
+            read[position] = Some(self.check(one, circular));
+        }
+        read.into_iter().flatten().collect()
+    }
+
+    /// Checks a text whose names are known to have these defects.
+    fn check(&self, written: Written<'_>, known: Vec<Defect>) -> Result<Workflow, Defects> {
+        let Written { origin, text, draft, .. } = written;
+        let read = Workflow::of(draft, Some((origin, text)), self.library());
+        if known.is_empty() {
+            return read;
+        }
+        // They say more than that nobody has the name.
+        let mut list = read.err().map(|defects| defects.list).unwrap_or_default();
+        list.retain(|defect| known.iter().all(|known| known.place != defect.place));
+        list.extend(known);
+        Err(Defects::of(Some((origin, text)), origin, list))
+    }
+}
+
+impl<'a> Written<'a> {
+    fn of(source: &'a Source) -> Result<Self, Defects> {
+        let Source { origin, bytes, form } = source;
+        let wrong = |text: &str, defects| Defects::of(Some((origin, text)), origin, defects);
+        let text = toml::text_of(bytes).map_err(|defect| wrong(&String::from_utf8_lossy(bytes), vec![defect]))?;
+        let draft = match form {
+            Form::Toml => toml::parse(text),
+            Form::Line => line::parse(text),
+        };
+        let draft = draft.map_err(|defects| wrong(text, defects))?;
+        let mut named = Vec::new();
+        add_named(&draft.nodes, &mut named);
+        Ok(Self { origin, text, draft, named })
+    }
+
+    fn taken_by(&self, other: &str) -> Defects {
+        let problem = format!("{} has a workflow of the name {} too", other, quoted(&self.draft.name.value));
+        let defect = Defect::new(&self.draft.name.place, problem).advise("give one of them another name");
+        Defects::of(Some((self.origin, self.text)), self.origin, vec![defect])
+    }
+}
+
+/// The first of those that wait for none of the others.
+fn next(written: &BTreeMap<usize, Written<'_>>, owners: &BTreeMap<String, usize>) -> Option<usize> {
+    let is_waiting = |named: &Placed<String>| owners.get(&named.value).is_some_and(|owner| written.contains_key(owner));
+    written.iter().find(|(_, one)| !one.named.iter().any(is_waiting)).map(|(position, _)| *position)
+}
+
+fn add_named(nodes: &[Node], named: &mut Vec<Placed<String>>) {
+    for node in nodes {
+        match &node.work {
+            WorkDraft::Workflow(workflow) => named.push(workflow.clone()),
+            WorkDraft::Nodes { nodes, .. } => add_named(nodes, named),
+            WorkDraft::Agent(_) | WorkDraft::Join => {}
+        }
+    }
+}
+
+fn broken(named: &Placed<String>, origin: &str) -> Defect {
+    let problem = format!("the workflow {} has defects of its own", quoted(&named.value));
+    Defect::new(&named.place, problem).advise(format!("mend {origin} first"))
+}
+
+fn circular(named: &Placed<String>, own: &str) -> Defect {
+    let (problem, advice) = if named.value == own {
+        (format!("the workflow {} would run itself", quoted(own)), "repeat nodes with a loop")
+    } else {
+        let problem = format!("the workflow {} runs this one again, or waits for one that does", quoted(&named.value));
+        (problem, "break the circle: repeat nodes with a loop")
+    };
+    Defect::new(&named.place, problem).advise(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    fn told(texts: &[(&str, &str)]) -> Vec<String> {
+        let source = |(origin, text): &(&str, &str)| Source {
+            origin: (*origin).to_owned(),
+            bytes: text.as_bytes().to_vec(),
+            form: if text.starts_with('[') { Form::Toml } else { Form::Line },
+        };
+        let sources: Vec<Source> = texts.iter().map(source).collect();
+        let said = |read: Result<Workflow, Defects>| match read {
+            Ok(workflow) => format!("{} of {}", workflow.name(), workflow.plan().cast().len()),
+            Err(defects) => {
+                let problems: Vec<&str> = defects.list().iter().map(|defect| &*defect.problem).collect();
+                problems.join("; ")
+            }
+        };
+        Workflow::reader().all(&sources).into_iter().map(said).collect()
+    }
+
+    #[test]
+    fn workflows_are_read_in_the_order_in_which_they_need_each_other() {
+        let toml = "[workflow]\nname = \"b\"\n[[workflow.tasks]]\nname = \"x\"\nworkflow = \"c\"\n";
+        let texts = [("1", "workflow a: x(workflow=\"b\") -> y"), ("2", toml), ("3", "workflow c: p -> q")];
+        assert_eq!(told(&texts), ["a of 3", "b of 2", "c of 2"]);
+    }
+
+    #[test]
+    fn a_circle_is_a_defect_of_each_that_is_in_it_or_waits_for_it() {
+        let texts = [
+            ("1", "workflow a: x(workflow=\"b\")"),
+            ("2", "workflow b: x(workflow=\"a\")"),
+            ("3", "workflow c: x(workflow=\"c\")"),
+            ("4", "workflow d: x"),
+        ];
+        let again = |name| format!("the workflow {name:?} runs this one again, or waits for one that does");
+        assert_eq!(
+            told(&texts),
+            [again("b"), again("a"), "the workflow \"c\" would run itself".into(), "d of 1".into()]
+        );
+    }
+
+    #[test]
+    fn whoever_names_a_workflow_with_defects_is_told_so_and_of_its_own() {
+        let texts = [
+            ("1", "workflow a: x(workflow=\"b\") -> y(input=\"{{ z.output }}\") -> v(workflow=\"none\")"),
+            ("2", "workflow b: x(input=\"{{\")"),
+            ("3", "workflow b: y"),
+            ("4", "workflow"),
+        ];
+        let told = told(&texts);
+        assert!(
+            told[0].starts_with("the workflow \"b\" has defects of its own; no workflow is named \"none\""),
+            "{told:?}"
+        );
+        assert!(!told[1].is_empty());
+        assert_eq!(told[2], "2 has a workflow of the name \"b\" too");
+        assert!(!told[3].is_empty());
+    }
+}
