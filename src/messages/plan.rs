@@ -202,6 +202,11 @@ impl Plan {
 }
 
 impl Block {
+    /// How many nodes it has, with those within nodes.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.iter().map(|node| 1 + node.work.body().map_or(0, Self::count)).sum()
+    }
+
     fn add_cast<'a>(&'a self, cast: &mut Vec<&'a Arc<str>>) {
         for node in &self.nodes {
             match &node.work {

@@ -25,6 +25,9 @@ pub(crate) const MAP_BOUND: u32 = 1_000;
 /// The most iterations of a loop, and items of a map.
 const MAX_BOUND: u32 = 1_000_000;
 
+/// The longest name of a node, in bytes. Every edge from a node may hold it, and every event of its turns.
+pub(crate) const MAX_NAME: usize = 128;
+
 /// The most defects that are told at once.
 const MAX_FLAWS: usize = 100;
 
@@ -161,6 +164,12 @@ pub(crate) enum Aspect {
     Output,
 }
 
+/// What is said of more than [`MAX_NODES`].
+pub(super) fn too_many_nodes() -> Fault {
+    let fault = Fault::new(format!("the workflow has more than {MAX_NODES} nodes"));
+    fault.advise("run parts of it as workflows of their own")
+}
+
 impl Graph {
     /// Makes a plan ready.
     ///
@@ -291,8 +300,7 @@ impl<'a> Maker<'a> {
         });
         self.nodes += block.nodes.len();
         if self.nodes > MAX_NODES {
-            let fault = Fault::new(format!("the workflow has more than {MAX_NODES} nodes"));
-            return self.flaw(path, Aspect::Whole, fault.advise("run parts of it as workflows of their own"));
+            return self.flaw(path, Aspect::Whole, too_many_nodes());
         }
         if path.len() >= MAX_DEPTH {
             let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
@@ -307,6 +315,11 @@ impl<'a> Maker<'a> {
                 let fault = Fault::new(format!("{} cannot be the name of a node", quoted(&node.name)));
                 let advice = "use letters, digits and `_`, beginning with a letter, and no word of the templates' own";
                 self.flaw(&own, Aspect::Name, fault.advise(advice));
+            }
+            if node.name.len() > MAX_NAME {
+                let problem =
+                    format!("the name of a node has {} bytes; at most {MAX_NAME} are allowed", node.name.len());
+                self.flaw(&own, Aspect::Name, Fault::new(problem));
             }
             // The one node of a repeated body goes by the name of what is repeated.
             let is_body = |outer: &Level, at: u32| outer.names.get(&node.name) == Some(&at) && kind != LevelKind::Group;
@@ -555,11 +568,11 @@ impl<'a> Maker<'a> {
         }
         let mut clashes = Vec::new();
         for (channel, nodes) in writers {
-            let beside =
-                |one: &u32, other: &u32| !level.shape.leads_to(*one, *other) && !level.shape.leads_to(*other, *one);
-            let clash = nodes.iter().enumerate().skip(1).find_map(|(later, node)| {
-                nodes[..later].iter().find(|earlier| beside(earlier, node)).map(|earlier| (*earlier, *node))
-            });
+            // In plan order: if each comes after the one before, none is beside another.
+            let mut nodes = nodes;
+            nodes.sort_unstable_by_key(|node| level.shape.nodes[*node as usize].rank);
+            let beside = |pair: &&[u32]| !level.shape.leads_to(pair[0], pair[1]);
+            let clash = nodes.windows(2).find(beside).map(|pair| (pair[0].min(pair[1]), pair[0].max(pair[1])));
             clashes.extend(clash.map(|clash| (Arc::clone(channel), clash)));
         }
         for (channel, (one, other)) in clashes {
