@@ -252,6 +252,16 @@ async fn a_skipped_node_reads_as_null_and_a_skipped_handler_deals_with_the_failu
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_written_before_a_failure_stays_if_the_handler_is_skipped() {
+    let plan = workflow()
+        .node(Node::agent("a", "mark").input("a"))
+        .node(Node::agent("b", "fail").after("a"))
+        .node(Node::agent("repair", "echo").after_failure_of("b").when("false"));
+    let result = run(plan, json!(0)).await;
+    assert_eq!((result.outcome, result.state), (Outcome::Finished, json!({ "seen": ["a"] }).into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_interrupted_node_that_is_not_needed_any_more_waits_for_nobody() {
     let plan = workflow()
         .node(Node::agent("asks", "echo").interrupted())
@@ -371,4 +381,39 @@ fn workflows_that_name_large_workflows_again_and_again_are_refused_before_they_a
     let defects = many.build().unwrap_err().to_string();
     assert!(defects.contains("more than 10000 nodes"), "{defects}");
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn templates_that_would_go_on_for_ever_or_grow_without_end_fail_soon() {
+    let looped = "{% for a in range(99999) %}".repeat(4) + "x" + &"{% endfor %}".repeat(4);
+    let doubled = "{% set x = 'xxxxxxxxxxxxxxxx' %}".to_owned() + &"{% set x = x ~ x %}".repeat(40) + "{{ x }}";
+    let kept =
+        "{% set n = namespace(x='xxxxxxxxxxxxxxxx') %}{% for a in range(40) %}{% set n.x = n.x ~ n.x %}{% endfor %}.";
+    let called = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}";
+    for template in [
+        &looped,
+        &doubled,
+        kept,
+        called,
+        "{% for a in range(2000000) %}{{ loop.index }}{% endfor %}",
+        "{{ 'x' * 4000000000 }}.",
+        "{{ ([0] * 4000000000) | length }}.",
+        "{{ (range(90000) | list) * 90000 }}",
+        "{{ 10 ** 10 ** 10 }}.",
+        "{{ ('x' | indent(4000000000, true)) | length }}",
+        "{{ ('xxxxxxxxxx' * 10000) | replace('x', 'xxxxxxxxxx' * 10000) | length }}.",
+        "{{ '%4000000000d' | format(1) | length }}.",
+        "{{ range(0, 4000000000) | list | length }}",
+    ] {
+        let begun = std::time::Instant::now();
+        println!("{}", &template[..template.len().min(80)]);
+        let plan = workflow().node(Node::agent("a", "echo").input(template));
+        if let Ok(plan) = plan.build() {
+            let board = cast(builder()).start().await.unwrap();
+            let result = board.submit(plan.task("x")).await.unwrap().result().await.unwrap();
+            assert!(!result.outcome.is_finished(), "{template}: {} bytes", result.output.to_string().len());
+            board.shutdown().await;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{template}: {:?}", begun.elapsed());
+    }
 }

@@ -150,11 +150,12 @@ impl Progress {
         finished
     }
 
-    /// The finished nodes that nothing came after, in plan order: the block's result is theirs. One that only led to nodes
-    /// that were dropped or have failed is not among them.
+    /// The finished nodes that nothing came after, in plan order: the block's result is theirs. One that led to nodes that
+    /// were dropped is not among them, nor one that led to a failure unless whoever was to deal with that was skipped.
     pub(crate) fn last(&self, shape: &Shape) -> Vec<u32> {
         let goes_on = |node: u32, line: Line| match self.stage(line.to) {
-            Stage::Dropped | Stage::Failed => true,
+            Stage::Dropped => true,
+            Stage::Failed => !self.is_passed_over(shape, line.to),
             Stage::Finished => self.taken(line.to).contains(&node),
             Stage::Waiting | Stage::Ready | Stage::Running | Stage::Skipped => false,
         };
@@ -162,6 +163,22 @@ impl Progress {
         let mut last = self.finished(shape);
         last.retain(|node| is_last(*node));
         last
+    }
+
+    /// Whether a failure was dealt with, and by nobody but nodes that were skipped.
+    fn is_passed_over(&self, shape: &Shape, failed: u32) -> bool {
+        let (mut is_skipped, mut next) = (false, vec![failed]);
+        while let Some(node) = next.pop() {
+            for (_, line) in shape.lines(&shape.node(node).outs).filter(|(_, line)| line.on == On::Failure) {
+                match self.stage(line.to) {
+                    Stage::Skipped => is_skipped |= self.taken(line.to).contains(&node),
+                    Stage::Failed => next.push(line.to),
+                    Stage::Finished if self.taken(line.to).contains(&node) => return false,
+                    Stage::Finished | Stage::Dropped | Stage::Waiting | Stage::Ready | Stage::Running => {}
+                }
+            }
+        }
+        is_skipped
     }
 
     /// The work of a node that may start has begun.
