@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::{cut, quoted};
-use crate::messages::{Block, Condition, JoinPolicy, On, Plan, PlanNode, Reducer, Schema, Until, Work};
+use crate::messages::{
+    Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
+};
 
 use super::progress::{Line, Point, Shape};
 use super::template::{Compiled, Fault, Names, Part, Template, Var, is_free_name};
@@ -17,7 +19,7 @@ use super::template::{Compiled, Fault, Names, Part, Template, Var, is_free_name}
 pub(crate) const MAX_NODES: usize = 10_000;
 
 /// How deep nodes may lie within nodes.
-pub(crate) const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = crate::messages::MAX_PLAN_DEPTH;
 
 /// The most items that a map takes unless it says otherwise (SEMANTICS 2).
 pub(crate) const MAP_BOUND: u32 = 1_000;
@@ -425,7 +427,7 @@ impl<'a> Maker<'a> {
         self.levels[place as usize].conditions = conditions;
         let anywhere = Here { place, node: None, is_after: true };
         if let Some(output) = &block.output {
-            let output = self.ready(anywhere, path, Aspect::Output, |names| Template::compile(output.value(), names));
+            let output = self.ready(anywhere, path, Aspect::Output, |names| template_of(output, names));
             self.levels[place as usize].output = output;
         }
         self.saved_side_by_side(block, place, path);
@@ -473,7 +475,7 @@ impl<'a> Maker<'a> {
         let input = node
             .input
             .as_ref()
-            .and_then(|input| self.ready(before, path, Aspect::Input, |names| Template::compile(input.value(), names)));
+            .and_then(|input| self.ready(before, path, Aspect::Input, |names| template_of(input, names)));
         if let Some(channel) = &node.saves
             && let Err(error) = self.schema.reducer(channel)
         {
@@ -583,6 +585,14 @@ impl<'a> Maker<'a> {
             self.flaw(&own, Aspect::Saves, fault.advise("let one come after the other, or give the channel a reducer"));
         }
     }
+}
+
+/// A value with templates, made ready. A journal could not read a deeper one back.
+fn template_of(value: &Json, names: &dyn Names) -> Result<Template, Fault> {
+    if value.is_too_deep() {
+        return Err(Fault::new(format!("it nests deeper than {MAX_JSON_DEPTH} levels")));
+    }
+    Template::compile(value.value(), names)
 }
 
 /// Where a template is written.
