@@ -1,7 +1,7 @@
 //! What is wrong with a workflow is told before anything runs: each defect with its line, and within limits whatever the text
 //! is (SEMANTICS 7).
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and limits are of real time")]
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! What goes wrong in workflows where two things happen at once, or one in the middle of another (SEMANTICS 7).
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and limits are of real time")]
 
 mod common;
 

@@ -39,12 +39,11 @@ enum Work {
 
 fn block(sim: &Sim, depth: u64, names: &mut usize) -> Vec<Spec> {
     let mut nodes: Vec<Spec> = Vec::new();
-    for place in 0..1 + sim.below(5 - depth) as usize {
+    for _ in 0..1 + sim.below(5 - depth) {
         let mut after: Vec<(usize, bool)> = Vec::new();
-        for earlier in 0..place {
+        for (earlier, node) in nodes.iter().enumerate() {
             if sim.below(3) == 0 {
-                let is_failure = nodes[earlier].fails || sim.below(12) == 0;
-                after.push((earlier, is_failure));
+                after.push((earlier, node.fails || sim.below(12) == 0));
             }
         }
         *names += 1;
