@@ -38,6 +38,7 @@ pub use json::{Json, MAX_JSON_DEPTH};
 pub use limits::{Backoff, Complexity, Limits};
 pub use names::{AgentName, MAX_AGENT_NAME, NameError, NameProblem, Unfit};
 pub use outcome::{Outcome, RunMetrics, RunResult};
+pub(crate) use plan::MAX_PLAN_DEPTH;
 pub use plan::{Block, Condition, Edge, JoinPolicy, On, Plan, PlanNode, Until, Work};
 pub use presence::{Announcement, Presence};
 pub use refusal::Refusal;

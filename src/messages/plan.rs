@@ -1,12 +1,14 @@
 //! A workflow as a run carries it: which turns may start when. `workflow` makes it from what people write.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Json, Schema};
 
@@ -43,12 +45,38 @@ impl fmt::Debug for Prepared {
 }
 
 /// Nodes that are worked on together, and end together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Block {
     /// In the author's order.
     pub nodes: Vec<PlanNode>,
     /// What it comes to, as a template; the output of its last node, or an object of several, if none is given.
     pub output: Option<Json>,
+}
+
+/// How deep nodes may lie within nodes. Deeper plans are refused, and not even read: bytes may say anything.
+pub(crate) const MAX_PLAN_DEPTH: usize = 64;
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        thread_local! {
+            /// The blocks that are being read on this thread, each within the one before.
+            static DEPTH: Cell<usize> = const { Cell::new(0) };
+        }
+        #[derive(Deserialize)]
+        #[serde(rename = "Block")]
+        struct Read {
+            nodes: Vec<PlanNode>,
+            output: Option<Json>,
+        }
+        let depth = DEPTH.get();
+        if depth > MAX_PLAN_DEPTH {
+            return Err(D::Error::custom(format!("nodes lie more than {MAX_PLAN_DEPTH} levels deep within nodes")));
+        }
+        DEPTH.set(depth + 1);
+        let read = Read::deserialize(deserializer);
+        DEPTH.set(depth);
+        read.map(|Read { nodes, output }| Self { nodes, output })
+    }
 }
 
 /// A place in a workflow's graph.
@@ -214,6 +242,11 @@ impl Plan {
 }
 
 impl Block {
+    /// How many nodes it has, with those within nodes.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.iter().map(|node| 1 + node.work.body().map_or(0, Self::count)).sum()
+    }
+
     fn add_cast<'a>(&'a self, cast: &mut Vec<&'a Arc<str>>) {
         for node in &self.nodes {
             match &node.work {

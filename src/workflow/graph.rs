@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::{cut, quoted};
-use crate::messages::{Block, Condition, JoinPolicy, On, Plan, PlanNode, Reducer, Schema, Until, Work};
+use crate::messages::{
+    Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
+};
 
 use super::checks::Checks;
 use super::progress::{Line, Point, Shape};
@@ -18,13 +20,16 @@ use super::template::{Compiled, Fault, Names, Part, Template, Var, is_free_name}
 pub(crate) const MAX_NODES: usize = 10_000;
 
 /// How deep nodes may lie within nodes.
-pub(crate) const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = crate::messages::MAX_PLAN_DEPTH;
 
 /// The most items that a map takes unless it says otherwise (SEMANTICS 2).
 pub(crate) const MAP_BOUND: u32 = 1_000;
 
 /// The most iterations of a loop, and items of a map.
 const MAX_BOUND: u32 = 1_000_000;
+
+/// The longest name of a node, in bytes. Every edge from a node may hold it, and every event of its turns.
+pub(crate) const MAX_NAME: usize = 128;
 
 /// The most defects that are told at once.
 const MAX_FLAWS: usize = 100;
@@ -166,6 +171,12 @@ pub(crate) enum Aspect {
     Output,
 }
 
+/// What is said of more than [`MAX_NODES`].
+pub(super) fn too_many_nodes() -> Fault {
+    let fault = Fault::new(format!("the workflow has more than {MAX_NODES} nodes"));
+    fault.advise("run parts of it as workflows of their own")
+}
+
 impl Graph {
     /// Makes a plan ready.
     ///
@@ -300,8 +311,7 @@ impl<'a> Maker<'a> {
         });
         self.nodes += block.nodes.len();
         if self.nodes > MAX_NODES {
-            let fault = Fault::new(format!("the workflow has more than {MAX_NODES} nodes"));
-            return self.flaw(path, Aspect::Whole, fault.advise("run parts of it as workflows of their own"));
+            return self.flaw(path, Aspect::Whole, too_many_nodes());
         }
         if path.len() >= MAX_DEPTH {
             let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
@@ -316,6 +326,11 @@ impl<'a> Maker<'a> {
                 let fault = Fault::new(format!("{} cannot be the name of a node", quoted(&node.name)));
                 let advice = "use letters, digits and `_`, beginning with a letter, and no word of the templates' own";
                 self.flaw(&own, Aspect::Name, fault.advise(advice));
+            }
+            if node.name.len() > MAX_NAME {
+                let problem =
+                    format!("the name of a node has {} bytes; at most {MAX_NAME} are allowed", node.name.len());
+                self.flaw(&own, Aspect::Name, Fault::new(problem));
             }
             // The one node of a repeated body goes by the name of what is repeated.
             let is_body = |outer: &Level, at: u32| outer.names.get(&node.name) == Some(&at) && kind != LevelKind::Group;
@@ -421,7 +436,7 @@ impl<'a> Maker<'a> {
         self.levels[place as usize].conditions = conditions;
         let anywhere = Here { place, node: None, is_after: true };
         if let Some(output) = &block.output {
-            let output = self.ready(anywhere, path, Aspect::Output, |names| Template::compile(output.value(), names));
+            let output = self.ready(anywhere, path, Aspect::Output, |names| template_of(output, names));
             self.levels[place as usize].output = output;
         }
         self.saved_side_by_side(block, place, path);
@@ -469,7 +484,7 @@ impl<'a> Maker<'a> {
         let input = node
             .input
             .as_ref()
-            .and_then(|input| self.ready(before, path, Aspect::Input, |names| Template::compile(input.value(), names)));
+            .and_then(|input| self.ready(before, path, Aspect::Input, |names| template_of(input, names)));
         if let Some(channel) = &node.saves
             && let Err(error) = self.schema.reducer(channel)
         {
@@ -564,11 +579,11 @@ impl<'a> Maker<'a> {
         }
         let mut clashes = Vec::new();
         for (channel, nodes) in writers {
-            let beside =
-                |one: &u32, other: &u32| !level.shape.leads_to(*one, *other) && !level.shape.leads_to(*other, *one);
-            let clash = nodes.iter().enumerate().skip(1).find_map(|(later, node)| {
-                nodes[..later].iter().find(|earlier| beside(earlier, node)).map(|earlier| (*earlier, *node))
-            });
+            // In plan order: if each comes after the one before, none is beside another.
+            let mut nodes = nodes;
+            nodes.sort_unstable_by_key(|node| level.shape.nodes[*node as usize].rank);
+            let beside = |pair: &&[u32]| !level.shape.leads_to(pair[0], pair[1]);
+            let clash = nodes.windows(2).find(beside).map(|pair| (pair[0].min(pair[1]), pair[0].max(pair[1])));
             clashes.extend(clash.map(|clash| (Arc::clone(channel), clash)));
         }
         for (channel, (one, other)) in clashes {
@@ -579,6 +594,14 @@ impl<'a> Maker<'a> {
             self.flaw(&own, Aspect::Saves, fault.advise("let one come after the other, or give the channel a reducer"));
         }
     }
+}
+
+/// A value with templates, made ready. A journal could not read a deeper one back.
+fn template_of(value: &Json, names: &dyn Names) -> Result<Template, Fault> {
+    if value.is_too_deep() {
+        return Err(Fault::new(format!("it nests deeper than {MAX_JSON_DEPTH} levels")));
+    }
+    Template::compile(value.value(), names)
 }
 
 /// Where a template is written.

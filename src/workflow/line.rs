@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::messages::{Condition, JoinPolicy};
 
 use super::draft::{Defect, Draft, Node, Place, Placed};
-use super::graph::MAX_NODES;
+use super::graph::{MAX_NAME, MAX_NODES};
 
 pub(super) use format::format;
 
@@ -25,9 +25,6 @@ const MAX_TEXT: usize = 1 << 20;
 
 /// How deep brackets, and `else if` after `else if`, may nest.
 const MAX_NESTING: usize = 64;
-
-/// The longest name of a node, in bytes. Every edge from a node holds its name.
-const MAX_NAME: usize = 128;
 
 /// The most defects that are told at once.
 const MAX_DEFECTS: usize = 20;

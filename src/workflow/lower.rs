@@ -9,8 +9,12 @@ use crate::messages::visible::quoted;
 use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
 
 use super::draft::{Defect, Draft, EdgeDraft, GotoDraft, Node, Place, Placed, RepeatDraft, WorkDraft};
-use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, Spot};
+use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many_nodes};
+use super::template::Fault;
 use super::written::Workflow;
+
+/// The most nodes of a block that commands go back to.
+const MAX_BACK: usize = 256;
 
 /// A plan's body, and where its parts were written.
 pub(super) struct Lowered {
@@ -77,7 +81,7 @@ impl Marks {
 
 /// Makes a plan's body of a draft. `library` has the workflows that it may name.
 pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lowered {
-    let mut lowering = Lowering { library, defects: Vec::new(), named: Vec::new() };
+    let mut lowering = Lowering { library, nodes: 0, is_too_large: false, defects: Vec::new(), named: Vec::new() };
     let (body, mut marks) = lowering.block(draft.nodes, draft.output, 0);
     marks.name = draft.name.place;
     Lowered { body, marks, defects: lowering.defects, named: lowering.named }
@@ -85,13 +89,33 @@ pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lower
 
 struct Lowering<'a> {
     library: &'a BTreeMap<String, Workflow>,
+    /// How many there are so far.
+    nodes: usize,
+    /// That was told.
+    is_too_large: bool,
     defects: Vec<Defect>,
     named: Vec<(Place, Workflow)>,
 }
 
 impl Lowering<'_> {
     fn defect(&mut self, place: &Place, problem: impl Into<String>, advice: impl Into<String>) {
-        self.defects.push(Defect::new(place, problem).advise(advice));
+        let defect = Defect::new(place, problem).advise(advice);
+        // Loops are looked for again and again.
+        if !self.defects.contains(&defect) {
+            self.defects.push(defect);
+        }
+    }
+
+    /// Whether there is room for so many more nodes. A text that names large workflows again and again is refused before
+    /// it takes their memory.
+    fn has_room(&mut self, nodes: usize, place: &Place) -> bool {
+        self.nodes = self.nodes.saturating_add(nodes);
+        let is_large = self.nodes > MAX_NODES;
+        if is_large && !std::mem::replace(&mut self.is_too_large, true) {
+            let Fault { problem, advice } = too_many_nodes();
+            self.defects.push(Defect { problem, advice, place: place.clone() });
+        }
+        !is_large
     }
 
     fn block(&mut self, nodes: Vec<Node>, output: Option<Placed<serde_json::Value>>, depth: usize) -> (Block, Marks) {
@@ -101,6 +125,11 @@ impl Lowering<'_> {
             let place = nodes.first().map(|node| node.name.place.clone()).unwrap_or_default();
             let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
             self.defects.push(Defect::new(&place, problem));
+            take_apart(nodes);
+            return (Block::default(), marks);
+        }
+        let first = nodes.first().and_then(|node| node.name.place.clone());
+        if !self.has_room(nodes.len(), &first) {
             return (Block::default(), marks);
         }
         let nodes = self.with_loops(nodes);
@@ -185,11 +214,12 @@ impl Lowering<'_> {
                 plain(Work::Block { body, is_closed: false }, &own_name.value)
             }
             WorkDraft::Workflow(workflow) => match self.library.get(&workflow.value) {
-                Some(found) => {
+                Some(found) if !self.is_too_large && self.has_room(found.plan().body.count(), &workflow.place) => {
                     self.named.push((workflow.place, found.clone()));
                     let body = found.plan().body.clone();
                     plain(Work::Block { body, is_closed: true }, &own_name.value)
                 }
+                Some(_) => plain(Work::Join, &own_name.value),
                 None => {
                     let hint = nearest(&workflow.value, self.library.keys().map(String::as_str));
                     let problem =
@@ -242,36 +272,7 @@ impl Lowering<'_> {
     /// Puts the nodes that a command may repeat, by going back, into loops.
     fn with_loops(&mut self, mut nodes: Vec<Node>) -> Vec<Node> {
         loop {
-            let ways = Ways::of(&nodes);
-            let mut loops: Vec<Back> = Vec::new();
-            for (from, node) in nodes.iter().enumerate() {
-                for goto in &node.goto {
-                    let Some(head) = ways.positions.get(&goto.to.value).copied() else { continue };
-                    let body = ways.between(head, from);
-                    match (&goto.max, body.is_empty()) {
-                        (Some(max), false) => match loops.iter_mut().find(|back| back.head == head) {
-                            Some(back) => {
-                                back.body.extend(body);
-                                back.max.value = back.max.value.max(max.value);
-                            }
-                            None => loops.push(Back { head, body, max: max.clone() }),
-                        },
-                        (None, true) => {}
-                        (None, false) => {
-                            let problem = format!("going back to {} has no bound", quoted(&goto.to.value));
-                            self.defects.push(
-                                Defect::new(&goto.to.place, problem)
-                                    .advise("say how often it may begin in all, as in `{ to = \"…\", max = 3 }`"),
-                            );
-                        }
-                        (Some(max), true) => {
-                            let problem = format!("{} does not come before this node", quoted(&goto.to.value));
-                            let place = max.place.clone().or(goto.to.place.clone());
-                            self.defects.push(Defect::new(&place, problem).advise("leave out `max`"));
-                        }
-                    }
-                }
-            }
+            let Some(loops) = self.loops(&nodes) else { return without_back(nodes) };
             // The largest first; what lies within it is found again when its body is lowered.
             let Some(back) = loops.iter().max_by_key(|back| back.body.len()) else { return nodes };
             let crosses = |other: &&Back| !other.body.is_subset(&back.body) && !other.body.is_disjoint(&back.body);
@@ -289,6 +290,62 @@ impl Lowering<'_> {
                 Err(nodes) => return without_back(nodes),
             }
         }
+    }
+
+    /// The loops that commands make by going back, as far as they have a bound; nothing if there are too many.
+    fn loops(&mut self, nodes: &[Node]) -> Option<Vec<Back>> {
+        let ways = Ways::of(nodes);
+        let mut heads: Vec<usize> = Vec::new();
+        let mut gotos: BTreeMap<usize, Vec<(usize, &GotoDraft)>> = BTreeMap::new();
+        for (from, node) in nodes.iter().enumerate() {
+            for goto in &node.goto {
+                let Some(head) = ways.positions.get(goto.to.value.as_str()).copied() else { continue };
+                let to_head = gotos.entry(head).or_default();
+                if to_head.is_empty() {
+                    heads.push(head);
+                }
+                to_head.push((from, goto));
+            }
+        }
+        let mut loops: Vec<Back> = Vec::new();
+        for head in heads {
+            let gotos = gotos.remove(&head).unwrap_or_default();
+            let may_be_back = gotos.iter().any(|(from, _)| ways.ranks[head] <= ways.ranks[*from]);
+            let after = may_be_back.then(|| reach(&[head], &ways.next));
+            let is_back = |from: usize| after.as_ref().is_some_and(|after| after[from]);
+            let mut bound: Option<Placed<u32>> = None;
+            let mut lasts = Vec::new();
+            for (from, goto) in gotos {
+                match (&goto.max, is_back(from)) {
+                    (Some(max), true) => {
+                        lasts.push(from);
+                        let bound = bound.get_or_insert_with(|| max.clone());
+                        bound.value = bound.value.max(max.value);
+                    }
+                    (None, false) => {}
+                    (None, true) => {
+                        let problem = format!("going back to {} has no bound", quoted(&goto.to.value));
+                        let advice = "say how often it may begin in all, as in `{ to = \"…\", max = 3 }`";
+                        self.defect(&goto.to.place, problem, advice);
+                    }
+                    (Some(max), false) => {
+                        let problem = format!("{} does not come before this node", quoted(&goto.to.value));
+                        let place = max.place.clone().or(goto.to.place.clone());
+                        self.defect(&place, problem, "leave out `max`");
+                    }
+                }
+            }
+            let (Some(max), Some(after)) = (bound, after) else { continue };
+            if loops.len() == MAX_BACK {
+                let problem = format!("commands go back to more than {MAX_BACK} nodes of one block");
+                self.defect(&nodes[head].name.place, problem, "put parts of it into nodes of their own");
+                return None;
+            }
+            let before = reach(&lasts, &ways.before);
+            let body = (0..nodes.len()).filter(|node| after[*node] && before[*node]).collect();
+            loops.push(Back { head, body, max });
+        }
+        Some(loops)
     }
 
     /// The nodes with these as one loop that begins at `head`.
@@ -383,41 +440,61 @@ fn without_back(mut nodes: Vec<Node>) -> Vec<Node> {
 }
 
 /// Who leads to whom in a draft.
-struct Ways {
-    positions: BTreeMap<String, usize>,
+struct Ways<'a> {
+    positions: BTreeMap<&'a str, usize>,
     next: Vec<Vec<usize>>,
     before: Vec<Vec<usize>>,
+    /// A node comes after none of a higher rank; those of a circle, and what comes after them, share the last.
+    ranks: Vec<usize>,
 }
 
-impl Ways {
-    fn of(nodes: &[Node]) -> Self {
-        let positions: BTreeMap<String, usize> =
-            nodes.iter().enumerate().map(|(position, node)| (node.name.value.clone(), position)).collect();
+impl<'a> Ways<'a> {
+    fn of(nodes: &'a [Node]) -> Self {
+        let positions: BTreeMap<&str, usize> =
+            nodes.iter().enumerate().map(|(position, node)| (node.name.value.as_str(), position)).collect();
         let (mut next, mut before) = (vec![Vec::new(); nodes.len()], vec![Vec::new(); nodes.len()]);
         for (to, node) in nodes.iter().enumerate() {
-            for from in node.after.iter().filter_map(|edge| positions.get(&edge.from.value)) {
+            for from in node.after.iter().filter_map(|edge| positions.get(edge.from.value.as_str())) {
                 next[*from].push(to);
                 before[to].push(*from);
             }
         }
-        Self { positions, next, before }
-    }
-
-    /// The nodes on the ways from one to the other, both among them; none if there is no way.
-    fn between(&self, first: usize, last: usize) -> BTreeSet<usize> {
-        let after = reach(first, &self.next);
-        let before = reach(last, &self.before);
-        after.intersection(&before).copied().collect()
+        let mut left: Vec<usize> = before.iter().map(Vec::len).collect();
+        let mut free: Vec<usize> = (0..nodes.len()).filter(|node| left[*node] == 0).collect();
+        let (mut ranks, mut rank) = (vec![usize::MAX; nodes.len()], 0);
+        while let Some(node) = free.pop() {
+            ranks[node] = rank;
+            rank += 1;
+            for to in &next[node] {
+                left[*to] -= 1;
+                if left[*to] == 0 {
+                    free.push(*to);
+                }
+            }
+        }
+        Self { positions, next, before, ranks }
     }
 }
 
-fn reach(start: usize, edges: &[Vec<usize>]) -> BTreeSet<usize> {
-    let mut seen = BTreeSet::from([start]);
-    let mut next = vec![start];
+/// Which nodes can be reached from these, these among them.
+fn reach(starts: &[usize], edges: &[Vec<usize>]) -> Vec<bool> {
+    let mut is_seen = vec![false; edges.len()];
+    let mut next = starts.to_vec();
     while let Some(node) = next.pop() {
-        next.extend(edges[node].iter().copied().filter(|other| seen.insert(*other)));
+        if !std::mem::replace(&mut is_seen[node], true) {
+            next.extend(&edges[node]);
+        }
     }
-    seen
+    is_seen
+}
+
+/// Takes nodes apart one by one: as deep as they lie within each other, no stack would do to drop them.
+fn take_apart(mut nodes: Vec<Node>) {
+    while let Some(node) = nodes.pop() {
+        if let WorkDraft::Nodes { nodes: inner, .. } = node.work {
+            nodes.extend(inner);
+        }
+    }
 }
 
 impl RepeatDraft {

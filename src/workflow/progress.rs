@@ -50,9 +50,9 @@ struct NodeProgress {
     stage: Stage,
     /// Edges to it that are not marked.
     left: u32,
-    /// Edges to it that are marked lost.
-    lost: u32,
-    /// The nodes that it came after, in the order in which they ended.
+    /// The nodes whose edges to it are marked lost, unless it makes do without them.
+    lost: Vec<u32>,
+    /// The nodes whose edges to it are marked taken, in the order in which they ended.
     taken: Vec<u32>,
 }
 
@@ -110,7 +110,7 @@ impl Progress {
         let waiting = |point: &Point| {
             let left = u32::try_from(point.ins.len()).unwrap_or(u32::MAX);
             let stage = if left == 0 { Stage::Ready } else { Stage::Waiting };
-            NodeProgress { stage, left, lost: 0, taken: Vec::new() }
+            NodeProgress { stage, left, lost: Vec::new(), taken: Vec::new() }
         };
         let nodes: Vec<NodeProgress> = shape.nodes.iter().map(waiting).collect();
         Self { open: u32::try_from(nodes.len()).unwrap_or(u32::MAX), nodes, failed: None }
@@ -121,9 +121,15 @@ impl Progress {
         self.nodes[node as usize].stage
     }
 
-    /// The nodes that it came after.
+    /// The nodes whose edges to it were taken.
     pub(crate) fn taken(&self, node: u32) -> &[u32] {
         &self.nodes[node as usize].taken
+    }
+
+    /// The nodes that it came after: also those that failed, if it had to wait for them.
+    pub(crate) fn before(&self, node: u32) -> impl Iterator<Item = u32> {
+        let node = &self.nodes[node as usize];
+        node.taken.iter().chain(&node.lost).copied()
     }
 
     /// Whether nothing waits or is worked on any more.
@@ -144,11 +150,12 @@ impl Progress {
         finished
     }
 
-    /// The finished nodes that nothing came after, in plan order: the block's result is theirs. One that only led to nodes
-    /// that were dropped or have failed is not among them.
+    /// The finished nodes that nothing came after, in plan order: the block's result is theirs. One that led to nodes that
+    /// were dropped is not among them, nor one that led to a failure unless whoever was to deal with that was skipped.
     pub(crate) fn last(&self, shape: &Shape) -> Vec<u32> {
         let goes_on = |node: u32, line: Line| match self.stage(line.to) {
-            Stage::Dropped | Stage::Failed => true,
+            Stage::Dropped => true,
+            Stage::Failed => !self.is_passed_over(shape, line.to),
             Stage::Finished => self.taken(line.to).contains(&node),
             Stage::Waiting | Stage::Ready | Stage::Running | Stage::Skipped => false,
         };
@@ -156,6 +163,22 @@ impl Progress {
         let mut last = self.finished(shape);
         last.retain(|node| is_last(*node));
         last
+    }
+
+    /// Whether a failure was dealt with, and by nobody but nodes that were skipped.
+    fn is_passed_over(&self, shape: &Shape, failed: u32) -> bool {
+        let (mut is_skipped, mut next) = (false, vec![failed]);
+        while let Some(node) = next.pop() {
+            for (_, line) in shape.lines(&shape.node(node).outs).filter(|(_, line)| line.on == On::Failure) {
+                match self.stage(line.to) {
+                    Stage::Skipped => is_skipped |= self.taken(line.to).contains(&node),
+                    Stage::Failed => next.push(line.to),
+                    Stage::Finished if self.taken(line.to).contains(&node) => return false,
+                    Stage::Finished | Stage::Dropped | Stage::Waiting | Stage::Ready | Stage::Running => {}
+                }
+            }
+        }
+        is_skipped
     }
 
     /// The work of a node that may start has begun.
@@ -234,10 +257,10 @@ impl Progress {
             match mark {
                 Mark::Taken => node.taken.push(line.from),
                 Mark::Skipped => {}
-                Mark::Lost(_) => node.lost += 1,
+                Mark::Lost(_) => node.lost.push(line.from),
             }
             let count = |nodes: &[u32]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-            let (left, lost, taken) = (node.left, node.lost, count(&node.taken));
+            let (left, lost, taken) = (node.left, count(&node.lost), count(&node.taken));
             match shape.node(to).join {
                 JoinPolicy::All => match mark {
                     Mark::Lost(cause) => {
@@ -252,6 +275,7 @@ impl Progress {
                 JoinPolicy::Settled if left > 0 => {}
                 JoinPolicy::Settled if taken + lost > 0 => self.ready(to, acts),
                 JoinPolicy::AtLeast(needed) if taken >= needed => {
+                    self.nodes[to as usize].lost.clear();
                     self.ready(to, acts);
                     self.drop_before(shape, vec![to], acts);
                 }
@@ -315,11 +339,16 @@ impl Progress {
         while let Some(node) = next.pop() {
             if Some(node) != base && !std::mem::replace(&mut is_seen[node as usize], true) {
                 region.push(node);
-                next.extend(self.taken(node));
+                next.extend(self.before(node));
             }
         }
         region.sort_unstable_by_key(|node| shape.node(*node).rank);
         region
+    }
+
+    /// Whether none of these came after nodes with which the block began but by way of `base`.
+    pub(crate) fn all_came_after(&self, shape: &Shape, base: u32, of: &[u32]) -> bool {
+        self.region(shape, of, Some(base)).iter().all(|node| !shape.node(*node).ins.is_empty())
     }
 
     /// Whether `later` came after `earlier`, perhaps by way of others.
@@ -328,15 +357,18 @@ impl Progress {
         let mut seen = std::collections::BTreeSet::new();
         let mut next = vec![later];
         while let Some(node) = next.pop() {
-            for before in self.taken(node) {
-                if *before == earlier {
+            for before in self.before(node) {
+                if before == earlier {
                     return true;
                 }
-                if shape.node(*before).rank > rank && seen.insert(*before) {
-                    next.push(*before);
+                if shape.node(before).rank > rank && seen.insert(before) {
+                    next.push(before);
                 }
             }
         }
         false
     }
 }
+
+#[cfg(test)]
+mod model;

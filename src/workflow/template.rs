@@ -21,6 +21,12 @@ const MAX_SOURCE: usize = 64 << 10;
 /// What a template may do, in steps of its machine.
 const FUEL: u64 = 1_000_000;
 
+/// The longest source that is read on the stack of whoever asks, in bytes.
+const SHORT: usize = 256;
+
+/// The stack for any other: room for one that nests as deep as [`MAX_SOURCE`] lets it. What of it is not used takes no memory.
+const STACK: usize = 512 << 20;
+
 /// The name of a text template in its environment.
 const TEXT: &str = "template";
 
@@ -179,11 +185,13 @@ impl Template {
         {
             return Ok(Self::Expression(Compiled::of(inside, names)?));
         }
-        let mut environment = ENVIRONMENT.clone();
-        environment.add_template_owned(TEXT, text.to_owned()).map_err(|error| fault(text, &error))?;
-        let template = environment.get_template(TEXT).map_err(|error| fault(text, &error))?;
-        let reads = reads(template.undeclared_variables(true), names)?;
-        Ok(Self::Text { environment: environment.into(), reads })
+        let (environment, read) = with_room(text, || {
+            let mut environment = ENVIRONMENT.clone();
+            environment.add_template_owned(TEXT, text.to_owned())?;
+            let read = environment.get_template(TEXT)?.undeclared_variables(true);
+            Ok((environment, read))
+        })?;
+        Ok(Self::Text { environment: environment.into(), reads: reads(read, names)? })
     }
 
     /// The value that it makes.
@@ -221,10 +229,12 @@ impl Compiled {
             let (var, used) = names.resolve(&path)?;
             Kind::Path(var, path[used..].iter().map(|part| (*part).to_owned()).collect())
         } else {
-            let compiled = ENVIRONMENT.compile_expression_owned(source.to_owned());
-            let compiled = compiled.map_err(|error| fault(source, &error))?;
-            let reads = reads(compiled.undeclared_variables(true), names)?;
-            Kind::Machine(compiled.into(), reads)
+            let (compiled, read) = with_room(source, || {
+                let compiled = ENVIRONMENT.compile_expression_owned(source.to_owned())?;
+                let read = compiled.undeclared_variables(true);
+                Ok((compiled, read))
+            })?;
+            Kind::Machine(compiled.into(), reads(read, names)?)
         };
         Ok(Self { source: source.trim().into(), kind })
     }
@@ -297,6 +307,20 @@ fn check_length(source: &str) -> Result<(), Fault> {
         return Err(Fault::new(format!("the template has {} bytes; at most {MAX_SOURCE} are allowed", source.len())));
     }
     Ok(())
+}
+
+/// Has a source read where its depth does no harm: minijinja goes down a call for each sign of a long row of them.
+fn with_room<T: Send>(source: &str, read: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Fault> {
+    let wrong = |error: &Error| fault(source, error);
+    if source.len() <= SHORT {
+        return read().map_err(|error| wrong(&error));
+    }
+    let broken = || Fault::new("the template cannot be read: there is no room for it");
+    let read = std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read).ok()?;
+        reader.join().ok()
+    });
+    read.ok_or_else(broken)?.map_err(|error| wrong(&error))
 }
 
 fn reads(names_read: impl IntoIterator<Item = String>, names: &dyn Names) -> Result<Reads, Fault> {

@@ -1,4 +1,4 @@
-//! Bytes that nobody would send: records, names and JSON that are damaged, cut, spliced and made up. Reading them ends in a
+//! Bytes that nobody would send: records, names, JSON, workflows and templates that are damaged, cut, spliced and made up. Reading them ends in a
 //! value or an error, never in a panic, and a value that is read is written back as the same one.
 //!
 //! Each target goes on for `CALLBOARD_SECONDS` (30). An input that fails is printed in hexadecimal; kept as
@@ -15,20 +15,23 @@ use std::sync::Arc;
 use callboard::actors::approvals::card;
 use callboard::messages::state::{Reducer, Schema, State, StateRules};
 use callboard::messages::{
-    Action, AgentName, Command, Envelope, Flow, Json, Limits, RequestId, RunEvent, RunId, Task, TurnId, visible_lines,
+    Action, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan, RequestId,
+    RunEvent, RunId, Send, Submission, Task, TraceId, TurnId, Verdict, visible_lines,
 };
 use callboard::storage::codec::{self, HEADER, Stored};
 use callboard::storage::{
     Append, Durability, Expected, Fence, Journal, Key, LetterNote, Memory, Put, Storage, transfer,
 };
 use callboard::supervision::runs::fork::fork_at;
+use callboard::supervision::runs::run::Run;
 use callboard::supervision::runs::snapshot::{fold, late_turns};
 use callboard::testing::conformance::ManualClock;
 use callboard::testing::{Diff, Fork, Replay, ReplayError};
+use callboard::workflow::{Defects, Node, Workflow};
 use futures::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::campaigns::{Campaign, hex_files, seconds};
@@ -382,5 +385,203 @@ fn any_json_is_a_value_or_an_error() {
         let read =
             [read_json::<Json>, read_json::<Task>, read_json::<Command>, read_json::<Limits>, read_json::<Schema>];
         read.iter().try_fold(false, |any, read| Ok(read(text)? || any))
+    });
+}
+
+const FLOW: &str = r#"
+[workflow]
+name = "everything"
+output = { verdict = "{{ review.output }}", notes = "{{ state.notes }}" }
+channels = { notes = "append", best = { reducer = "last", schema = { type = "string" } } }
+
+[[workflow.tasks]]
+name = "plan"
+agent = "planner"
+input = "Plan {{ topic }}."
+save = "notes"
+
+[[workflow.tasks]]
+name = "each"
+depends_on = ["plan"]
+map = { over = "plan.output.files", max = 9 }
+tasks = [{ name = "look", agent = "x", input = "{{ item }} {{ index }}" }, { name = "tell", kind = "join", depends_on = ["look"] }]
+
+[[workflow.tasks]]
+name = "review"
+agent = "reviewer"
+depends_on = ["plan", { task = "each", on = "failure" }, { task = "each", when = "each.output | length > 2" }]
+join = "settled"
+goto = [{ to = "plan", max = 3 }, "done"]
+attempts = 2
+timeout = "3s"
+compensate = "undo"
+interrupt = "before"
+
+[[workflow.tasks]]
+name = "polish"
+agent = "x"
+depends_on = ["review"]
+when = "not state.best"
+loop = { until = { predicate = "is_good" }, max = 4, at_max = "stop" }
+
+[[workflow.tasks]]
+name = "done"
+kind = "join"
+depends_on = ["polish"]
+"#;
+
+const LINES: [&str; 5] = [
+    "a -> (b | c -> d) -> any(e, f) -> g",
+    "workflow \"x\": plan(agent=\"p\", input={a: [1, true, null, \"{{ topic }}\"]}) -> loop(until=\"state.x > 3\", max=5) { b -> c }",
+    "fetch catch { cache } -> if(\"fetch.output\") { a } else if(predicate(\"p\")) { b(when=\"1\") } else { c } -> at_least(2, x, y, z)",
+    "m: map(over=\"input\", max=9) { k(input=\"{{ item }}\") } -> g: { h -> j: join } -> r(goto=[back(\"h\", 3), \"s\"]) -> s # end",
+    "settled(a, b) -> r: block(timeout=\"2h\", output=\"{{ a.output }}\") { t(attempts=3, save=\"n\", interrupt=\"before\") }",
+];
+
+/// Has looked at what is told of it: nothing in it deceives, and it is not long.
+fn told<T>(read: Result<T, Defects>) -> Result<Option<T>, String> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(defects) => {
+            let told = defects.to_string();
+            if visible_lines(&told) != told {
+                return Err(format!("it is told with what deceives: {told:?}"));
+            }
+            if told.is_empty() || told.len() > 200_000 {
+                return Err(format!("{} bytes are told", told.len()));
+            }
+            Ok(None)
+        }
+    }
+}
+
+#[test]
+fn any_toml_is_a_workflow_or_told_to_be_none() {
+    let small = "[workflow]\nname = \"w\"\ntasks = [{ name = \"a\", agent = \"x\" }]".to_owned();
+    fuzz("toml", &[FLOW, &small].map(|text| text.as_bytes().to_vec()), |bytes| {
+        let read = told(Workflow::reader().toml_bytes("flow.toml", bytes))?;
+        // What was made of a text is plain data that a journal holds.
+        let Some(workflow) = read else { return Ok(false) };
+        let again: Plan = serde_json::from_str(&serde_json::to_string(&**workflow.plan()).unwrap()).unwrap();
+        if again == **workflow.plan() { Ok(true) } else { Err("its plan is read back as something else".to_owned()) }
+    });
+}
+
+#[test]
+fn any_line_is_a_workflow_or_told_to_be_none_and_is_formatted_as_the_same() {
+    let corpus = LINES.map(|line| line.as_bytes().to_vec());
+    fuzz("line", &corpus, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let read = told(Workflow::from_line("line", &text))?;
+        let Some(formatted) = told(Workflow::formatted("line", &text))? else {
+            return if read.is_none() { Ok(false) } else { Err("it is read, and cannot be formatted".to_owned()) };
+        };
+        if Workflow::formatted("line", &formatted).as_deref() != Ok(&formatted) {
+            return Err(format!("it is formatted again as something else: {formatted:?}"));
+        }
+        let plan = |workflow: &Workflow| (**workflow.plan()).clone();
+        match (&read, Workflow::from_line("line", &formatted)) {
+            (Some(read), Ok(again)) if plan(read) == plan(&again) => Ok(true),
+            (None, Err(_)) => Ok(true),
+            (Some(_) | None, Ok(_) | Err(_)) => Err(format!("it is formatted as something else: {formatted:?}")),
+        }
+    });
+}
+
+/// The run of a plan whose turns end in any way: it comes to its end, and what it does is bounded.
+fn run_of(plan: Arc<Plan>, input: &Value, ways: &[u8]) -> Option<Run> {
+    let agent = AgentName::new("x").unwrap();
+    let at = ManualClock::START;
+    let cast = plan.cast().iter().map(|_| agent.clone()).collect();
+    let task = Task::new("x").input(input.clone()).plan(plan);
+    let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
+    let submission = Submission { run, trace, task, agent: agent.clone(), cast, chain: Chain::default(), at };
+    let (mut run, _) = Run::begin(Arc::new(submission), StateRules::default());
+    for way in ways.iter().chain(std::iter::repeat_n(&0, 300)) {
+        let open: Vec<u32> = run.open_turns().collect();
+        if open.is_empty() {
+            break;
+        }
+        let turn = open[usize::from(*way >> 3) % open.len()];
+        let node = run.node_of(turn);
+        let agent = agent.clone();
+        let command = match way & 7 {
+            0 => Command::output(json!({ "files": [1, 2], "text": "{{ state }}" })),
+            1..=2 => Command::output(*way).with("notes", *way),
+            3 => Command::output(*way).with("best", "x"),
+            4 => Command::output(node.unwrap_or_default()).goto("done"),
+            5 => Command::new().goto_many([Send::new("plan", 1), Send::new("done", 2), Send::new("done", 3)]),
+            6 => Command::output("end").end(),
+            _ => {
+                let failure = Failure::new(FailureKind::Terminal, "no");
+                run.step(&RunEvent::TurnFailed { turn, agent, input: Json::null(), attempt: 1, failure, at });
+                continue;
+            }
+        };
+        let (command, verdict) = (Arc::new(command), Verdict::Nothing);
+        run.step(&RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict, at });
+        let interrupted = run.open_turns().next();
+        if let Some(interrupted) = interrupted {
+            let (input, update, by) = (None, Default::default(), "ann".into());
+            run.step(&RunEvent::Resumed { turn: interrupted, input, update, by, at });
+        }
+    }
+    Some(run)
+}
+
+/// A plan that nobody has checked, as a stranger may submit it: what passes is run to its end. Before a line break, the
+/// ways in which turns end.
+#[test]
+fn any_plan_is_refused_or_runs_to_its_end() {
+    let mut texts = vec![Workflow::from_toml("flow", FLOW).unwrap()];
+    texts.extend(LINES.iter().filter_map(|line| Workflow::from_line("line", line).ok()));
+    let ways = [&[0; 8][..], &[4, 7, 12, 33, 5, 6, 200, 100], &[3, 3, 7]];
+    let corpus: Vec<Vec<u8>> = texts
+        .iter()
+        .zip(ways.iter().cycle())
+        .map(|(workflow, ways)| {
+            let plan = serde_json::to_vec(&**workflow.plan()).unwrap();
+            [ways, &b"\n"[..], &plan].concat()
+        })
+        .collect();
+    fuzz("plan", &corpus, |bytes| {
+        let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
+        let (ways, plan) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let Ok(plan) = serde_json::from_slice::<Plan>(plan) else { return Ok(false) };
+        let input = json!({ "topic": "{{ x }}", "list": [1, [2], {}] });
+        let run = run_of(Arc::new(plan), &input, ways).ok_or("it is no run")?;
+        match run.result() {
+            Some(_) => Ok(true),
+            None if run.open_turns().next().is_none() => Err("it has not ended, and nobody works".to_owned()),
+            None => Ok(true),
+        }
+    });
+}
+
+/// A template, and after a line break the value that it reads.
+#[test]
+fn any_template_gives_a_value_or_an_error() {
+    let templates = [
+        "Look at {{ x.text }}: {% for y in x.list %}{{ loop.index }}{{ y | upper }}{% else %}none{% endfor %}",
+        "{{ x.list | length > 2 and not x.text }}",
+        "{{ x.text[:3] ~ (x.list | first | default('z')) }}{# a #}{% set q = namespace(n=1) %}{{ q.n }}",
+        "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(x) }}{% for a in range(9) %}{% for b in range(9) %}{{ a*b }}{% endfor %}{% endfor %}",
+        "{{ {'a': [x, 1.5, none, true]} | tojson }}{{ x.text | replace('a', 'b') | indent(4) }}",
+    ];
+    let values = [r#"{"text":"{{ state }}","list":["a","b"]}"#, "[1,2]", "\"\u{202e}\"", "1e308"];
+    let corpus: Vec<Vec<u8>> = templates
+        .iter()
+        .zip(values.iter().cycle())
+        .map(|(template, value)| format!("{value}\n{template}").into_bytes())
+        .collect();
+    fuzz("template", &corpus, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let (value, template) = text.split_once('\n').unwrap_or(("null", &text));
+        let Ok(value) = serde_json::from_str::<Value>(value) else { return Ok(false) };
+        let workflow = Workflow::builder("w").node(Node::agent("a", "x").input(template));
+        let Some(workflow) = told(workflow.build())? else { return Ok(false) };
+        let input: Map<String, Value> = workflow.inputs().map(|field| (field.to_owned(), value.clone())).collect();
+        let run = run_of(Arc::clone(workflow.plan()), &Value::Object(input), &[]).ok_or("it is no run")?;
+        Ok(matches!(run.result().map(|result| &result.outcome), Some(Outcome::Finished)))
     });
 }

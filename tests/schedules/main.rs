@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod people;
+mod plans;
 mod swarm;
 
 use std::collections::BTreeSet;

@@ -69,10 +69,12 @@ struct Turn {
     exits: Vec<(Arc<str>, Option<Json>)>,
 }
 
-/// Compensation under way: how the block will end, and the nodes that are left, the next one last.
+/// Compensation under way: how the block will end, the node that is taken back now, and those that are left, the next one
+/// last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Undo {
     outcome: Outcome,
+    at: Option<u32>,
     left: Vec<u32>,
 }
 
@@ -405,21 +407,33 @@ impl Run {
         join(view, &writers, concurrent, &self.rules)
     }
 
+    /// What a node that does not start has come after; what its block began with, if that was written side by side.
+    fn seen_before(&mut self, id: u32, node: u32) -> State {
+        let begun = |run: &Self| run.branches.get(&id).map(|branch| branch.view.clone()).unwrap_or_default();
+        let (Some(graph), Some(scope)) = (self.graph.clone(), self.scope(id)) else { return begun(self) };
+        let dominator = graph.level(scope.block).shape.nodes[node as usize].dominator;
+        let before: Vec<u32> = scope.progress.before(node).collect();
+        self.joined(id, &before, dominator).unwrap_or_else(|_| begun(self))
+    }
+
     fn start_node(&mut self, id: u32, node: u32, effects: &mut Vec<Effect>) {
         let Some(graph) = self.graph.clone() else { return };
-        let Some(scope) = self.scope(id).filter(|scope| scope.progress.stage(node) == Stage::Ready) else { return };
+        let may_start = |scope: &&Scope| scope.undo.is_none() && scope.progress.stage(node) == Stage::Ready;
+        let Some(scope) = self.scope(id).filter(may_start) else { return };
         let level = graph.level(scope.block);
         let station = &level.nodes[node as usize];
         if self.is_escalated(id) {
             return self.skip_node(id, level, node, effects);
         }
         let taken = scope.progress.taken(node).to_vec();
-        let view = match self.joined(id, &taken, level.shape.nodes[node as usize].dominator) {
+        let before: Vec<u32> = scope.progress.before(node).collect();
+        let view = match self.joined(id, &before, level.shape.nodes[node as usize].dominator) {
             Ok(view) => view,
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
                 self.conflict = Some(Box::new(error));
-                return self.node_failed(id, node, outcome);
+                let view = self.branches.get(&id).map(|branch| branch.view.clone()).unwrap_or_default();
+                return self.node_failed(id, node, outcome, view);
             }
         };
         let begun = {
@@ -431,7 +445,7 @@ impl Run {
             Ok(None) => return self.skip_node(id, level, node, effects),
             Err(problem) => {
                 let outcome = Outcome::Failed { error: format!("node {}: {problem}", station.name) };
-                return self.node_failed(id, node, outcome);
+                return self.node_failed(id, node, outcome, view);
             }
         };
         let Some(branch) = self.branches.get_mut(&id) else { return };
@@ -543,8 +557,8 @@ impl Run {
         }
     }
 
-    fn node_failed(&mut self, id: u32, node: u32, outcome: Outcome) {
-        let view = self.branches.get(&id).map(|branch| branch.view.clone()).unwrap_or_default();
+    /// A node has failed before its work began. What comes after it sees what it would have seen.
+    fn node_failed(&mut self, id: u32, node: u32, outcome: Outcome, view: State) {
         let end = Box::new(NodeEnd::failed(outcome, view));
         self.agenda.push_back(Todo::Ended { branch: id, node, end, is_all: false });
     }
@@ -568,7 +582,8 @@ impl Run {
                         .zip(self.scope(id))
                         .map(|(graph, scope)| Arc::clone(&graph.level(scope.block).nodes[node as usize].name));
                     let error = name.map_or(error.clone(), |name| format!("node {name}: {error}"));
-                    self.node_failed(id, node, Outcome::Failed { error });
+                    let view = self.seen_before(id, node);
+                    self.node_failed(id, node, Outcome::Failed { error }, view);
                 }
             }
         }
@@ -628,10 +643,15 @@ impl Run {
     fn node_ended(&mut self, id: u32, node: u32, mut end: Box<NodeEnd>, is_all: bool, effects: &mut Vec<Effect>) {
         let Some(graph) = self.graph.clone() else { return };
         let Some(scope) = self.scope_mut(id) else { return };
-        scope.children.remove(&node);
-        if scope.undo.is_some() {
-            return self.undo_next(id, effects);
+        if let Some(undo) = &scope.undo {
+            // What had ended beside the failure is of no account any more.
+            if undo.at == Some(node) {
+                scope.children.remove(&node);
+                self.undo_next(id, effects);
+            }
+            return;
         }
+        scope.children.remove(&node);
         if !matches!(scope.progress.stage(node), Stage::Running | Stage::Ready) {
             return;
         }
@@ -718,10 +738,13 @@ impl Run {
             Some(_) => scope.progress.finished(&level.shape),
             None => scope.progress.last(&level.shape),
         };
+        // Not every edge was taken: a way may have ended before it came there.
+        let is_waist = |waist: &u32| scope.progress.all_came_after(&level.shape, *waist, &last);
+        let waist = level.waist.filter(is_waist);
         for child in children {
             self.cancel_branch(child, effects);
         }
-        let joined = self.joined(id, &last, level.waist.filter(|_| failed.is_none()));
+        let joined = self.joined(id, &last, waist);
         if let Some(failed) = failed {
             return self.fail_block(id, failed, joined, effects);
         }
@@ -819,20 +842,23 @@ impl Run {
         if !is_all {
             return self.end_branch(id, Outcome::Finished, output, effects);
         }
-        // The item of a map: its siblings are not needed any more.
+        // The item of a map: its siblings are not needed any more, and what has finished stays.
         let mut ended = id;
-        while let Some(Origin::Fork { parent, .. }) = self.branches.get(&ended).map(|branch| branch.origin) {
-            let Some(branch) = self.branches.get_mut(&parent) else { break };
-            let Now::Forked { children, .. } = &mut branch.now else { break };
-            let siblings: Vec<u32> = children.iter().copied().filter(|child| *child != ended).collect();
-            for sibling in siblings {
-                self.cancel_branch(sibling, effects);
-            }
+        while let Some(Origin::Fork { parent, index }) = self.branches.get(&ended).map(|branch| branch.origin) {
+            let Some(Now::Forked { children, ends, .. }) = self.branches.get_mut(&parent).map(|branch| &mut branch.now)
+            else {
+                break;
+            };
+            let (children, mut ends) = (children.clone(), std::mem::take(ends));
+            children.into_iter().filter(|child| *child != ended).for_each(|child| self.cancel_branch(child, effects));
             self.note_end_of(ended);
-            let written = self.branches.remove(&ended);
-            if let (Some(written), Some(branch)) = (written, self.branches.get_mut(&parent)) {
-                branch.view = written.view;
-                branch.deltas.extend(written.deltas);
+            if let (Some(written), Some(end)) = (self.branches.remove(&ended), ends.get_mut(index)) {
+                let (outcome, output) = (Outcome::Finished, output.clone());
+                *end = Some(BranchEnd { outcome, output, deltas: written.deltas });
+            }
+            let (outcome, output) = self.join_ends(parent, ends, Some(&output));
+            if !outcome.is_finished() {
+                return self.end_branch(parent, outcome, output, effects);
             }
             ended = parent;
         }
@@ -854,7 +880,7 @@ impl Run {
         let is_undone = |node: &u32| level.nodes[*node as usize].rules.compensation.is_some();
         let mut left = scope.progress.finished(&level.shape);
         left.retain(is_undone);
-        scope.undo = Some(Box::new(Undo { outcome, left }));
+        scope.undo = Some(Box::new(Undo { outcome, at: None, left }));
         // What was finished is shown with the failure.
         if let (Origin::Root, Ok(view)) = (branch.origin, joined) {
             branch.view = view;
@@ -868,7 +894,8 @@ impl Run {
         let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.brief.clone() });
         let Now::Plan(scope) = &mut branch.now else { return };
         let Some(undo) = &mut scope.undo else { return };
-        let Some(node) = undo.left.pop() else {
+        undo.at = undo.left.pop();
+        let Some(node) = undo.at else {
             let outcome = undo.outcome.clone();
             return self.end_branch(id, outcome, Json::null(), effects);
         };
@@ -937,7 +964,11 @@ impl Seen<'_> {
 
     fn usual_input(&self, node: u32, taken: &[u32]) -> Json {
         let Some(scope) = self.scope(0) else { return Json::null() };
-        let sent = taken.iter().filter_map(|from| scope.gotos.get(from)).flat_map(|chosen| &chosen.to);
+        // Who was first does not matter: the first in plan order counts.
+        let ranks = &self.graph.level(scope.block).shape.nodes;
+        let mut senders: Vec<u32> = taken.iter().copied().filter(|from| scope.gotos.contains_key(from)).collect();
+        senders.sort_unstable_by_key(|from| ranks[*from as usize].rank);
+        let sent = senders.iter().filter_map(|from| scope.gotos.get(from)).flat_map(|chosen| &chosen.to);
         if let Some(input) = sent.filter(|(to, _)| *to == node).find_map(|(_, input)| input.clone()) {
             return input;
         }

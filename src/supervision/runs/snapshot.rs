@@ -173,7 +173,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use crate::messages::{AgentName, Chain, Command, Order, Submission, Task, Timestamp, TraceId, Verdict};
+    use crate::messages::{
+        AgentName, Chain, Command, Json, Order, Submission, Task, Timestamp, TraceId, Update, Verdict,
+    };
     use serde_json::json;
     use uuid::Uuid;
 
@@ -218,6 +220,82 @@ mod tests {
         let (mut first, mut second) = (run, read);
         assert_eq!(first.step(&event), second.step(&event));
         assert_eq!(format!("{first:?}"), format!("{second:?}"));
+    }
+
+    /// A workflow with something of everything, and its first state.
+    fn planned() -> Run {
+        use crate::messages::state::Reducer;
+        use crate::workflow::{Node, Workflow};
+        let inner = || [Node::agent("b", "x"), Node::agent("c", "x").after("b").compensated_by("x")];
+        let plan = Workflow::builder("w")
+            .channel("seen", Reducer::Append)
+            .node(Node::agent("a", "x").saved_to("seen").compensated_by("x"))
+            .node(Node::nodes("again", inner()).after("a").times(2))
+            .node(Node::agent("each", "x").after("a").for_each("[1, 2, 3]"))
+            .node(Node::agent("repair", "x").after_failure_of("each"))
+            .node(Node::agent("judge", "x").after("again").may_go_back_to("judge", 3).may_go_to("over"))
+            .node(Node::agent("asks", "x").after("a").interrupted())
+            .node(Node::agent("race", "x").after("asks").after("judge").any())
+            .node(Node::join("over").after("race").after("each").after("repair"))
+            .build()
+            .unwrap();
+        let [lead] = ["x"].map(|name| AgentName::new(name).unwrap());
+        let cast = plan.plan().cast().iter().map(|_| lead.clone()).collect();
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
+        let submission =
+            Submission { run, trace, task: plan.task("in"), agent: lead, cast, chain: Chain::default(), at };
+        Run::begin(Arc::new(submission), StateRules::default()).0
+    }
+
+    /// What becomes of an open turn, by chance.
+    fn end_of(run: &Run, turn: u32, way: u64) -> RunEvent {
+        let (at, agent) = (run.last_at(), run.turn(turn).unwrap().agent().clone());
+        let command = Command::output(way).with("seen", way);
+        let command = match way % 7 {
+            0 if run.interrupts().any(|interrupt| interrupt.turn.number == turn) => {
+                let (input, update) = (Some("other".into()), Update::default());
+                return RunEvent::Resumed { turn, input, update, by: "ann".into(), at };
+            }
+            0 | 1 => {
+                let failure = crate::messages::Failure::new(crate::messages::FailureKind::Terminal, "no");
+                return RunEvent::TurnFailed { turn, agent, input: Json::null(), attempt: 1, failure, at };
+            }
+            2 => command.goto("judge"),
+            3 => command.goto("over"),
+            _ => command,
+        };
+        let (command, verdict) = (Arc::new(command), Verdict::Nothing);
+        RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict, at }
+    }
+
+    #[test]
+    fn a_run_of_a_plan_goes_on_from_its_snapshot_after_any_event_in_the_same_way() {
+        let mut ended = 0;
+        for seed in 0_u64..300 {
+            let mut random = seed;
+            let mut next = || {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random >> 33
+            };
+            let (mut run, mut history) = (planned(), Vec::new());
+            while run.result().is_none() {
+                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run });
+                let mut read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+                assert_eq!(format!("{run:?}"), format!("{read:?}"));
+                let open: Vec<u32> = run.open_turns().collect();
+                assert!(!open.is_empty(), "it has not ended, and nobody works: {run:?}");
+                let event = end_of(&run, open[next() as usize % open.len()], next());
+                assert_eq!(run.step(&event), read.step(&event));
+                assert_eq!(format!("{run:?}"), format!("{read:?}"));
+                history.push(event);
+            }
+            let submitted = RunEvent::Submitted(Arc::clone(run.submission()));
+            let again = fold(std::iter::once(submitted).chain(history).collect(), &StateRules::default()).unwrap();
+            assert_eq!(format!("{run:?}"), format!("{again:?}"));
+            ended += u32::from(run.result().is_some_and(|result| result.outcome.is_finished()));
+        }
+        assert!((30..270).contains(&ended), "{ended} of 300 finished");
     }
 
     #[test]

@@ -698,7 +698,12 @@ impl Run {
 
     /// Joins what the children of a forked branch wrote into its view, in the order of the sends. With `forced`, only a
     /// join that fails keeps the branch from finishing with that output.
-    fn join_ends(&mut self, parent: u32, ends: Vec<Option<BranchEnd>>, forced: Option<&Json>) -> (Outcome, Json) {
+    pub(super) fn join_ends(
+        &mut self,
+        parent: u32,
+        ends: Vec<Option<BranchEnd>>,
+        forced: Option<&Json>,
+    ) -> (Outcome, Json) {
         let mut ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
         self.put_overwrite(ends.iter_mut().map(|end| &mut end.deltas));
         let outputs: Vec<serde_json::Value> = ends.iter().map(|end| end.output.value().clone()).collect();
