@@ -402,3 +402,25 @@ fn a_program_that_is_stopped_ends_with_all_that_it_has_started() {
     assert_eq!(status.code(), Some(130));
     reader.join().unwrap();
 }
+
+#[test]
+fn a_workflow_is_drawn_with_how_the_nodes_of_a_run_stand() {
+    let folder = folder(&[("review.toml", REVIEW)]);
+    let drawn = workflow(folder.path(), &["draw", "review.toml"]);
+    assert_eq!(drawn.code, Some(0), "{}", drawn.error);
+    assert!(drawn.out.starts_with("flowchart ") && drawn.out.contains("publish"), "{}", drawn.out);
+    let run = ["run", "review.toml", "--input", "source_code=x", "--agent", "*=cat", "--store", "store", "--no-input"];
+    assert_eq!(workflow(folder.path(), &run).code, Some(3));
+    let listed = Command::new(env!("CARGO_BIN_EXE_callboard"))
+        .args(["runs", "list", "--data", "store", "--json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let id = listed[0]["run"].as_str().or_else(|| listed[0]["id"].as_str()).unwrap().to_owned();
+    let drawn = workflow(folder.path(), &["draw", "review.toml", "--svg", "--run", &id, "--store", "store"]);
+    assert_eq!(drawn.code, Some(0), "{}", drawn.error);
+    assert!(drawn.out.starts_with("<svg") && drawn.out.contains("finished") && drawn.out.contains("interrupted"));
+    let wrong = workflow(folder.path(), &["draw", "--line", "a -> a"]);
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), ""));
+}

@@ -654,7 +654,11 @@ impl Scope<'_, '_> {
     /// A node of the workflow, seen from here.
     fn node(&self, name: &str, part: Part) -> Option<Result<Var, Fault>> {
         let closed = self.level(self.here.place).closed;
-        let (mut place, mut node) = *self.maker.places.get(&closed)?.get(name)?;
+        // The one node of a repeated body goes by the name of what is repeated, and is nearer.
+        let own =
+            Some(self.level(self.here.place)).filter(|level| level.names.len() == 1 && level.kind == LevelKind::Loop);
+        let own = own.and_then(|level| level.names.get(name)).map(|node| (self.here.place, *node));
+        let (mut place, mut node) = own.or_else(|| self.maker.places.get(&closed)?.get(name).copied())?;
         // The blocks around the template, with the nodes there that it lies in.
         let mut around = vec![(self.here.place, self.here.node, self.here.is_after)];
         while let Some((place, _, _)) = around.last().copied()

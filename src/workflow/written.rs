@@ -102,7 +102,7 @@ impl Workflow {
     ///
     /// ```
     /// use callboard::workflow::Workflow;
-    /// assert_eq!(Workflow::formatted("", "a  ->(b|c )->d")?, "a -> (b | c) -> d");
+    /// assert_eq!(Workflow::formatted("", "a  ->(b|c )->d")?, "a -> (b | c) -> d\n");
     /// # Ok::<(), callboard::workflow::Defects>(())
     /// ```
     ///

@@ -27,6 +27,28 @@ pub(crate) enum Workflow {
         #[arg(long)]
         json: bool,
     },
+    /// A picture of a workflow, and of how a run of it stands
+    #[command(after_help = DRAW_CODES, group = ArgGroup::new("text").required(true))]
+    Draw {
+        /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
+        #[arg(group = "text")]
+        file: Option<PathBuf>,
+        /// A text of the one-line syntax, in place of a file
+        #[arg(long, value_name = "TEXT", group = "text")]
+        line: Option<String>,
+        /// As SVG, which browsers show; Mermaid if nothing is said
+        #[arg(long, conflicts_with = "mermaid")]
+        svg: bool,
+        /// As a Mermaid flowchart
+        #[arg(long)]
+        mermaid: bool,
+        /// Show how the nodes of this run stand: its id, or a beginning that no other run has
+        #[arg(long, requires = "store")]
+        run: Option<String>,
+        /// The folder of the run's store
+        #[arg(long, visible_alias = "data", value_name = "FOLDER", requires = "run")]
+        store: Option<PathBuf>,
+    },
     /// Run a workflow to its end, with programs as its agents
     #[command(after_help = RUN_CODES, group = ArgGroup::new("text").required(true))]
     Run {
@@ -94,6 +116,9 @@ pub(crate) enum Workflow {
 const CHECK_CODES: &str = "Exit codes: 0 nothing is wrong; 1 there are defects; 2 the command line is wrong, or a file \
                            cannot be read.\n\nA workflow that another one names is looked for in all files that are given, \
                            and beside them.";
+
+const DRAW_CODES: &str = "Exit codes: 0 drawn; 1 the workflow has defects, or there is no such run; 2 the command line or \
+                          the store is wrong.";
 
 const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such \
                          run; 2 the command line, the workflow or the store is wrong; 3 it waits for a person; 130 it was \

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod checking;
+mod drawing;
 mod following;
 mod history;
 mod inputs;
@@ -30,6 +31,11 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
         }
         Workflow::Check { files, line, format: false, json } => {
             page::print(checking::check(&files, line.as_deref()), json)
+        }
+        Workflow::Draw { file, line, svg, run, store, mermaid: _ } => {
+            let files: Vec<_> = file.into_iter().collect();
+            let run = run.as_deref().zip(store.as_ref());
+            page::print(block_on(drawing::draw(&files, line.as_deref(), svg, run)), false)
         }
         Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
         Workflow::Run { file, line, input, input_json, limits, store, going } => {

@@ -1,0 +1,39 @@
+//! `callboard workflow draw`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use callboard::supervision::runs::glance::node_states_of;
+use callboard::workflow::Drawing;
+
+use crate::page::{Failure, Page};
+use crate::store::Store;
+
+use super::reading;
+
+/// The workflow as SVG or Mermaid, with how the nodes of a run stand if one is named.
+pub(crate) async fn draw(
+    files: &[PathBuf],
+    line: Option<&str>,
+    is_svg: bool,
+    run: Option<(&str, &PathBuf)>,
+) -> Result<Page, Failure> {
+    let texts = reading::texts(files, line)?;
+    let workflow = match reading::workflows(files, &texts).into_iter().next() {
+        Some(Ok(workflow)) => workflow,
+        Some(Err(defects)) => {
+            return Ok(Page { code: 1, remarks: format!("{defects}\n"), ..Page::new(String::new(), json!(null)) });
+        }
+        None => return Err(Failure::trouble("there is no workflow to draw".to_owned())),
+    };
+    let mut drawing = Drawing::of(&workflow);
+    if let Some((run, folder)) = run {
+        let loaded = Store::open(folder)?.load(run).await?;
+        let states = node_states_of(loaded.history.clone(), &loaded.rules.state);
+        let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
+        drawing = drawing.with(states);
+    }
+    let text = if is_svg { drawing.to_svg() } else { drawing.to_mermaid() };
+    Ok(Page::new(text.clone(), json!({ "workflow": workflow.name(), "drawing": text })))
+}
