@@ -318,37 +318,3 @@ proptest! {
         prop_assert_eq!(lines.count(), edges.len());
     }
 }
-
-/// How long pictures of large graphs take: `cargo test --release --test workflow_drawing -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement, and no test"]
-#[allow(clippy::disallowed_methods, reason = "it measures")]
-fn large_graphs() {
-    for size in [1_000, 10_000] {
-        for (shape, back) in [("chain", 1), ("tree", 2), ("tangle", 0)] {
-            let mut workflow = Workflow::builder("large");
-            for position in 0..size {
-                let node = Node::agent(&format!("node_{position}"), "echo");
-                let before: BTreeSet<usize> = match (position, back) {
-                    (0, _) => BTreeSet::new(),
-                    (_, 1) => BTreeSet::from([position - 1, 0]),
-                    (_, 2) => BTreeSet::from([(position - 1) / 2]),
-                    (_, _) => (1..4).map(|step| position * 7_919 * step % 104_729 % position).collect(),
-                };
-                workflow =
-                    workflow.node(before.iter().fold(node, |node, before| node.after(&format!("node_{before}"))));
-            }
-            let drawing = Drawing::of(&workflow.build().unwrap());
-            let begun = std::time::Instant::now();
-            let svg = drawing.to_svg();
-            let took = begun.elapsed();
-            let mermaid = drawing.to_mermaid();
-            println!(
-                "{size} {shape}: SVG {took:?} {} bytes, Mermaid {:?} {} bytes",
-                svg.len(),
-                begun.elapsed() - took,
-                mermaid.len()
-            );
-        }
-    }
-}

@@ -44,7 +44,7 @@ impl Effort {
 type Measure = fn(&mut Report, Effort);
 
 /// The name is what a filter is compared with.
-const CASES: [(&str, Measure); 17] = [
+const CASES: [(&str, Measure); 18] = [
     ("chain", runs::chain),
     ("delegation", runs::delegation),
     ("ask", runs::ask),
@@ -55,6 +55,7 @@ const CASES: [(&str, Measure); 17] = [
     ("context", contexts::context),
     ("long run", runs::long_run),
     ("workflow planning", workflows::planning),
+    ("workflow drawing", workflows::drawing),
     ("workflow node", workflows::node),
     ("workflow map", workflows::fan),
     ("workflow loop", workflows::looping),

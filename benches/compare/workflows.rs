@@ -7,7 +7,7 @@ use callboard::messages::Reducer;
 use callboard::prelude::*;
 use callboard::storage::{Journal, Storage};
 use callboard::supervision::runs::interrupts::Resume;
-use callboard::workflow::{Node, Workflow};
+use callboard::workflow::{Drawing, Node, Workflow};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -67,6 +67,18 @@ pub(crate) fn planning(report: &mut Report, effort: Effort) {
         unit: "ms",
         reference: None,
         target: Target::AtMost(5.0, None),
+    });
+}
+
+pub(crate) fn drawing(report: &mut Report, effort: Effort) {
+    let drawing = Drawing::of(&layered().build().unwrap());
+    let times = (0..effort.of(20)).map(|_| each(wall, 1, || drop(std::hint::black_box(drawing.to_svg()))));
+    report.add(Line {
+        name: "workflow of 1,000 nodes: drawn as SVG",
+        value: median(times.collect()) * 1e3,
+        unit: "ms",
+        reference: None,
+        target: Target::None,
     });
 }
 
