@@ -732,3 +732,28 @@ async fn a_repeated_task_may_be_asked_for_its_own_output() {
         .node(Node::agent("after", "echo").after("dots").input("{{ dots.output }}!"));
     assert_eq!(run(plan, json!("")).await.output, "...!");
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_sends_to_one_node_are_an_invalid_command() {
+    let agents = cast(builder())
+        .agent("twice", |_: Turn| async { Ok(Command::new().goto_many([Send::new("b", 1), Send::new("b", 2)])) });
+    let plan = workflow().node(Node::agent("a", "twice").may_go_to("b").attempts(1)).node(Node::agent("b", "echo"));
+    let result = run_on(agents, plan, json!(0)).await;
+    let expected = "invalid command: two sends go to the node \"b\", which is begun once; do it in a map";
+    assert_eq!(error(&result), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_shows_what_its_finished_nodes_have_written() {
+    let plan = workflow().node(Node::agent("a", "mark")).node(Node::agent("b", "never").after("a"));
+    let board = cast(builder()).start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    while board.load().turns_at_work == 0 || run.read().await.unwrap().metrics().turns == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(run.cancel("enough").await.unwrap());
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome.name(), &result.state), ("cancelled", &json!({ "seen": ["x"] }).into()));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}

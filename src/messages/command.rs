@@ -212,6 +212,12 @@ impl Update {
 
 /// What a command's targets resolve to, for the guard and for the journal.
 impl Goto {
+    /// A name that control would go to more than once.
+    pub(crate) fn target_named_twice(&self) -> Option<&str> {
+        let mut seen = std::collections::BTreeSet::new();
+        self.targets().map(|target| &**target).find(|target| !seen.insert(*target))
+    }
+
     /// The names that control would go to.
     pub fn targets(&self) -> impl Iterator<Item = &Arc<str>> {
         let (one, many) = match self {

@@ -135,7 +135,7 @@ impl Callboard {
         }
         let cast = board.cast(task)?;
         if let (Some(id), Some(plan)) = (task.id, &task.plan) {
-            board.check_same_plan(id, plan).await?;
+            Box::pin(board.check_same_plan(id, plan)).await?;
         }
         let agent = match (&task.to, cast.first()) {
             (_, Some(first)) => first.clone(),

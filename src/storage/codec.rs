@@ -19,9 +19,9 @@
 //! version". Decoding trusts nothing: the length and the checksum are compared before bincode sees a byte, bincode may
 //! not claim more than the payload holds, and bytes left over are refused.
 //!
-//! A stored type has no zero-sized elements in collections, is not recursive, and holds no `serde_json::Value`, no
-//! internally tagged or untagged enum and no `skip_serializing_if`: bincode writes some of these and cannot read them
-//! back. JSON is stored as length-capped text. Every stored type has a golden file (see `testing::golden`).
+//! A stored type has no zero-sized elements in collections, is not recursive unless it bounds its depth when it is read (a
+//! plan's blocks do), and holds no `serde_json::Value`, no internally tagged or untagged enum and no
+//! `skip_serializing_if`: bincode writes some of these and cannot read them back. JSON is stored as length-capped text. Every stored type has a golden file (see `testing::golden`).
 
 use std::cell::RefCell;
 use std::sync::Arc;

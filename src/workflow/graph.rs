@@ -186,28 +186,22 @@ impl Graph {
         if let Some(made) = plan.prepared() {
             return Ok(made);
         }
-        let (checks, faults) = Checks::of(plan);
-        let mut maker = Maker::new(&plan.schema);
-        for (channel, fault) in faults {
-            maker.flaws.push(Flaw { spot: Spot { node: Vec::new(), aspect: Aspect::Channel(channel) }, fault });
-        }
-        maker.outline(&plan.body, &[], None, LevelKind::Closed);
-        if maker.flaws.is_empty() {
-            maker.fill(&plan.body, 0, &[]);
-        }
-        let Maker { mut levels, mut flaws, inputs, read_inside, .. } = maker;
-        if flaws.is_empty() {
-            for (place, node) in read_inside {
-                levels[place as usize].nodes[node as usize].is_read_inside = true;
-            }
-        }
-        flaws.truncate(MAX_FLAWS);
+        let (maker, checks) = Maker::made(plan, true);
+        let Maker { mut levels, flaws, inputs, read_inside, .. } = maker;
         if !flaws.is_empty() {
             return Err(flaws);
+        }
+        for (place, node) in read_inside {
+            levels[place as usize].nodes[node as usize].is_read_inside = true;
         }
         let made = Arc::new(Self { blocks: levels, inputs, checks });
         plan.keep_prepared(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// What is wrong with a plan of which some edges are not known, beside that.
+    pub(super) fn flaws_of(plan: &Plan) -> Vec<Flaw> {
+        Maker::made(plan, false).0.flaws
     }
 
     /// The fields that its input must have.
@@ -277,14 +271,31 @@ struct Maker<'a> {
     read_inside: BTreeSet<(u32, u32)>,
     cast: u32,
     nodes: usize,
+    /// Who comes after whom is certain: names are not unknown, and there is no circle. Else nothing is said that would follow
+    /// from it.
+    knows_edges: bool,
+    /// It is too large, or no plan that anybody has checked: the rest is not looked at.
+    is_broken: bool,
     schema: &'a Schema,
 }
 
 impl<'a> Maker<'a> {
-    fn new(schema: &'a Schema) -> Self {
-        let (levels, flaws, inputs) = (Vec::new(), Vec::new(), BTreeSet::new());
+    /// Makes ready what can be of a plan, and tells what is wrong with it.
+    fn made(plan: &'a Plan, knows_edges: bool) -> (Self, Checks) {
+        let (levels, inputs) = (Vec::new(), BTreeSet::new());
         let (places, read_inside) = (BTreeMap::new(), BTreeSet::new());
-        Self { levels, flaws, inputs, places, read_inside, cast: 0, nodes: 0, schema }
+        let (checks, faults) = Checks::of(plan);
+        let flaw = |(channel, fault)| Flaw { spot: Spot { node: Vec::new(), aspect: Aspect::Channel(channel) }, fault };
+        let flaws = faults.into_iter().map(flaw).collect();
+        let (cast, nodes, is_broken, schema) = (0, 0, false, &*plan.schema);
+        let mut maker =
+            Self { levels, flaws, inputs, places, read_inside, cast, nodes, knows_edges, is_broken, schema };
+        maker.outline(&plan.body, &[], None, LevelKind::Closed);
+        if !maker.is_broken {
+            maker.fill(&plan.body, 0, &[]);
+        }
+        maker.flaws.truncate(MAX_FLAWS);
+        (maker, checks)
     }
 
     fn flaw(&mut self, node: &[u32], aspect: Aspect, fault: Fault) {
@@ -311,9 +322,11 @@ impl<'a> Maker<'a> {
         });
         self.nodes += block.nodes.len();
         if self.nodes > MAX_NODES {
+            self.is_broken = true;
             return self.flaw(path, Aspect::Whole, too_many_nodes());
         }
         if path.len() >= MAX_DEPTH {
+            self.is_broken = true;
             let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
             return self.flaw(path, Aspect::Whole, Fault::new(problem));
         }
@@ -359,34 +372,33 @@ impl<'a> Maker<'a> {
                 self.outline(body, &own, Some((place, position)), kind);
             }
         }
-        if let Some(shape) = self.shape(block, path) {
-            let level = &mut self.levels[place as usize];
-            let ends = (0..).zip(&shape.nodes).filter(|(_, node)| node.outs.is_empty()).map(|(node, _)| node);
-            level.waist = shape.meeting_point(ends);
-            level.shape = shape;
-        }
+        let shape = self.shape(block, path);
+        let level = &mut self.levels[place as usize];
+        let ends = (0..).zip(&shape.nodes).filter(|(_, node)| node.outs.is_empty()).map(|(node, _)| node);
+        level.waist = shape.meeting_point(ends);
+        level.shape = shape;
     }
 
     /// The edges of a block, and the order of its nodes.
-    fn shape(&mut self, block: &Block, path: &[u32]) -> Option<Shape> {
+    fn shape(&mut self, block: &Block, path: &[u32]) -> Shape {
         let mut shape = Shape { nodes: vec![Point::default(); block.nodes.len()], edges: Vec::new() };
-        let mut is_sound = true;
         for (to, node) in (0_u32..).zip(&block.nodes) {
             let own = [path, &[to]].concat();
             let ways = node.after.iter().filter(|edge| edge.on != On::Failure).count();
             shape.nodes[to as usize].join = node.join;
             if let JoinPolicy::AtLeast(needed) = node.join
+                && self.knows_edges
                 && (needed == 0 || needed as usize > node.after.len())
             {
                 let problem = format!("{needed} nodes are to finish of the {} that it comes after", node.after.len());
                 self.flaw(&own, Aspect::Join, Fault::new(problem).advise("ask for 1 up to all of them"));
             }
-            if node.join != JoinPolicy::All && ways == 0 {
+            if node.join != JoinPolicy::All && ways == 0 && self.knows_edges {
                 self.flaw(&own, Aspect::Join, Fault::new("there is nothing to join: it comes after no node"));
             }
             for (position, edge) in node.after.iter().enumerate() {
                 if edge.from as usize >= block.nodes.len() {
-                    is_sound = false;
+                    self.is_broken = true;
                     self.flaw(&own, Aspect::Edge(position), Fault::new("it comes after a node that is not there"));
                     continue;
                 }
@@ -401,18 +413,17 @@ impl<'a> Maker<'a> {
                 shape.nodes[to as usize].ins.push(number);
             }
         }
-        if !is_sound {
-            return None;
-        }
         if let Err(circle) = shape.put_in_order() {
+            if !std::mem::take(&mut self.knows_edges) {
+                return shape;
+            }
             let names: Vec<String> = circle.iter().map(|node| block.nodes[*node as usize].name.to_string()).collect();
             let own = [path, &circle[..1]].concat();
             let fault = Fault::new(format!("nodes wait for each other in a circle: {}", cut(&names.join(" -> "))));
             let advice = "use a loop with a bound, or let a command go back with `goto` and `max`";
             self.flaw(&own, Aspect::Edge(0), fault.advise(advice));
-            return None;
         }
-        Some(shape)
+        shape
     }
 
     /// Makes the nodes of a block ready, in the order of the cast.
@@ -568,7 +579,7 @@ impl<'a> Maker<'a> {
             let is_plain = |edge: &crate::messages::Edge| edge.on == On::Success && edge.when.is_none();
             node.when.is_none() && node.join == JoinPolicy::All && node.after.iter().all(is_plain)
         };
-        if !block.nodes.iter().all(is_certain) {
+        if !self.knows_edges || !block.nodes.iter().all(is_certain) {
             return;
         }
         let mut writers: BTreeMap<&Arc<str>, Vec<u32>> = BTreeMap::new();
@@ -673,6 +684,7 @@ impl Scope<'_, '_> {
             if let Some(up) = seen {
                 let (_, here, is_after) = around[up];
                 let is_before = match here {
+                    _ if !self.maker.knows_edges => true,
                     None => true,
                     Some(here) if here == node => is_after,
                     Some(here) => self.level(place).shape.leads_to(node, here),

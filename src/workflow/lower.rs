@@ -23,6 +23,8 @@ pub(super) struct Lowered {
     pub(super) defects: Vec<Defect>,
     /// The workflows that it names, and where.
     pub(super) named: Vec<(Place, Workflow)>,
+    /// It was told that there are too many nodes, and the body has gaps.
+    pub(super) is_too_large: bool,
 }
 
 /// Where the parts of a node were written.
@@ -84,7 +86,8 @@ pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lower
     let mut lowering = Lowering { library, nodes: 0, is_too_large: false, defects: Vec::new(), named: Vec::new() };
     let (body, mut marks) = lowering.block(draft.nodes, draft.output, 0);
     marks.name = draft.name.place;
-    Lowered { body, marks, defects: lowering.defects, named: lowering.named }
+    let Lowering { defects, named, is_too_large, .. } = lowering;
+    Lowered { body, marks, defects, named, is_too_large }
 }
 
 struct Lowering<'a> {

@@ -225,7 +225,9 @@ mod tests {
         ];
         let told = told(&texts);
         assert!(
-            told[0].starts_with("the workflow \"b\" has defects of its own; no workflow is named \"none\""),
+            told[0].starts_with(
+                "the workflow \"b\" has defects of its own; no node is named \"z\"; no workflow is named \"none\""
+            ),
             "{told:?}"
         );
         assert!(!told[1].is_empty());

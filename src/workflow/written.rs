@@ -129,7 +129,7 @@ impl Workflow {
     ) -> Result<Self, Defects> {
         let (name, description) = (draft.name.value.clone(), draft.description.clone());
         let channels = std::mem::take(&mut draft.channels);
-        let Lowered { body, mut marks, mut defects, named } = lower(draft, library);
+        let Lowered { body, mut marks, mut defects, named, is_too_large } = lower(draft, library);
         let schema = Arc::new(schema_of(&channels, &named, &mut defects));
         let mut plan = Plan::new(&name, schema, body);
         for (channel, check) in named.iter().flat_map(|(_, workflow)| &workflow.plan.checks) {
@@ -142,8 +142,11 @@ impl Workflow {
             }
         }
         let plan = Arc::new(plan);
-        // What names nobody has leave gaps that would be told as flaws of their own.
-        let graph = if defects.is_empty() { Graph::of(&plan) } else { Err(Vec::new()) };
+        let graph = match defects.is_empty() {
+            true => Graph::of(&plan),
+            false if is_too_large => Err(Vec::new()),
+            false => Err(Graph::flaws_of(&plan)),
+        };
         match graph {
             Ok(graph) => Ok(Self { plan, graph, description }),
             Err(flaws) => {
@@ -372,6 +375,8 @@ fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
 impl Defects {
     pub(super) fn of(text: Option<(&str, &str)>, name: &str, mut list: Vec<Defect>) -> Self {
         list.sort_by_key(|defect| defect.place.as_ref().map(|place| place.start));
+        // Lowering and making ready may have found the same.
+        list.dedup();
         let origin = match text {
             Some((origin, _)) => origin.to_owned(),
             None => format!("workflow {}", quoted(name)),

@@ -104,6 +104,12 @@ fn on_command(
     if size > MAX_COMMAND {
         return Err(invalid(format!("the command has {size} bytes; at most {MAX_COMMAND} are allowed")));
     }
+    if run.is_planned(turn)
+        && let Some(twice) = command.goto.target_named_twice()
+    {
+        let twice = quoted(twice);
+        return Err(invalid(format!("two sends go to the node {twice}, which is begun once; do it in a map")));
+    }
     run.check_goto(run.branch_of(turn), &command).map_err(Failure::refused)?;
     let mark = handoff_mark(turn, &command);
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {

@@ -407,6 +407,18 @@ impl Run {
         join(view, &writers, concurrent, &self.rules)
     }
 
+    /// What the root sees, or, of a plan, what the nodes have written that have finished; what the run began with, if that was
+    /// written side by side.
+    pub(super) fn state_so_far(&mut self) -> State {
+        let finished = self
+            .graph
+            .as_deref()
+            .zip(self.scope(0))
+            .map(|(graph, scope)| scope.progress.finished(&graph.level(scope.block).shape));
+        let joined = finished.and_then(|finished| self.joined(0, &finished, None).ok());
+        joined.or_else(|| self.branches.get(&0).map(|root| root.view.clone())).unwrap_or_default()
+    }
+
     /// What a node that does not start has come after; what its block began with, if that was written side by side.
     fn seen_before(&mut self, id: u32, node: u32) -> State {
         let begun = |run: &Self| run.branches.get(&id).map(|branch| branch.view.clone()).unwrap_or_default();

@@ -739,7 +739,7 @@ impl Run {
     }
 
     fn stop(&mut self, outcome: Outcome, effects: &mut Vec<Effect>) {
-        let view = self.branches.get(&0).map(|root| root.view.clone()).unwrap_or_default();
+        let view = self.state_so_far();
         self.cancel_branch(0, effects);
         self.finish(outcome, Json::null(), view, effects);
     }

@@ -433,22 +433,22 @@ fn an_error_shows_the_place_and_what_to_do() {
       |                                        ^^
       advice: write a whole number up to 4294967295
 
-    flow:1:50: this is not a text
+    flow:1:49: this is not a text
       |
     1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
-      |                                                  ^^^^^^^^^^^^^^^^^^^^
+      |                                                 ^^^^^^^^^^^^^^^^^^^^
       advice: write it in double quotes
 
-    flow:1:85: the key `a` is there twice
+    flow:1:84: the key `a` is there twice
       |
     1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
-      |                                                                                     ^
+      |                                                                                    ^
       advice: write each key of an object once
 
-    flow:1:88: `f(…)` is no JSON
+    flow:1:87: `f(…)` is no JSON
       |
     1 | a(agent="x", workflow="y", when=3, max=-1, save={a: 1, a: back("b")}, input={a: 1, a: f()})
-      |                                                                                        ^^^
+      |                                                                                       ^^^
       advice: write a text in double quotes
     "#);
     assert_snapshot!(refused("loop { a } -> map(max=3) { b } -> c(until=\"x\") -> d(over=\"x\", until=\"y\", max=2)"), @r#"
