@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::messages::visible::quoted;
 use crate::messages::{Durability, Plan, Refusal, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Stored};
-use crate::storage::{Expected, Key, Put, Storage, StorageError};
+use crate::storage::{Expected, Journal, Key, Put, Storage, StorageError};
 use crate::supervision::runs::fork::{ForkError, migrate};
 use crate::supervision::runs::inbox::SubmitError;
 use crate::workflow::{Defects, Workflow, difference};
@@ -191,7 +191,8 @@ impl Callboard {
 
     /// Has a run go on by another definition of its workflow: a new run begins with it, in which the nodes answer from the
     /// old journal that have ended there, are the same agent's, and work on the same input; the others run. The old run is
-    /// cancelled, if it has not ended. The new one has its own id, token budget and deadline, as a fork has.
+    /// cancelled, if it has not ended, and can be migrated again. The new one has its own id, token budget and deadline, as a
+    /// fork has.
     ///
     /// Waits for room when too many runs are in flight. Each call makes a run of its own.
     ///
@@ -224,7 +225,7 @@ impl Callboard {
         let durability = task.durability.unwrap_or(board.durability);
         // What the old run does from here on is not copied.
         let reason = format!("it goes on as run {id}, by another definition of its workflow");
-        let _ = self.run(run).cancel(&reason).await;
+        self.run(run).cancel(&reason).await.map_err(|_| ForkError::GoesOn(run))?;
         let history = board.journal.read(run).await?.events;
         let events = migrate(&history, (plan, cast), (id, board.env.now().wall), &board.rules)?;
         let begun = self.begin_fork(id, &events, durability, place).await;
@@ -235,8 +236,9 @@ impl Callboard {
 impl Board {
     /// A run that is there under the id of a task began with the task's plan.
     pub(super) async fn check_same_plan(&self, run: RunId, plan: &Arc<Plan>) -> Result<(), SubmitError> {
-        let history = self.journal.read(run).await?.events;
-        let Some(RunEvent::Submitted(submission)) = history.first() else { return Ok(()) };
+        let first = self.journal.storage().read(&Journal::stream(run), 1, 1).await?;
+        let events = first.first().and_then(|record| Journal::events_in(&record.payload)).unwrap_or_default();
+        let Some(RunEvent::Submitted(submission)) = events.first() else { return Ok(()) };
         let told = match &submission.task.plan {
             Some(before) if before == plan => return Ok(()),
             Some(before) => difference(before, plan),

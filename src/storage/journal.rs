@@ -118,7 +118,6 @@ impl Journal {
     }
 
     /// The events in one record of a journal; `None` if it is not one.
-    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn events_in(payload: &[u8]) -> Option<Vec<RunEvent>> {
         codec::decode::<JournalRecord>(payload).ok().map(|record| record.events)
     }

@@ -75,6 +75,9 @@ pub enum ForkError {
     /// The board takes no new work.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A run that is to go on by another definition goes on by its own: another board works on it.
+    #[error("run {0} goes on by its own definition; have it migrated by the board that works on it")]
+    GoesOn(RunId),
     /// The new definition cannot start.
     #[error(transparent)]
     Submit(Box<SubmitError>),
@@ -200,37 +203,8 @@ pub fn migrate(
     let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
     let mut submission = Submission { cast, ..submission(original, run, at) };
     submission.task.plan = Some(plan);
-    let mut copy = Copy::new(Arc::clone(original), submission, rules);
-    copy.is_changed = true;
-    copy.names.clear();
-    copy.name_turns(1, 1, true);
-    for event in &history[1..] {
-        let is_wanted = match event {
-            RunEvent::TurnEnded { .. }
-            | RunEvent::StepStarted { .. }
-            | RunEvent::StepFinished { .. }
-            | RunEvent::Delegated { .. }
-            | RunEvent::DelegationExpired { .. }
-            | RunEvent::TurnRestarted { .. }
-            | RunEvent::Overwritten { .. }
-            | RunEvent::Resumed { .. }
-            | RunEvent::Forked { .. } => true,
-            RunEvent::Submitted(_)
-            | RunEvent::Asked { .. }
-            | RunEvent::Answered { .. }
-            | RunEvent::Decided { .. }
-            | RunEvent::TurnFailed { .. }
-            | RunEvent::Reserved { .. }
-            | RunEvent::Settled { .. }
-            | RunEvent::ApprovalAsked { .. }
-            | RunEvent::Noticed { .. }
-            | RunEvent::AttemptFailed { .. }
-            | RunEvent::Recovered { .. }
-            | RunEvent::NeedsAttention { .. }
-            | RunEvent::Stopped { .. } => false,
-        };
-        copy.follow(event, is_wanted, false);
-    }
+    // No turn has this number: nothing is left out but what does not begin alike.
+    let copy = copy_around(&history, 0, history.len(), submission, rules).ok_or(ForkError::Trimmed)?;
     Ok(copy.events)
 }
 
@@ -374,9 +348,11 @@ impl Copy {
         let submission = Arc::new(submission);
         let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
         let (old, _) = Run::begin(original, rules.clone());
-        let names = (1..old.next_turn).map(|turn| (turn, turn)).collect();
-        let (parked, events) = (BTreeMap::new(), vec![RunEvent::Submitted(submission)]);
-        Self { old, new, names, parked, events, is_changed: false }
+        let is_changed = old.submission.task.plan != submission.task.plan;
+        let (names, parked, events) = (BTreeMap::new(), BTreeMap::new(), vec![RunEvent::Submitted(submission)]);
+        let mut copy = Self { old, new, names, parked, events, is_changed };
+        copy.name_turns(1, 1, is_changed);
+        copy
     }
 
     /// Takes the old run one event on, and the new one with it.

@@ -371,11 +371,11 @@ impl Run {
         let single = match after {
             [] => return Ok(branch.view.clone()),
             [only] => Some(*only),
-            // One of them may have come after all others.
-            [.., last] if after.len() == 2 => {
-                let later = *after.iter().max_by_key(|node| shape.nodes[**node as usize].rank).unwrap_or(last);
-                let is_after = |other: &u32| *other == later || scope.progress.came_before(shape, *other, later);
-                after.iter().all(is_after).then_some(later)
+            // One of them may have come after the other.
+            [one, other] => {
+                let rank = |node: &u32| shape.nodes[*node as usize].rank;
+                let (earlier, later) = if rank(one) < rank(other) { (*one, *other) } else { (*other, *one) };
+                scope.progress.came_before(shape, earlier, later).then_some(later)
             }
             [..] => None,
         };
@@ -716,10 +716,6 @@ impl Run {
         let output = end.output.clone();
         scope.ends[node as usize] = Some(end);
         if is_all {
-            let children: Vec<u32> = std::mem::take(&mut scope.children).into_values().collect();
-            for child in children {
-                self.cancel_branch(child, effects);
-            }
             return self.finish_block(id, Some(output), effects);
         }
         self.act(id, acts, effects);
@@ -737,14 +733,15 @@ impl Run {
         let Some(graph) = self.graph.clone() else { return };
         let Some(scope) = self.scope_mut(id) else { return };
         let children: Vec<u32> = std::mem::take(&mut scope.children).into_values().collect();
-        let level = graph.level(scope.block);
-        if !scope.escalations.is_empty() {
-            let escalations = std::mem::take(&mut scope.escalations);
-            for child in children {
-                self.cancel_branch(child, effects);
-            }
+        let escalations = std::mem::take(&mut scope.escalations);
+        for child in children {
+            self.cancel_branch(child, effects);
+        }
+        if !escalations.is_empty() {
             return self.end_escalated(id, escalations, effects);
         }
+        let Some(scope) = self.scope(id) else { return };
+        let level = graph.level(scope.block);
         let failed = scope.progress.failed().filter(|_| forced.is_none());
         let last = match failed {
             Some(_) => scope.progress.finished(&level.shape),
@@ -753,9 +750,6 @@ impl Run {
         // Not every edge was taken: a way may have ended before it came there.
         let is_waist = |waist: &u32| scope.progress.all_came_after(&level.shape, *waist, &last);
         let waist = level.waist.filter(is_waist);
-        for child in children {
-            self.cancel_branch(child, effects);
-        }
         let joined = self.joined(id, &last, waist);
         if let Some(failed) = failed {
             return self.fail_block(id, failed, joined, effects);
