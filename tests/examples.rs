@@ -141,7 +141,7 @@ async fn workflow_retry_goes_back_until_the_check_passes_or_the_bound_is_reached
     ];
     assert_tells(&run("workflow_retry", &[], "").await, &story);
     let refused = run("workflow_retry", &["--hopeless"], "").await;
-    assert_tells(&refused, &["refused (LoopLimit): the loop \"implement_loop\" has begun 6 times and is not done"]);
+    assert_tells(&refused, &["refused (LoopLimit): the loop \"implement\" has begun 6 times and is not done"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::messages::{Reducer, RunEvent, RunResult, Send};
+use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::interrupts::Resume;
@@ -107,7 +107,7 @@ async fn what_cannot_be_taken_back_does_not_keep_the_rest_from_it() {
         .node(Node::agent("b", "echo").after("a").input("bad").compensated_by("undo"))
         .node(Node::agent("c", "fail").after("b"));
     let result = run_on(agents, plan, json!("x")).await;
-    assert_eq!(result.outcome, Outcome::Failed { error: "terminal error: no".into() });
+    assert_eq!(result.outcome, Outcome::Failed { error: "node c: terminal error: no".into() });
     assert_eq!(*log.lock(), ["begins bad", "ends bad", "begins a", "ends a"]);
 }
 
@@ -120,6 +120,83 @@ async fn what_failed_in_several_levels_is_taken_back_from_within() {
         .node(Node::nodes("group", inner).after("a").compensated_by("undo"));
     run_on(agents, plan, json!("x")).await;
     assert_eq!(*log.lock(), ["begins b", "ends b", "begins a", "ends a"]);
+}
+
+/// What was taken back, in this order.
+fn taken_back(log: &Mutex<Vec<String>>) -> Vec<String> {
+    log.lock().iter().filter_map(|line| line.strip_prefix("begins ")).map(str::to_owned).collect()
+}
+
+fn undoable(name: &str, input: &str) -> Node {
+    Node::agent(name, "echo").input(input).compensated_by("undo")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_within_finished_nodes_is_taken_back_with_the_rest() {
+    let (agents, log) = taking_back(builder());
+    let inner = Workflow::builder("inner").node(undoable("d", "d")).build().unwrap();
+    let plan = workflow()
+        .with(&inner)
+        .node(undoable("a", "a"))
+        .node(Node::nodes("b", [undoable("one", "b1"), undoable("two", "b2").after("one")]).after("a"))
+        .node(Node::nodes("c", [undoable("again", "c{{ iteration }}")]).times(2).after("b"))
+        .node(Node::workflow("d", "inner").after("c"))
+        .node(Node::nodes("e", [undoable("each", "e{{ index }}")]).for_each("[1, 2]").after("d"))
+        .node(Node::nodes("f", [undoable("unseen", "unseen")]).after("e").input("f").compensated_by("undo"))
+        .node(Node::agent("g", "fail").after("f"));
+    let result = run_on(agents, plan, json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Failed { error: "node g: terminal error: no".into() });
+    // What is taken back as a whole is not taken back piece by piece.
+    assert_eq!(taken_back(&log), ["unseen", "e1", "e0", "d", "c2", "c1", "b2", "b1", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_fails_takes_back_what_its_items_have_done_before_anybody_deals_with_it() {
+    let (agents, log) = taking_back(builder());
+    let item = [
+        undoable("pay", "{{ item }}"),
+        Node::agent("hang", "never").after("pay").when("item == 'y'"),
+        Node::agent("broken", "fail").after("pay").when("item == 'z'"),
+    ];
+    let plan = workflow()
+        .node(undoable("a", "a"))
+        .node(Node::nodes("each", item).for_each("['x', 'y', 'z']").after("a"))
+        .node(Node::agent("repair", "undo").after_failure_of("each").input("{{ each.error }}"));
+    let result = run_on(agents, plan, json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Finished, "{result:?}");
+    assert_eq!(taken_back(&log), ["z", "y", "x", "failed: node each[2]/broken: terminal error: no"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_for_its_bound_or_its_conditions_is_taken_back() {
+    let (agents, log) = taking_back(builder());
+    let plan = workflow().node(undoable("a", "n{{ iteration }}").until("false", 3));
+    let result = run_on(agents, plan, json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "a".into(), max: 3 }));
+    assert_eq!(taken_back(&log), ["n3", "n2", "n1"]);
+
+    let (agents, log) = taking_back(builder());
+    let plan = workflow()
+        .node(Node::agent("a", "mark").input("a").compensated_by("undo"))
+        .node(Node::agent("b", "echo").after_if("a", "a.output.nothing > 3"));
+    let result = run_on(agents, plan, json!("x")).await;
+    let error = "node a: the condition of what comes after it: ";
+    assert!(matches!(&result.outcome, Outcome::Failed { error: told } if told.starts_with(error)), "{result:?}");
+    assert_eq!((taken_back(&log), result.state), (vec!["a".to_owned()], json!({}).into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_loser_has_done_is_taken_back_with_the_rest() {
+    let (agents, log) = taking_back(builder());
+    let loser = [undoable("one", "loser"), Node::agent("hang", "never").after("one")];
+    let plan = workflow()
+        .node(Node::nodes("slow", loser))
+        .node(Node::agent("fast", "wait").input(json!([5, false])))
+        .node(Node::join("first").any().after("slow").after("fast"))
+        .node(Node::agent("end", "fail").after("first"));
+    let result = run_on(agents, plan, json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Failed { error: "node end: terminal error: no".into() });
+    assert_eq!(taken_back(&log), ["loser"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,12 +370,17 @@ async fn a_conflict_at_the_end_of_a_block_or_in_a_group_goes_on_with_what_is_put
     let in_map = workflow()
         .node(Node::agent("each", "write").input(json!({ "one": "{{ index }}" })).for_each("input"))
         .node(Node::agent("last", "read").after("each"));
-    for (plan, seen) in [(in_group, json!(["first", "b"])), (at_end, json!(["b"])), (in_map, Value::Null)] {
+    let plans = [
+        (in_group, "node group: ", json!(["first", "b"])),
+        (at_end, "", json!(["b"])),
+        (in_map, "node each: ", Value::Null),
+    ];
+    for (plan, node, seen) in plans {
         let board = cast(builder()).start().await.unwrap();
         let run = board.submit(plan.build().unwrap().task(json!([1, 2]))).await.unwrap();
         let result = run.result().await.unwrap();
         let Outcome::Failed { error } = &result.outcome else { panic!("{result:?}") };
-        assert!(error.starts_with("concurrent writes to one"), "{error}");
+        assert!(error.starts_with(&format!("{node}concurrent writes to one")), "{error}");
         run.resume_with([("one", json!("mine"))], "ann").await.unwrap();
         let result = run.result().await.unwrap();
         assert_eq!(result.outcome, Outcome::Finished);

@@ -165,7 +165,7 @@ async fn a_failing_sibling_cancels_the_running_ones_and_the_run_ends_with_its_er
         .node(Node::agent("broken", "fail").after("done"))
         .node(Node::agent("join", "echo").after("stuck").after("broken"));
     let result = run(plan, json!("x")).await;
-    assert_eq!(error(&result), "terminal error: \"x.\"");
+    assert_eq!(error(&result), "node broken: terminal error: \"x.\"");
     assert_eq!(result.state, json!({ "seen": ["x"] }), "finished siblings keep their results");
 }
 
@@ -194,7 +194,7 @@ async fn an_error_edge_deals_with_a_failure_and_is_skipped_without_one() {
     };
     let failing = Workflow::builder("inner").node(Node::agent("x", "fail")).build().unwrap();
     let result = run(plan().with(&failing), json!("in")).await;
-    assert_eq!(result.output, "repaired: failed: terminal error: \"in\"");
+    assert_eq!(result.output, "repaired: failed: node risky/x: terminal error: \"in\"");
     assert_eq!(result.state, json!({ "seen": ["in"] }));
     let fine = Workflow::builder("inner").node(Node::agent("x", "echo")).build().unwrap();
     assert_eq!(run(plan().with(&fine), json!("in")).await.output, "in");
@@ -324,7 +324,7 @@ async fn a_command_that_goes_back_repeats_the_nodes_between_within_its_bound() {
     assert_eq!((&result.outcome, result.output), (&Outcome::Finished, json!("x..?.?.").into()));
     assert_eq!(result.state, json!({ "seen": ["x", "x.", "x..?", "x..?.?"] }));
     let result = run_on(agents(Arc::default()), plan(2), json!("x")).await;
-    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "implement_loop".into(), max: 2 }));
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "implement".into(), max: 2 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,7 +347,7 @@ async fn a_map_works_on_every_item_and_gives_the_outputs_in_order() {
     let result = run(plan(2), json!(["a", "b", "c"])).await;
     assert_eq!(result.outcome, Outcome::Refused(Refusal::MapLimit { max: 2, items: 3 }));
     let result = run(plan(2), json!("abc")).await;
-    assert_eq!(error(&result), "a map needs a list, and there is \"abc\"");
+    assert_eq!(error(&result), "node each: a map needs a list, and there is \"abc\"");
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +359,7 @@ async fn an_item_of_a_map_that_fails_cancels_the_others() {
         std::future::pending::<Result<Command, TurnError>>().await
     });
     let plan = workflow().node(Node::agent("each", "picky").for_each("input"));
-    assert_eq!(error(&run_on(agents, plan, json!(["good", "bad", "good"])).await), "terminal error: no");
+    assert_eq!(error(&run_on(agents, plan, json!(["good", "bad", "good"])).await), "node each[1]: terminal error: no");
 }
 
 #[tokio::test(start_paused = true)]
@@ -414,7 +414,7 @@ async fn compensation_takes_back_what_was_finished_the_last_first() {
         .node(Node::agent("c", "mark").after("b"))
         .node(Node::agent("d", "fail").after("c").compensated_by("undo"));
     let result = run_on(agents, plan, json!("x")).await;
-    assert_eq!(error(&result), "terminal error: \"x...\"");
+    assert_eq!(error(&result), "node d: terminal error: \"x...\"");
     assert_eq!(*undone.lock(), ["\"x..\"", "\"x.\""]);
 }
 
@@ -428,7 +428,7 @@ async fn attempts_and_timeouts_are_the_nodes_own() {
     });
     let plan = workflow().node(Node::agent("a", "flaky").attempts(2).timeout(Duration::from_secs(7)));
     let result = run_on(agents, plan, json!("x")).await;
-    assert!(error(&result).starts_with("timeout"), "{result:?}");
+    assert!(error(&result).starts_with("node a: timeout"), "{result:?}");
     assert_eq!(tries.load(Ordering::SeqCst), 2);
     let taken = result.metrics.elapsed;
     assert!(taken >= Duration::from_secs(14) && taken < Duration::from_secs(30), "{taken:?}");
@@ -444,7 +444,7 @@ async fn outputs_are_saved_to_channels_and_concurrent_writes_meet_at_the_join() 
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
     let result = run.result().await.unwrap();
-    assert!(error(&result).starts_with("concurrent writes to one: turn 1 and turn 2"), "{result:?}");
+    assert!(error(&result).starts_with("node join: concurrent writes to one: turn 1 and turn 2"), "{result:?}");
     run.resume_with([("one", json!("mine"))], "ann").await.unwrap();
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!({ "one": "mine", "seen": [3] }).into()));
@@ -577,7 +577,7 @@ async fn a_command_within_a_loop_may_leave_it_for_a_node_around_it() {
     let result = run_on(judging(&["inner", "give_up"]), plan(), json!("x")).await;
     assert_eq!((&result.outcome, seen(&result)), (&Outcome::Finished, 4));
     let result = run_on(judging(&["outer", "outer"]), plan(), json!("x")).await;
-    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "outer_loop".into(), max: 2 }));
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "outer".into(), max: 2 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -683,7 +683,7 @@ async fn a_changed_definition_on_an_old_journal_is_refused_with_the_difference_u
     let id = callboard::messages::RunId(uuid::Uuid::from_u128(7));
     let broken = plan("fail").build().unwrap();
     let run = board.submit(broken.task("x").id(id)).await.unwrap();
-    assert_eq!(error(&run.result().await.unwrap()), "terminal error: 1");
+    assert_eq!(error(&run.result().await.unwrap()), "node c: terminal error: 1");
     let again = board.submit(broken.task("x").id(id)).await.unwrap();
     assert_eq!(again.id(), id, "the same definition is the same run");
     let mended = plan("mark").node(Node::agent("d", "echo").after("c")).build().unwrap();
@@ -714,7 +714,7 @@ async fn a_channel_that_does_not_meet_its_schema_fails_the_attempt_that_wrote_it
     let result = run(plan(json!(5)), json!("x")).await;
     assert_eq!(
         error(&result),
-        "invalid command: channel \"score\" does not meet its schema: 11 is greater than the maximum of 10"
+        "node b: invalid command: channel \"score\" does not meet its schema: 11 is greater than the maximum of 10"
     );
     assert_eq!(result.state, json!({ "score": 6 }));
     let text = "[workflow]\nname = \"w\"\n[workflow.channels]\nscore = { schema = { type = \"numbr\" } }\n[[workflow.tasks]]\nname = \"a\"\nagent = \"a\"\n";
@@ -739,7 +739,7 @@ async fn two_sends_to_one_node_are_an_invalid_command() {
         .agent("twice", |_: Turn| async { Ok(Command::new().goto_many([Send::new("b", 1), Send::new("b", 2)])) });
     let plan = workflow().node(Node::agent("a", "twice").may_go_to("b").attempts(1)).node(Node::agent("b", "echo"));
     let result = run_on(agents, plan, json!(0)).await;
-    let expected = "invalid command: two sends go to the node \"b\", which is begun once; do it in a map";
+    let expected = "node a: invalid command: two sends go to the node \"b\", which is begun once; do it in a map";
     assert_eq!(error(&result), expected);
 }
 

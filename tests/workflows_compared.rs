@@ -60,7 +60,7 @@ async fn branches_of_different_length_that_write_one_place_conflict_at_their_joi
     let board = cast().start().await.unwrap();
     let result = finish(&board, workflow.task("go")).await;
     let error = result.to_string();
-    assert!(error.starts_with("failed: concurrent writes to note: turn 1 and turn 3"), "{error}");
+    assert!(error.starts_with("failed: node join: concurrent writes to note: turn 1 and turn 3"), "{error}");
     board.shutdown().await;
 }
 

@@ -213,7 +213,7 @@ fn a_program_that_fails_fails_its_node_with_what_it_said_last() {
     let error = failed(&[&once[..], &["--agent", "a=echo oh >&2; echo no >&2; exit 3"]].concat());
     assert_eq!(
         error,
-        "error: failed: error: a: `echo oh >&2; echo no >&2; exit 3` ended with exit status: 3:\noh\nno\n"
+        "error: failed: node a: error: `echo oh >&2; echo no >&2; exit 3` ended with exit status: 3:\noh\nno\n"
     );
     assert!(failed(&["--line", "a", "--agent", "a=no-such-program"]).contains("terminal error"));
     assert!(failed(&["--line", "a", "--agent", "a=yes"]).contains("printed more than 8 MiB"));

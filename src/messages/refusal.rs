@@ -134,7 +134,7 @@ pub enum Refusal {
     /// A loop would begin more often than its author allows (SEMANTICS 7).
     #[error("the loop {} has begun {max} times and is not done; raise its `max`", quoted(node))]
     LoopLimit {
-        /// The loop.
+        /// The loop, or the node with which it begins if commands that go back make it.
         node: String,
         /// The bound.
         max: u32,

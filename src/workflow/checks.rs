@@ -34,11 +34,6 @@ impl Checks {
         (Self(checks), faults)
     }
 
-    /// Whether nothing has to be met.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Looks at the channels that were written.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ pub(crate) struct Graph {
     inputs: BTreeSet<Arc<str>>,
     /// What the channels have to meet.
     pub(crate) checks: Checks,
+    /// Somebody is named to take back what a node has done.
+    pub(crate) is_reversible: bool,
 }
 
 /// A block made ready.
@@ -57,7 +59,7 @@ pub(crate) struct Level {
     pub(crate) waist: Option<u32>,
     names: BTreeMap<Arc<str>, u32>,
     /// The block around it, and the node there that it is the work of.
-    within: Option<(u32, u32)>,
+    pub(crate) within: Option<(u32, u32)>,
     kind: LevelKind,
     /// The closed block that it belongs to.
     closed: u32,
@@ -194,7 +196,8 @@ impl Graph {
         for (place, node) in read_inside {
             levels[place as usize].nodes[node as usize].is_read_inside = true;
         }
-        let made = Arc::new(Self { blocks: levels, inputs, checks });
+        let is_reversible = levels.iter().flat_map(|level| &level.nodes).any(|node| node.rules.compensation.is_some());
+        let made = Arc::new(Self { blocks: levels, inputs, checks, is_reversible });
         plan.keep_prepared(Arc::clone(&made));
         Ok(made)
     }

@@ -206,7 +206,8 @@ impl Lowering<'_> {
         };
         let may_repeat = !node.repeats.is_empty();
         let input = node.input.map(|input| Json::from(input.value));
-        let compensation = node.compensation.map(|agent| Arc::from(agent.value));
+        let mut compensation = node.compensation.map(|agent| Arc::from(agent.value));
+        let mut is_interrupted = node.is_interrupted;
         let (attempts, timeout) = (node.attempts.map(|placed| placed.value), node.timeout.map(|placed| placed.value));
         let mut inner = match node.work {
             WorkDraft::Agent(agent) => plain(Work::Agent(agent.value.into()), &own_name.value),
@@ -242,7 +243,9 @@ impl Lowering<'_> {
                     Work::Block { body, is_closed: false } if inner.input.is_none() => body,
                     work => {
                         marks.inner = vec![Marks { repeat: None, edges: Vec::new(), ..marks.clone() }];
-                        Block { nodes: vec![PlanNode { work, ..inner }], output: None }
+                        // Each of its turns is taken back by itself, also those of a loop or a map that fails halfway.
+                        let (compensation, is_interrupted) = (compensation.take(), std::mem::take(&mut is_interrupted));
+                        Block { nodes: vec![PlanNode { work, compensation, is_interrupted, ..inner }], output: None }
                     }
                 };
                 let work = match repeat {
@@ -266,7 +269,7 @@ impl Lowering<'_> {
         lowered.when = node.when.map(|when| when.value);
         lowered.saves = node.saves.map(|saves| saves.value.into());
         lowered.compensation = compensation;
-        lowered.is_interrupted = node.is_interrupted;
+        lowered.is_interrupted = is_interrupted;
         lowered.may_repeat |= may_repeat;
         lowered.exits = node.exits.into_iter().map(|exit| exit.to.value.into()).collect();
         (lowered, marks)

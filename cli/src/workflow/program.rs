@@ -29,7 +29,7 @@ const NOT_RUN: [i32; 2] = [126, 127];
 /// Runs the command line once, for this turn. If the turn is stopped, so is the program, with all that it has started.
 pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) -> Result<Command, TurnError> {
     let state = state_file(turn)?;
-    let name = &*format!("{}: `{}`", turn.agent(), brief(command, SHOWN));
+    let name = &*format!("`{}`", brief(command, SHOWN));
     let mut process = Process::new("sh");
     process.arg("-c").arg(command).process_group(0).kill_on_drop(true);
     process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

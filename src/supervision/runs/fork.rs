@@ -309,7 +309,7 @@ fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
     while let Some(here) = run.branches.get(&branch) {
         branch = match here.origin {
             Origin::Root => break,
-            Origin::Fork { parent, .. } | Origin::Node { parent, .. } => parent,
+            Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => parent,
             Origin::Delegation { turn, ordinal } => match run.turns.get(&turn) {
                 Some(open) => {
                     waiting.insert(turn);

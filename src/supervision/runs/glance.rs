@@ -154,7 +154,7 @@ impl Run {
     fn repeated_by<'g>(&self, graph: &'g Graph, branch: &Branch) -> Option<&'g str> {
         let own = match branch.origin {
             Origin::Fork { parent, .. } => self.branches.get(&parent)?,
-            Origin::Root | Origin::Node { .. } | Origin::Delegation { .. } => branch,
+            Origin::Root | Origin::Node { .. } | Origin::Compensation { .. } | Origin::Delegation { .. } => branch,
         };
         let (_, _, station) = self.station(graph, own)?;
         match station.task {

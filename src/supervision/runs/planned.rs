@@ -10,12 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, compact, join};
 use crate::messages::{Command, Goto, Json, On, Outcome, Refusal, Scope as Scoped, State, Update};
-use crate::workflow::graph::{Exit, Graph, Level, Station, Task, Test};
+use crate::workflow::graph::{Exit, Graph, Level, Station, Task};
 use crate::workflow::progress::{Act, Progress, Stage};
-use crate::workflow::template::{Lookup, Part, Var};
 
+use self::escalation::Escalation;
+use self::seen::Seen;
 use super::run::{Branch, BranchEnd, Brief, Now, Origin, Phase, Run};
 use super::step::Effect;
+
+mod compensation;
+mod escalation;
+mod seen;
+
+pub(super) use self::compensation::{Reversible, Undo};
 
 /// A block that is worked on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,11 +37,11 @@ pub(super) struct Scope {
     pub(super) children: BTreeMap<u32, u32>,
     /// Where commands went in place of the edges, with inputs if they gave any.
     gotos: BTreeMap<u32, Gotos>,
-    turn_of: Turn,
+    round: Round,
     /// Commands that speak to the plan around this workflow, by the plan order of their nodes. Nothing begins after the first.
     escalations: BTreeMap<Vec<u32>, Escalation>,
-    /// Nodes whose work is taken back after a failure.
-    undo: Option<Box<Undo>>,
+    /// What was done in nodes that have not finished, and is to be taken back with the rest.
+    given_up: Vec<Reversible>,
 }
 
 /// Where the command of a node's turn went, with inputs if it gave any.
@@ -45,37 +52,19 @@ struct Gotos {
     keeps_edges: bool,
 }
 
-/// A command that speaks to the plan around its workflow.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Escalation {
-    command: Arc<Command>,
-    output: Json,
-    /// What its turn wrote, its delegations included.
-    deltas: Vec<Delta>,
-}
-
 /// Which time a body is worked on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Turn {
+struct Round {
     /// How often a loop has begun, from 1.
     iteration: u32,
-    /// What its last iteration came to.
-    last: Json,
+    /// What the iteration before it came to.
+    previous: Json,
     /// A command went back to its beginning.
     is_repeated: bool,
     /// The item of a map, and its place.
     item: Option<(u32, Json)>,
     /// Where commands go around the loop, which ends with that.
     exits: Vec<(Arc<str>, Option<Json>)>,
-}
-
-/// Compensation under way: how the block will end, the node that is taken back now, and those that are left, the next one
-/// last.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Undo {
-    outcome: Outcome,
-    at: Option<u32>,
-    left: Vec<u32>,
 }
 
 /// What came of a node.
@@ -87,6 +76,10 @@ pub(super) struct NodeEnd {
     deltas: Vec<Delta>,
     /// What came of the nodes within it, where templates outside read that.
     inside: BTreeMap<u32, Inside>,
+    /// What can be taken back of what was done within it, the first first.
+    reversible: Vec<Reversible>,
+    /// Its failure tells the node within it that it comes from.
+    has_failed_within: bool,
 }
 
 /// What came of a node within a node.
@@ -107,13 +100,13 @@ pub(super) enum Todo {
 }
 
 impl Scope {
-    fn new(graph: &Graph, block: u32, input: Json, turn_of: Turn) -> Self {
+    fn new(graph: &Graph, block: u32, input: Json, round: Round) -> Self {
         let level = graph.level(block);
         let progress = Progress::new(&level.shape);
         let ends = vec![None; level.nodes.len()];
         let (children, gotos) = (BTreeMap::new(), BTreeMap::new());
-        let escalations = BTreeMap::new();
-        Self { block, input, progress, ends, children, gotos, turn_of, escalations, undo: None }
+        let (escalations, given_up) = (BTreeMap::new(), Vec::new());
+        Self { block, input, progress, ends, children, gotos, round, escalations, given_up }
     }
 
     fn end(&self, node: u32) -> Option<&NodeEnd> {
@@ -132,13 +125,18 @@ impl Scope {
 
     /// How often the loop whose body it is has begun, from 1.
     pub(super) fn iteration(&self) -> u32 {
-        self.turn_of.iteration
+        self.round.iteration
     }
 }
 
 impl NodeEnd {
-    fn failed(outcome: Outcome, view: State) -> Self {
-        Self { outcome, output: Json::null(), view, deltas: Vec::new(), inside: BTreeMap::new() }
+    fn new(outcome: Outcome, output: Json, view: State) -> Self {
+        let (deltas, inside, reversible) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { outcome, output, view, deltas, inside, reversible, has_failed_within: false }
+    }
+
+    fn failed(problem: String, view: State) -> Self {
+        Self::new(Outcome::Failed { error: problem }, Json::null(), view)
     }
 }
 
@@ -160,20 +158,25 @@ impl Run {
 
     /// The node of the graph that a branch works on.
     pub(super) fn station<'g>(&self, graph: &'g Graph, branch: &Branch) -> Option<(&'g Level, u32, &'g Station)> {
-        let Origin::Node { parent, node } = branch.origin else { return None };
-        let level = graph.level(self.scope(parent)?.block);
+        let (block, node) = match branch.origin {
+            Origin::Node { parent, node } => (self.scope(parent)?.block, node),
+            Origin::Compensation { parent } => self.taken_back(parent)?,
+            Origin::Root | Origin::Fork { .. } | Origin::Delegation { .. } => return None,
+        };
+        let level = graph.level(block);
         Some((level, node, &level.nodes[node as usize]))
     }
 
-    /// The nodes that a branch lies in, the innermost first.
-    pub(super) fn way_to(&self, branch: u32) -> Vec<String> {
-        let Some(graph) = self.graph.as_deref() else { return Vec::new() };
-        let (mut way, mut next, mut place) = (Vec::new(), Some(branch), String::new());
+    /// The way to the node that a branch works on, or to the node of this name in its block.
+    pub(super) fn way_to(&self, branch: u32, node: Option<&str>) -> String {
+        let Some(graph) = self.graph.as_deref() else { return String::new() };
+        let mut way: Vec<String> = node.map(str::to_owned).into_iter().collect();
+        let (mut next, mut place) = (Some(branch), String::new());
         while let Some(branch) = next.and_then(|id| self.branches.get(&id)) {
             if let Now::Plan(scope) = &branch.now
                 && matches!(self.station(graph, branch), Some((_, _, Station { task: Task::Loop { .. }, .. })))
             {
-                place = format!("#{}", scope.turn_of.iteration);
+                place = format!("#{}", scope.round.iteration);
             }
             match branch.origin {
                 Origin::Fork { index, .. } => place = format!("[{index}]"),
@@ -181,11 +184,19 @@ impl Run {
                     let name = self.station(graph, branch).map(|(_, _, station)| station.name.to_string());
                     way.push(name.unwrap_or_default() + &std::mem::take(&mut place));
                 }
+                Origin::Compensation { parent } => way.extend(self.way_taken_back(graph, parent)),
                 Origin::Root | Origin::Delegation { .. } => {}
             }
             next = branch.origin.parent();
         }
-        way
+        way.reverse();
+        // The one node of a repeated body goes by the name of what is repeated.
+        if let [.., around, own] = way.as_slice()
+            && around.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with(['#', '[']))
+        {
+            way.pop();
+        }
+        way.join("/")
     }
 
     /// Where a command of a node's turn goes, as it would be journaled.
@@ -216,12 +227,12 @@ impl Run {
 
     /// Begins a block in a branch.
     pub(super) fn begin_block(&mut self, branch: u32, block: u32, input: Json) {
-        self.begin_body(branch, block, input, Turn { iteration: 1, ..Turn::default() });
+        self.begin_body(branch, block, input, Round { iteration: 1, ..Round::default() });
     }
 
-    fn begin_body(&mut self, id: u32, block: u32, input: Json, turn_of: Turn) {
+    fn begin_body(&mut self, id: u32, block: u32, input: Json, round: Round) {
         let Some(graph) = self.graph.clone() else { return };
-        let scope = Scope::new(&graph, block, input, turn_of);
+        let scope = Scope::new(&graph, block, input, round);
         if let Some(branch) = self.branches.get_mut(&id) {
             branch.now = Now::Plan(Box::new(scope));
         }
@@ -245,89 +256,13 @@ impl Run {
     /// The first channel for which it is not, and why.
     pub(super) fn check_writes(&self, turn: u32, view: &State, command: &Command) -> Result<(), String> {
         let Some(graph) = self.graph.as_deref() else { return Ok(()) };
-        let saves = self.rules_of(turn).and_then(|rules| rules.saves.clone());
-        if graph.checks.is_empty() && saves.is_none() {
-            return Ok(());
-        }
+        let origin = self.turns.get(&turn).map(|turn| self.branch_of(turn).origin);
+        let saved = origin.and_then(|origin| self.saved(origin, command.output.as_ref().unwrap_or(&Json::null())));
         let written = command.update.writes().iter().map(|write| &*write.channel);
-        let Some(channel) = saves else { return graph.checks.check(view, written) };
-        let mut saved = Update::default();
-        saved.push(&channel, command.output.clone().unwrap_or_default(), false);
+        let Some(saved) = saved else { return graph.checks.check(view, written) };
         let mut view = view.clone();
         view.apply(&saved, &self.rules).map_err(|error| error.to_string())?;
-        graph.checks.check(&view, written.chain([&*channel]))
-    }
-
-    /// The branch of the workflow within a workflow that a branch works on or lies in.
-    fn workflow_within(&self, mut branch: u32) -> Option<u32> {
-        let graph = self.graph.as_deref()?;
-        while !self.scope(branch).is_some_and(|scope| graph.level(scope.block).is_closed()) {
-            branch = self.branches.get(&branch)?.origin.parent()?;
-        }
-        matches!(self.branches.get(&branch)?.origin, Origin::Node { .. }).then_some(branch)
-    }
-
-    /// Keeps a command for the plan around its workflow, if it speaks to that and there is one.
-    pub(super) fn escalate(&mut self, id: u32, command: &Arc<Command>, output: Json) -> bool {
-        let Some(Origin::Node { parent, .. }) = self.branches.get(&id).map(|branch| branch.origin) else {
-            return false;
-        };
-        let (Scoped::Parent, Some(within)) = (command.scope, self.workflow_within(parent)) else { return false };
-        let place = self.place_in(id, within);
-        let deltas = self.branches.get_mut(&id).map(|branch| std::mem::take(&mut branch.deltas)).unwrap_or_default();
-        let Some(scope) = self.scope_mut(within) else { return false };
-        scope.escalations.insert(place, Escalation { command: Arc::clone(command), output, deltas });
-        true
-    }
-
-    /// The plan order of a branch within a block around it.
-    fn place_in(&self, id: u32, around: u32) -> Vec<u32> {
-        let mut place = Vec::new();
-        let mut next = Some(id).filter(|id| *id != around);
-        while let Some(branch) = next.and_then(|id| self.branches.get(&id)) {
-            match branch.origin {
-                Origin::Fork { index, .. } => place.push(u32::try_from(index).unwrap_or(u32::MAX)),
-                Origin::Node { .. } => {
-                    let station = self.graph.as_deref().and_then(|graph| self.station(graph, branch));
-                    place.push(station.map_or(0, |(level, node, _)| level.shape.nodes[node as usize].rank));
-                }
-                Origin::Root | Origin::Delegation { .. } => {}
-            }
-            next = branch.origin.parent().filter(|parent| *parent != around);
-        }
-        place.reverse();
-        place
-    }
-
-    /// A workflow within a workflow ends with what was said to the plan around it: what was written in it is dropped.
-    fn end_escalated(&mut self, id: u32, escalations: BTreeMap<Vec<u32>, Escalation>, effects: &mut Vec<Effect>) {
-        let Some(branch) = self.branches.get_mut(&id) else { return };
-        branch.deltas.clear();
-        let mut writers: Vec<Vec<Delta>> = escalations.values().map(|escalation| escalation.deltas.clone()).collect();
-        self.put_overwrite(writers.iter_mut());
-        let Some(branch) = self.branches.get_mut(&id) else { return };
-        match join(&branch.view, &writers, |_, _| true, &self.rules) {
-            Ok(view) => branch.view = view,
-            Err(error) => {
-                let outcome = Outcome::Failed { error: error.to_string() };
-                self.conflict = Some(Box::new(error));
-                return self.end_branch(id, outcome, Json::null(), effects);
-            }
-        }
-        branch.deltas.extend(writers.into_iter().flatten());
-        let outputs: Vec<Json> = escalations.values().map(|escalation| escalation.output.clone()).collect();
-        let output = match outputs.as_slice() {
-            [only] => only.clone(),
-            several => Json::from(several.iter().map(|output| output.value().clone()).collect::<Vec<_>>()),
-        };
-        for Escalation { command, .. } in escalations.values() {
-            self.note_goto(id, command);
-        }
-        let is_all = escalations.values().any(|escalation| escalation.command.goto == Goto::End);
-        if let Some(mut branch) = self.branches.remove(&id) {
-            let deltas = std::mem::take(&mut branch.deltas);
-            self.node_branch_ended(branch, BranchEnd { outcome: Outcome::Finished, output, deltas }, is_all);
-        }
+        graph.checks.check(&view, written.chain(saved.writes().iter().map(|write| &*write.channel)))
     }
 
     /// The command of a node's turn goes to nodes by name.
@@ -354,9 +289,9 @@ impl Run {
             if let Some(to) = level.target(node, &name) {
                 chosen.to.push((to, input));
             } else if rules.exits.contains(&name) {
-                scope.turn_of.exits.push((name, input));
+                scope.round.exits.push((name, input));
             } else {
-                scope.turn_of.is_repeated |= rules.may_repeat && level.begins_with(&name);
+                scope.round.is_repeated |= rules.may_repeat && level.begins_with(&name);
             }
         }
     }
@@ -430,7 +365,7 @@ impl Run {
 
     fn start_node(&mut self, id: u32, node: u32, effects: &mut Vec<Effect>) {
         let Some(graph) = self.graph.clone() else { return };
-        let may_start = |scope: &&Scope| scope.undo.is_none() && scope.progress.stage(node) == Stage::Ready;
+        let may_start = |scope: &&Scope| scope.progress.stage(node) == Stage::Ready && !self.is_taken_back(id);
         let Some(scope) = self.scope(id).filter(may_start) else { return };
         let level = graph.level(scope.block);
         let station = &level.nodes[node as usize];
@@ -442,10 +377,10 @@ impl Run {
         let view = match self.joined(id, &before, level.shape.nodes[node as usize].dominator) {
             Ok(view) => view,
             Err(error) => {
-                let outcome = Outcome::Failed { error: error.to_string() };
+                let problem = error.to_string();
                 self.conflict = Some(Box::new(error));
                 let view = self.branches.get(&id).map(|branch| branch.view.clone()).unwrap_or_default();
-                return self.node_failed(id, node, outcome, view);
+                return self.node_failed(id, node, problem, view);
             }
         };
         let begun = {
@@ -455,10 +390,7 @@ impl Run {
         let input = match begun {
             Ok(Some(input)) => input,
             Ok(None) => return self.skip_node(id, level, node, effects),
-            Err(problem) => {
-                let outcome = Outcome::Failed { error: format!("node {}: {problem}", station.name) };
-                return self.node_failed(id, node, outcome, view);
-            }
+            Err(problem) => return self.node_failed(id, node, problem, view),
         };
         let Some(branch) = self.branches.get_mut(&id) else { return };
         let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.brief.clone() });
@@ -466,8 +398,7 @@ impl Run {
             scope.progress.start(node);
         }
         if let Task::Join = station.task {
-            let (deltas, inside) = (Vec::new(), BTreeMap::new());
-            let end = Box::new(NodeEnd { outcome: Outcome::Finished, output: input, view, deltas, inside });
+            let end = Box::new(NodeEnd::new(Outcome::Finished, input, view));
             return self.agenda.push_back(Todo::Ended { branch: id, node, end, is_all: false });
         }
         let origin = Origin::Node { parent: id, node };
@@ -561,8 +492,8 @@ impl Run {
             parent.now = Now::Forked { children: ids, ends: vec![None; open], open };
         }
         for (index, (child, item)) in (0..).zip(children) {
-            let turn_of = Turn { iteration: 1, item: Some((index, item.clone())), ..Turn::default() };
-            self.begin_body(child, body, item, turn_of);
+            let round = Round { iteration: 1, item: Some((index, item.clone())), ..Round::default() };
+            self.begin_body(child, body, item, round);
         }
         if open == 0 {
             self.end_branch(id, Outcome::Finished, Json::from(Vec::<serde_json::Value>::new()), effects);
@@ -570,8 +501,8 @@ impl Run {
     }
 
     /// A node has failed before its work began. What comes after it sees what it would have seen.
-    fn node_failed(&mut self, id: u32, node: u32, outcome: Outcome, view: State) {
-        let end = Box::new(NodeEnd::failed(outcome, view));
+    fn node_failed(&mut self, id: u32, node: u32, problem: String, view: State) {
+        let end = Box::new(NodeEnd::failed(problem, view));
         self.agenda.push_back(Todo::Ended { branch: id, node, end, is_all: false });
     }
 
@@ -582,20 +513,15 @@ impl Run {
                 Act::Start(node) => self.agenda.push_back(Todo::Start(id, node)),
                 Act::Cancel(node) => {
                     let child = self.scope_mut(id).and_then(|scope| scope.children.remove(&node));
-                    if let Some(child) = child {
+                    if let (Some(child), Some(graph)) = (child, self.graph.clone()) {
+                        let mut left = self.take_reversible(&graph, child);
                         self.cancel_branch(child, effects);
+                        self.scope_mut(id).into_iter().for_each(|scope| scope.given_up.append(&mut left));
                     }
                 }
                 Act::OutOfReach(node) => {
-                    let error = "too few of the nodes before it can finish".to_owned();
-                    let name = self
-                        .graph
-                        .as_ref()
-                        .zip(self.scope(id))
-                        .map(|(graph, scope)| Arc::clone(&graph.level(scope.block).nodes[node as usize].name));
-                    let error = name.map_or(error.clone(), |name| format!("node {name}: {error}"));
                     let view = self.seen_before(id, node);
-                    self.node_failed(id, node, Outcome::Failed { error }, view);
+                    self.node_failed(id, node, "too few of the nodes before it can finish".to_owned(), view);
                 }
             }
         }
@@ -604,23 +530,27 @@ impl Run {
     /// The branch of a node has ended.
     pub(super) fn node_branch_ended(&mut self, branch: Box<Branch>, end: BranchEnd, is_all: bool) {
         let Origin::Node { parent, node } = branch.origin else { return };
-        let inside = BTreeMap::new();
-        let mut end =
-            NodeEnd { outcome: end.outcome, output: end.output, view: branch.view, deltas: end.deltas, inside };
+        let BranchEnd { outcome, output, deltas } = end;
+        let Branch { reversible, has_failed_within, view, .. } = *branch;
+        let mut end = NodeEnd { deltas, reversible, has_failed_within, ..NodeEnd::new(outcome, output, view) };
         if let Now::Plan(scope) = &branch.now {
             end.inside = self.read_inside(parent, node, scope);
         }
-        let saved = self.saved(branch.origin, &end.output);
-        if let Some(update) = saved.filter(|_| end.outcome.is_finished()) {
-            let number = match branch.now {
-                Now::Turn(number) => number,
-                Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => {
-                    end.deltas.last().map_or(0, |delta| delta.turn.number)
-                }
-            };
-            match end.view.apply(&update, &self.rules) {
-                Ok(()) => end.deltas.push(Delta { turn: self.turn_id(number), update: Arc::new(update) }),
-                Err(error) => end = NodeEnd::failed(Outcome::Failed { error: error.to_string() }, end.view),
+        if end.outcome.is_finished() {
+            let saved = self.saved(branch.origin, &end.output).map_or(Ok(()), |update| {
+                let number = match branch.now {
+                    Now::Turn(number) => number,
+                    Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => {
+                        end.deltas.last().map_or(0, |delta| delta.turn.number)
+                    }
+                };
+                end.view.apply(&update, &self.rules)?;
+                end.deltas.push(Delta { turn: self.turn_id(number), update: Arc::new(update) });
+                Ok::<_, StateError>(())
+            });
+            self.make_reversible(parent, node, &mut end);
+            if let Err(error) = saved {
+                self.fail_after(parent, node, error.to_string(), &mut end);
             }
         }
         self.agenda.push_back(Todo::Ended { branch: parent, node, end: Box::new(end), is_all });
@@ -630,8 +560,7 @@ impl Run {
     pub(super) fn saved(&self, origin: Origin, output: &Json) -> Option<Update> {
         let Origin::Node { parent, node } = origin else { return None };
         let (graph, scope) = self.graph.as_ref().zip(self.scope(parent))?;
-        let is_undone = scope.undo.is_some();
-        let channel = graph.level(scope.block).nodes[node as usize].rules.saves.as_ref().filter(|_| !is_undone)?;
+        let channel = graph.level(scope.block).nodes[node as usize].rules.saves.as_ref()?;
         let mut update = Update::default();
         update.push(channel, output.clone(), false);
         Some(update)
@@ -654,15 +583,9 @@ impl Run {
 
     fn node_ended(&mut self, id: u32, node: u32, mut end: Box<NodeEnd>, is_all: bool, effects: &mut Vec<Effect>) {
         let Some(graph) = self.graph.clone() else { return };
-        let Some(scope) = self.scope_mut(id) else { return };
-        if let Some(undo) = &scope.undo {
-            // What had ended beside the failure is of no account any more.
-            if undo.at == Some(node) {
-                scope.children.remove(&node);
-                self.undo_next(id, effects);
-            }
-            return;
-        }
+        // What had ended beside a failure is of no account any more.
+        let is_taken_back = self.is_taken_back(id);
+        let Some(scope) = self.scope_mut(id).filter(|_| !is_taken_back) else { return };
         scope.children.remove(&node);
         if !matches!(scope.progress.stage(node), Stage::Running | Stage::Ready) {
             return;
@@ -684,9 +607,7 @@ impl Run {
             match tested {
                 Ok(tested) => holds = tested,
                 Err(problem) => {
-                    let name = &level.nodes[node as usize].name;
-                    let outcome = Outcome::Failed { error: format!("what comes after {name}: {problem}") };
-                    end = Box::new(NodeEnd::failed(outcome, end.view));
+                    self.fail_after(id, node, format!("the condition of what comes after it: {problem}"), &mut end)
                 }
             }
         }
@@ -732,9 +653,12 @@ impl Run {
     fn finish_block(&mut self, id: u32, forced: Option<Json>, effects: &mut Vec<Effect>) {
         let Some(graph) = self.graph.clone() else { return };
         let Some(scope) = self.scope_mut(id) else { return };
-        let children: Vec<u32> = std::mem::take(&mut scope.children).into_values().collect();
         let escalations = std::mem::take(&mut scope.escalations);
-        for child in children {
+        let reversible = self.take_reversible(&graph, id);
+        let Some(branch) = self.branches.get_mut(&id) else { return };
+        branch.reversible = reversible;
+        let Now::Plan(scope) = &mut branch.now else { return };
+        for child in std::mem::take(&mut scope.children).into_values() {
             self.cancel_branch(child, effects);
         }
         if !escalations.is_empty() {
@@ -752,14 +676,24 @@ impl Run {
         let waist = level.waist.filter(is_waist);
         let joined = self.joined(id, &last, waist);
         if let Some(failed) = failed {
-            return self.fail_block(id, failed, joined, effects);
+            // What was finished is shown with the failure.
+            if let (Some(root), Ok(view)) =
+                (self.branches.get_mut(&id).filter(|branch| branch.origin == Origin::Root), joined)
+            {
+                root.view = view;
+            }
+            let outcome = self.failure_of(id, failed);
+            if let Some(branch) = self.branches.get_mut(&id) {
+                branch.has_failed_within = true;
+            }
+            return self.take_back(id, outcome, effects);
         }
         let view = match joined {
             Ok(view) => view,
             Err(error) => {
                 let outcome = Outcome::Failed { error: error.to_string() };
                 self.conflict = Some(Box::new(error));
-                return self.end_branch(id, outcome, Json::null(), effects);
+                return self.take_back(id, outcome, effects);
             }
         };
         let output = match &forced {
@@ -768,7 +702,7 @@ impl Run {
         };
         let output = match output {
             Ok(output) => output,
-            Err(error) => return self.end_branch(id, Outcome::Failed { error }, Json::null(), effects),
+            Err(error) => return self.take_back(id, Outcome::Failed { error }, effects),
         };
         let again = match &forced {
             Some(_) => Ok(false),
@@ -784,7 +718,7 @@ impl Run {
                 }
             }
         }
-        let exits = self.scope_mut(id).map(|scope| std::mem::take(&mut scope.turn_of.exits)).unwrap_or_default();
+        let exits = self.scope_mut(id).map(|scope| std::mem::take(&mut scope.round.exits)).unwrap_or_default();
         if !exits.is_empty() {
             self.note_targets(id, exits, false);
         }
@@ -794,7 +728,7 @@ impl Run {
                 self.begin_again(id, output);
             }
             Ok(false) => self.close_block(id, output, forced.is_some() && !level.is_closed(), effects),
-            Err(outcome) => self.end_branch(id, outcome, output, effects),
+            Err(outcome) => self.take_back(id, outcome, effects),
         }
     }
 
@@ -807,23 +741,27 @@ impl Run {
         };
         let is_enough = match until {
             Exit::Bound => false,
-            Exit::NotRepeated => !scope.turn_of.is_repeated || !scope.turn_of.exits.is_empty(),
+            Exit::NotRepeated => !scope.round.is_repeated || !scope.round.exits.is_empty(),
             Exit::Holds(test) => {
                 let seen = Seen { run: self, graph, branch: id, view };
-                let failed = |problem| Outcome::Failed { error: format!("loop {}: {problem}", station.name) };
+                let failed = |problem| Outcome::Failed { error: format!("its exit condition: {problem}") };
                 seen.holds(test, output).map_err(failed)?
             }
         };
         if is_enough || self.is_escalated(id) {
             return Ok(false);
         }
-        if scope.turn_of.iteration < *max {
+        if scope.round.iteration < *max {
             return Ok(true);
         }
         if *ends_at_max {
             return Ok(false);
         }
-        Err(Outcome::refused(Refusal::LoopLimit { node: station.name.to_string(), max: *max }))
+        // A loop that commands make goes by the name of the node to which they go back.
+        let level = scope.level(graph);
+        let first = level.shape.sources().next().map_or(station, |first| &level.nodes[first as usize]);
+        let named = if matches!(until, Exit::NotRepeated) { first } else { station };
+        Err(Outcome::refused(Refusal::LoopLimit { node: named.name.to_string(), max: *max }))
     }
 
     /// Keeps what a loop has written short: as often as it has doubled.
@@ -838,16 +776,16 @@ impl Run {
     fn begin_again(&mut self, id: u32, output: Json) {
         self.forget_within(id);
         let Some(scope) = self.scope(id) else { return };
-        let (block, input, iteration) = (scope.block, scope.input.clone(), scope.turn_of.iteration + 1);
-        let turn_of = Turn { iteration, last: output, ..Turn::default() };
-        self.begin_body(id, block, input, turn_of);
+        let (block, input, iteration) = (scope.block, scope.input.clone(), scope.round.iteration + 1);
+        let round = Round { iteration, previous: output, ..Round::default() };
+        self.begin_body(id, block, input, round);
     }
 
     /// Ends the branch of a block; with `is_all`, what is around it ends with it.
     fn close_block(&mut self, id: u32, output: Json, is_all: bool, effects: &mut Vec<Effect>) {
-        if !is_all {
+        let Some(graph) = self.graph.clone().filter(|_| is_all) else {
             return self.end_branch(id, Outcome::Finished, output, effects);
-        }
+        };
         // The item of a map: its siblings are not needed any more, and what has finished stays.
         let mut ended = id;
         while let Some(Origin::Fork { parent, index }) = self.branches.get(&ended).map(|branch| branch.origin) {
@@ -856,15 +794,19 @@ impl Run {
                 break;
             };
             let (children, mut ends) = (children.clone(), std::mem::take(ends));
+            let reversible = self.take_reversible(&graph, parent);
+            if let Some(map) = self.branches.get_mut(&parent) {
+                map.reversible = reversible;
+            }
             children.into_iter().filter(|child| *child != ended).for_each(|child| self.cancel_branch(child, effects));
             self.note_end_of(ended);
             if let (Some(written), Some(end)) = (self.branches.remove(&ended), ends.get_mut(index)) {
                 let (outcome, output) = (Outcome::Finished, output.clone());
                 *end = Some(BranchEnd { outcome, output, deltas: written.deltas });
             }
-            let (outcome, output) = self.join_ends(parent, ends, Some(&output));
+            let (outcome, _) = self.join_ends(parent, ends, Some(&output));
             if !outcome.is_finished() {
-                return self.end_branch(parent, outcome, output, effects);
+                return self.take_back(parent, outcome, effects);
             }
             ended = parent;
         }
@@ -875,182 +817,31 @@ impl Run {
         }
     }
 
-    /// A block fails: what it has done is taken back where somebody was named for that, the last first.
-    fn fail_block(&mut self, id: u32, failed: u32, joined: Result<State, StateError>, effects: &mut Vec<Effect>) {
-        let Some(graph) = self.graph.clone() else { return };
-        let Some(branch) = self.branches.get_mut(&id) else { return };
-        let Now::Plan(scope) = &mut branch.now else { return };
-        let level = graph.level(scope.block);
-        let outcome = scope.end(failed).map(|end| end.outcome.clone());
-        let outcome = outcome.unwrap_or_else(|| Outcome::Failed { error: "a node failed".to_owned() });
-        let is_undone = |node: &u32| level.nodes[*node as usize].rules.compensation.is_some();
-        let mut left = scope.progress.finished(&level.shape);
-        left.retain(is_undone);
-        scope.undo = Some(Box::new(Undo { outcome, at: None, left }));
-        // What was finished is shown with the failure.
-        if let (Origin::Root, Ok(view)) = (branch.origin, joined) {
-            branch.view = view;
+    /// With what a block fails in which nobody deals with the failure of this node.
+    fn failure_of(&self, id: u32, node: u32) -> Outcome {
+        let end = self.graph.as_deref().zip(self.scope(id)).and_then(|(graph, scope)| {
+            let name = &graph.level(scope.block).nodes[node as usize].name;
+            Some((name, scope.end(node)?))
+        });
+        match end {
+            Some((name, NodeEnd { outcome: Outcome::Failed { error }, has_failed_within: false, .. })) => {
+                Outcome::Failed { error: format!("node {}: {error}", self.way_to(id, Some(name))) }
+            }
+            Some((_, end)) => end.outcome.clone(),
+            None => Outcome::Failed { error: "a node failed".to_owned() },
         }
-        self.undo_next(id, effects);
     }
 
-    fn undo_next(&mut self, id: u32, effects: &mut Vec<Effect>) {
-        let Some(graph) = self.graph.clone() else { return };
-        let Some(branch) = self.branches.get_mut(&id) else { return };
-        let (chain, brief) = (branch.chain.clone(), Brief { deadline: None, ..branch.brief.clone() });
-        let Now::Plan(scope) = &mut branch.now else { return };
-        let Some(undo) = &mut scope.undo else { return };
-        undo.at = undo.left.pop();
-        let Some(node) = undo.at else {
-            let outcome = undo.outcome.clone();
-            return self.end_branch(id, outcome, Json::null(), effects);
-        };
-        let agent = graph.level(scope.block).nodes[node as usize].rules.compensation;
-        let (Some(end), Some(agent)) = (scope.end(node), agent) else { return };
-        let (view, input) = (end.view.clone(), end.output.clone());
-        let child = self.add_branch(Branch { brief, ..Branch::new(Origin::Node { parent: id, node }, view, chain) });
+    /// A node fails for what comes after its work, which has finished: what it wrote is dropped.
+    fn fail_after(&mut self, id: u32, node: u32, problem: String, end: &mut NodeEnd) {
         if let Some(scope) = self.scope_mut(id) {
-            scope.children.insert(node, child);
+            scope.given_up.append(&mut end.reversible);
         }
-        self.start_cast(child, agent, input, false, effects);
-    }
-}
-
-/// What templates of a block read.
-struct Seen<'a> {
-    run: &'a Run,
-    graph: &'a Graph,
-    /// The branch of the block.
-    branch: u32,
-    view: &'a State,
-}
-
-impl Seen<'_> {
-    /// The block so many levels up.
-    fn scope(&self, up: u32) -> Option<&Scope> {
-        let mut branch = self.branch;
-        for _ in 0..up {
-            branch = self.run.branches.get(&branch)?.origin.parent()?;
-            // Between the item of a map and the block around the map lies the map.
-            if self.run.scope(branch).is_none() {
-                branch = self.run.branches.get(&branch)?.origin.parent()?;
-            }
-        }
-        self.run.scope(branch)
+        *end = NodeEnd::failed(problem, self.seen_before(id, node));
     }
 
-    fn holds(&self, test: &Test, subject: &Json) -> Result<bool, String> {
-        match test {
-            Test::Expression(expression) => expression.holds(self),
-            Test::Predicate(name, wanted) => {
-                let predicate = self.run.rules.predicates.get(name);
-                let predicate = predicate.ok_or_else(|| format!("no predicate is named {name:?}"))?;
-                Ok(predicate(self.view, subject) == *wanted)
-            }
-        }
-    }
-
-    /// What a node works on; `None` if it is skipped.
-    fn input_of(&self, node: u32, taken: &[u32], station: &Station) -> Result<Option<Json>, String> {
-        let usual = self.usual_input(node, taken);
-        if let Some(test) = &station.when
-            && !self.holds(test, &usual)?
-        {
-            return Ok(None);
-        }
-        let input = match &station.input {
-            Some(template) => template.render(self)?,
-            None => usual,
-        };
-        if input.is_too_deep() {
-            return Err(format!("its input nests deeper than {} levels", crate::messages::MAX_JSON_DEPTH));
-        }
-        Ok(Some(input))
-    }
-
-    fn usual_input(&self, node: u32, taken: &[u32]) -> Json {
-        let Some(scope) = self.scope(0) else { return Json::null() };
-        // Who was first does not matter: the first in plan order counts.
-        let ranks = &self.graph.level(scope.block).shape.nodes;
-        let mut senders: Vec<u32> = taken.iter().copied().filter(|from| scope.gotos.contains_key(from)).collect();
-        senders.sort_unstable_by_key(|from| ranks[*from as usize].rank);
-        let sent = senders.iter().filter_map(|from| scope.gotos.get(from)).flat_map(|chosen| &chosen.to);
-        if let Some(input) = sent.filter(|(to, _)| *to == node).find_map(|(_, input)| input.clone()) {
-            return input;
-        }
-        match taken {
-            [] if scope.turn_of.iteration > 1 => scope.turn_of.last.clone(),
-            [] => scope.input.clone(),
-            nodes => self.outputs_of(scope, nodes),
-        }
-    }
-
-    /// The output of one node, or an object of several.
-    fn outputs_of(&self, scope: &Scope, nodes: &[u32]) -> Json {
-        let output = |node: u32| scope.end(node).map(|end| end.output.clone()).unwrap_or_default();
-        match nodes {
-            [only] => output(*only),
-            nodes => {
-                let stations = &self.graph.level(scope.block).nodes;
-                let name = |node: u32| stations[node as usize].name.to_string();
-                let fields = nodes.iter().map(|node| (name(*node), output(*node).value().clone()));
-                Json::from(serde_json::Value::Object(fields.collect()))
-            }
-        }
-    }
-
-    fn output_of(&self, last: &[u32]) -> Result<Json, String> {
-        let Some(scope) = self.scope(0) else { return Ok(Json::null()) };
-        match &self.graph.level(scope.block).output {
-            Some(template) => template.render(self),
-            None if last.is_empty() => Ok(Json::null()),
-            None => Ok(self.outputs_of(scope, last)),
-        }
-    }
-}
-
-impl Lookup for Seen<'_> {
-    fn lookup(&self, var: &Var) -> Result<Json, String> {
-        let scope = |up: u32| self.scope(up).ok_or_else(|| "it is read outside of its workflow".to_owned());
-        Ok(match var {
-            Var::Input { up } => scope(*up)?.input.clone(),
-            Var::Field { up, name } => {
-                let value = scope(*up)?.input.value().get(&**name);
-                value.cloned().map(Json::from).ok_or_else(|| format!("the input has no field `{name}`"))?
-            }
-            Var::State => self.view.to_json(),
-            Var::Channel(channel) => self.view.get(channel).unwrap_or_default(),
-            Var::Item { up } => scope(*up)?.turn_of.item.as_ref().map(|(_, item)| item.clone()).unwrap_or_default(),
-            Var::Index { up } => Json::from(scope(*up)?.turn_of.item.as_ref().map_or(0, |(index, _)| *index)),
-            Var::Iteration { up } => Json::from(scope(*up)?.turn_of.iteration),
-            Var::Previous { up } => scope(*up)?.turn_of.last.clone(),
-            Var::Node { up, node, inside, part } => {
-                let end = scope(*up)?.end(*node);
-                match inside.split_first() {
-                    None => part_of(end.map(|end| (&end.outcome, &end.output)), *part),
-                    Some((first, rest)) => {
-                        let first = end.and_then(|end| end.inside.get(first));
-                        let found = rest.iter().try_fold(first, |at, node| at.map(|at| at.inside.get(node)));
-                        let found = found.flatten();
-                        part_of(found.map(|inside| (&inside.outcome, &inside.output)), *part)
-                    }
-                }
-            }
-        })
-    }
-}
-
-/// What of a node is read; null where it was skipped.
-fn part_of(end: Option<(&Outcome, &Json)>, part: Part) -> Json {
-    let Some((outcome, output)) = end else { return Json::null() };
-    let error = || if outcome.is_finished() { Json::null() } else { Json::from(outcome.to_string()) };
-    match part {
-        Part::Output => output.clone(),
-        Part::Outcome => Json::from(outcome.name()),
-        Part::Error => error(),
-        Part::All => {
-            let (output, error) = (output.value().clone(), error());
-            Json::from(serde_json::json!({ "output": output, "outcome": outcome.name(), "error": error.value() }))
-        }
+    /// Whether what was done in a block or a map is taken back.
+    fn is_taken_back(&self, id: u32) -> bool {
+        self.branches.get(&id).is_some_and(|branch| branch.undo.is_some())
     }
 }

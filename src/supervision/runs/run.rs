@@ -15,7 +15,7 @@ use crate::workflow::graph::Graph;
 use super::budget::{Budget, PurseKey};
 use super::glance::Glances;
 use super::guard::Handoff;
-use super::planned::{Scope, Todo};
+use super::planned::{Reversible, Scope, Todo, Undo};
 
 /// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
 pub(super) const LATE_ORDINAL: u32 = u32::MAX - 1;
@@ -86,6 +86,12 @@ pub struct Branch {
     pub(super) outbound: Vec<Outbound>,
     /// What it was given when it began.
     pub(super) brief: Brief,
+    /// What can be taken back of what was done in it and has ended, the first first.
+    pub(super) reversible: Vec<Reversible>,
+    /// It has failed, and what was done in it is taken back.
+    pub(super) undo: Option<Box<Undo>>,
+    /// The failure with which it ends tells the node that it comes from.
+    pub(super) has_failed_within: bool,
 }
 
 /// What a delegated branch is given beside its input; forks inside it have the same.
@@ -124,6 +130,10 @@ pub(super) enum Origin {
         parent: u32,
         node: u32,
     },
+    /// What the parent has done in a node is taken back.
+    Compensation {
+        parent: u32,
+    },
     Delegation {
         turn: u32,
         ordinal: u32,
@@ -150,7 +160,7 @@ impl Origin {
     /// The branch that it is a part of.
     pub(super) fn parent(self) -> Option<u32> {
         match self {
-            Self::Fork { parent, .. } | Self::Node { parent, .. } => Some(parent),
+            Self::Fork { parent, .. } | Self::Node { parent, .. } | Self::Compensation { parent } => Some(parent),
             Self::Root | Self::Delegation { .. } => None,
         }
     }
@@ -346,7 +356,7 @@ impl Run {
             deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
             next = match branch.origin {
                 Origin::Root => None,
-                Origin::Fork { parent, .. } | Origin::Node { parent, .. } => {
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
                     self.branches.get(&parent).map(|parent| &**parent)
                 }
                 Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
@@ -373,7 +383,7 @@ impl Run {
     pub(super) fn delegation_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
         self.branches.values().filter_map(|branch| match branch.origin {
             Origin::Delegation { turn, ordinal } => Some((turn, ordinal, branch.brief.deadline?)),
-            Origin::Root | Origin::Fork { .. } | Origin::Node { .. } => None,
+            Origin::Root | Origin::Fork { .. } | Origin::Node { .. } | Origin::Compensation { .. } => None,
         })
     }
 
@@ -383,7 +393,9 @@ impl Run {
         loop {
             match self.branches.get(&branch)?.origin {
                 Origin::Root => return None,
-                Origin::Fork { parent, .. } | Origin::Node { parent, .. } => branch = parent,
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
+                    branch = parent
+                }
                 Origin::Delegation { turn, ordinal } => {
                     let open = self.turns.get(&turn)?;
                     let is_detached =
@@ -401,7 +413,9 @@ impl Run {
         loop {
             match branch.origin {
                 Origin::Root => return None,
-                Origin::Fork { parent, .. } | Origin::Node { parent, .. } => branch = self.branches.get(&parent)?,
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
+                    branch = self.branches.get(&parent)?
+                }
                 Origin::Delegation { turn, ordinal } => {
                     let asker = match self.turns.get(&turn) {
                         Some(open) => &open.agent,
@@ -416,7 +430,7 @@ impl Run {
     /// Whether a turn is that of a node of its plan.
     #[must_use]
     pub fn is_planned(&self, turn: &OpenTurn) -> bool {
-        matches!(self.branch_of(turn).origin, Origin::Node { .. })
+        matches!(self.branch_of(turn).origin, Origin::Node { .. } | Origin::Compensation { .. })
     }
 
     /// The way to the node of the plan that an open turn belongs to: names from the outermost block on, as in
@@ -425,15 +439,7 @@ impl Run {
     #[must_use]
     pub fn node_of(&self, turn: u32) -> Option<String> {
         let turn = self.turns.get(&turn).filter(|turn| self.is_planned(turn))?;
-        let mut way: Vec<String> = self.way_to(turn.branch);
-        way.reverse();
-        // The one node of a repeated body goes by the name of what is repeated.
-        if let [.., around, own] = way.as_slice()
-            && around.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with(['#', '[']))
-        {
-            way.pop();
-        }
-        Some(way.join("/"))
+        Some(self.way_to(turn.branch, None))
     }
 
     /// What the author of its plan said about the turns of a node.
@@ -523,7 +529,22 @@ impl Branch {
     pub(super) fn new(origin: Origin, view: State, chain: Chain) -> Self {
         let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());
         let (previous_agent, now, brief) = (None, Now::Turn(0), Brief::default());
-        Self { origin, view, deltas, shortened: 0, chain, recent, previous_agent, now, outbound, brief }
+        let (shortened, reversible, undo, has_failed_within) = (0, Vec::new(), None, false);
+        Self {
+            origin,
+            view,
+            deltas,
+            shortened,
+            chain,
+            recent,
+            previous_agent,
+            now,
+            outbound,
+            brief,
+            reversible,
+            undo,
+            has_failed_within,
+        }
     }
 }
 

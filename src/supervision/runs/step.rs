@@ -625,22 +625,22 @@ impl Run {
             let end = BranchEnd { outcome, output, deltas: std::mem::take(&mut branch.deltas) };
             match branch.origin {
                 Origin::Node { .. } => return self.node_branch_ended(branch, end, forced.is_some()),
+                Origin::Compensation { parent } => return self.take_back_next(parent, effects),
                 Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
                     let answer = Answer { outcome: end.outcome, output: end.output };
                     return self.answered(turn, ordinal, answer, end.deltas, effects);
                 }
                 Origin::Fork { parent, index } => {
-                    let Some(branch) = self.branches.get_mut(&parent) else { return };
-                    let Now::Forked { ends, open, children } = &mut branch.now else { return };
+                    let Some(around) = self.branches.get_mut(&parent) else { return };
+                    let is_map = matches!(around.origin, Origin::Node { .. });
+                    around.reversible.append(&mut branch.reversible);
                     // An item of a map that fails ends the map.
-                    if !end.outcome.is_finished() && matches!(branch.origin, Origin::Node { .. }) {
-                        for sibling in children.clone() {
-                            self.cancel_branch(sibling, effects);
-                        }
-                        (id, outcome, output) = (parent, end.outcome, Json::null());
-                        continue;
+                    if !end.outcome.is_finished() && is_map {
+                        around.has_failed_within = branch.has_failed_within;
+                        return self.take_back(parent, end.outcome, effects);
                     }
+                    let Now::Forked { ends, open, .. } = &mut around.now else { return };
                     ends[index] = Some(end);
                     *open -= 1;
                     if *open > 0 {
@@ -648,6 +648,9 @@ impl Run {
                     }
                     let ends = std::mem::take(ends);
                     (outcome, output) = self.join_ends(parent, ends, forced);
+                    if !outcome.is_finished() && is_map {
+                        return self.take_back(parent, outcome, effects);
+                    }
                     id = parent;
                 }
             }
@@ -774,6 +777,7 @@ impl Run {
             if let Origin::Delegation { turn, ordinal } = branch.origin {
                 self.budget.close_purse((turn, ordinal));
             }
+            ids.extend(branch.undo.as_ref().and_then(|undo| undo.by));
             match &branch.now {
                 Now::Turn(turn) => {
                     let turn = *turn;
