@@ -11,9 +11,11 @@ use std::time::Duration;
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
+use callboard::supervision::runs::follow::{TurnEvent, TurnStatus};
 use callboard::supervision::runs::interrupts::{Resume, ResumeError};
 use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use common::{assert_nothing_left, builder};
+use futures::StreamExt;
 use serde_json::{Value, json};
 
 /// Agents that say their names after what they were given, and what they can be told to do.
@@ -755,5 +757,36 @@ async fn a_cancelled_run_shows_what_its_finished_nodes_have_written() {
     let result = run.result().await.unwrap();
     assert_eq!((result.outcome.name(), &result.state), ("cancelled", &json!({ "seen": ["x"] }).into()));
     assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_follower_is_told_of_every_turn_and_its_node() {
+    let plan = workflow()
+        .node(Node::nodes("each", [Node::agent("mark", "mark").input("{{ item }}")]).for_each("input"))
+        .node(Node::agent("wait", "mark").after("each").input("w").interrupted())
+        .node(Node::agent("broken", "fail").after("wait"));
+    let board = cast(builder()).watch_buffer(2).start().await.unwrap();
+    let items: Vec<String> = (0..20).map(|item| format!("i{item}")).collect();
+    let run = board.submit(plan.build().unwrap().task(json!(items))).await.unwrap();
+    let events = run.turn_events(2).await.unwrap();
+    let waits = run.next_interrupt().await.unwrap().unwrap();
+    run.resume(waits.turn, Resume::default(), "ann").await.unwrap();
+    run.result().await.unwrap();
+    let events: Vec<TurnEvent> = events.map(Result::unwrap).collect().await;
+    let of = |wanted: &str| -> Vec<String> {
+        let status = |event: &TurnEvent| match &event.status {
+            TurnStatus::Finished { command, .. } => format!("finished {}", command.output.clone().unwrap_or_default()),
+            TurnStatus::Failed { failure, .. } => format!("failed {failure}"),
+            other => format!("{other:?}"),
+        };
+        events.iter().filter(|event| event.node.as_deref() == Some(wanted)).map(status).collect()
+    };
+    for item in 0..20 {
+        assert_eq!(of(&format!("each[{item}]/mark")), [format!("finished \"i{item}.\"")], "{events:?}");
+    }
+    assert_eq!(of("wait"), ["Interrupted", "Resumed { by: \"ann\" }", "finished \"w.\""]);
+    assert_eq!(of("broken"), ["Started", "failed terminal error: \"w.\""]);
+    assert!(events.is_sorted_by_key(|event| event.sequence) && events[0].sequence == 2, "{events:?}");
     board.shutdown().await;
 }

@@ -9,10 +9,11 @@ use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
 use crate::messages::{
-    Flow, Json, Question, RunEvent, RunId, RunResult, TooLong, TurnId, Update, check_person, check_reason,
+    Flow, Json, Published, Question, RunEvent, RunId, RunResult, TooLong, TurnId, Update, check_person, check_reason,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
+use crate::supervision::runs::follow::{Follower, TurnEvent};
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::interrupts::{Interrupt, Resume, ResumeError};
 use crate::supervision::runs::reopen::OverwriteError;
@@ -396,6 +397,56 @@ impl RunHandle {
         Ok(futures::stream::iter(past).chain(live))
     }
 
+    /// How the run's turns stand, from the event `from` on (1 is the first), each with the node of the plan that it belongs
+    /// to; ends with the run, or with the board. A slow reader misses nothing: what it was too slow for comes from the
+    /// journal.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::supervision::runs::follow::TurnStatus;
+    /// use callboard::workflow::Workflow;
+    /// use futures::StreamExt;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    /// let board = Callboard::builder().agent("echo", echo).start().await?;
+    /// let workflow = Workflow::from_line("", "group { first(agent=\"echo\") } -> second(agent=\"echo\")")?;
+    /// let run = board.submit(workflow.task("x")).await?;
+    /// let mut events = run.turn_events(1).await?;
+    /// let mut finished = Vec::new();
+    /// while let Some(event) = events.next().await {
+    ///     let event = event?;
+    ///     if matches!(event.status, TurnStatus::Finished { .. }) {
+    ///         finished.extend(event.node);
+    ///     }
+    /// }
+    /// assert_eq!(finished.iter().map(|node| &**node).collect::<Vec<_>>(), ["group/first", "second"]);
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The run is unknown, or its journal cannot be read; also later, when the journal is needed again.
+    pub async fn turn_events(
+        &self,
+        from: u64,
+    ) -> Result<impl Stream<Item = Result<TurnEvent, RunError>> + Send + Unpin + use<>, RunError> {
+        let events = self.events(1, &[StreamMode::Debug]).await?;
+        let follower = Follower::new(self.board.board.rules.clone());
+        let following = Following { run: self.clone(), events, follower, is_over: false };
+        let batches = futures::stream::unfold(following, |mut following| async {
+            let batch = following.next().await.transpose()?;
+            Some((batch, following))
+        });
+        let told = batches.flat_map(move |batch| {
+            let events = match batch {
+                Ok(events) => events.into_iter().filter(|event| event.sequence >= from).map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            futures::stream::iter(events)
+        });
+        Ok(Box::pin(told))
+    }
+
     /// Who handed what to whom so far.
     ///
     /// # Errors
@@ -419,6 +470,45 @@ impl RunHandle {
 
     async fn load(&self) -> Result<Loaded, StorageError> {
         load(&self.board.board.journal, self.id, &self.board.board.rules).await
+    }
+}
+
+/// The events of a run, and what they have come to.
+struct Following<S> {
+    run: RunHandle,
+    events: S,
+    follower: Follower,
+    is_over: bool,
+}
+
+impl<S: Stream<Item = Watched> + Unpin> Following<S> {
+    /// What the next event says of turns; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Vec<TurnEvent>>, RunError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let told = match self.events.next().await {
+            // A run that has forgotten how it began is followed from where it stands.
+            Some(Watched::Event(event)) if self.follower.run().is_some() || event.sequence == 1 => {
+                Ok(self.follower.take(&event))
+            }
+            Some(Watched::Event(_) | Watched::Missed(_)) => self.catch_up().await,
+            None => return Ok(None),
+        };
+        self.is_over = told.is_err();
+        told.map(Some)
+    }
+
+    async fn catch_up(&mut self) -> Result<Vec<TurnEvent>, RunError> {
+        let past = self.run.board.board.journal.read(self.run.id).await?;
+        let first = past.last + 1 - past.events.len() as u64;
+        if first > self.follower.next_sequence() {
+            return Ok(self.follower.catch_up(self.run.read().await?));
+        }
+        let run = self.run.id;
+        let events =
+            (first..).zip(past.events).map(|(sequence, event)| Published { run, sequence, event: Arc::new(event) });
+        Ok(events.flat_map(|event| self.follower.take(&event)).collect())
     }
 }
 

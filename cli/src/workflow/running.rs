@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
     async fn follow(&self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
         let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
         let mut decided = BTreeSet::new();
-        let mut events = run.events(follower.next(), &[StreamMode::Debug]).await.map_err(trouble)?;
+        let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
         loop {
             if !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
                 return Ok(End::Waits);

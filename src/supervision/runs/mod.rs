@@ -6,6 +6,7 @@ pub mod claims;
 pub mod decide;
 pub mod dispatch;
 pub mod facts;
+pub mod follow;
 pub mod fork;
 pub mod glance;
 pub mod guard;

@@ -129,7 +129,7 @@ impl Replay {
         let (run, effects) = Run::begin(Arc::clone(&submission), rules.clone());
         let (at, agent) = (submission.at, Some(submission.agent.clone()));
         let mut replay = Self { rules: rules.clone(), steps: Vec::new(), turns: BTreeMap::new(), run };
-        let begun = begun_by(&effects);
+        let begun: Vec<u32> = effects.iter().filter_map(Effect::begun).collect();
         for turn in &begun {
             let cause = replay.node_cause(*turn).unwrap_or(Cause::Task);
             replay.begin_turn(*turn, cause, 1);
@@ -234,22 +234,9 @@ impl Replay {
         } else {
             state_of(&self.run, branch)
         };
-        let (mut begun, mut closed) = (Vec::new(), Vec::new());
-        for effect in effects {
-            match effect {
-                Effect::Start(turn) | Effect::Interrupted(turn) if !self.turns.contains_key(&turn) => begun.push(turn),
-                Effect::Close { turn, .. } => closed.push(turn),
-                Effect::Start(_)
-                | Effect::Interrupted(_)
-                | Effect::Retry(..)
-                | Effect::Deadline { .. }
-                | Effect::Reply { .. }
-                | Effect::Answered(_)
-                | Effect::RequestApproval { .. }
-                | Effect::WithdrawApproval(_)
-                | Effect::Ended => {}
-            }
-        }
+        let is_new = |turn: &u32| !self.turns.contains_key(turn);
+        let begun: Vec<u32> = effects.iter().filter_map(Effect::begun).filter(is_new).collect();
+        let closed: Vec<u32> = effects.iter().filter_map(Effect::closed).collect();
         if let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) {
             story.tell(&event, &self.run, number, resumed_with);
         }
@@ -311,22 +298,6 @@ pub(super) fn from_submission(
     let first = events.next().ok_or(ReplayError::Empty)?;
     let RunEvent::Submitted(submission) = first else { return Err(ReplayError::Trimmed) };
     Ok((submission, events))
-}
-
-/// The turns that a submission begins.
-fn begun_by(effects: &[Effect]) -> Vec<u32> {
-    let begun = effects.iter().filter_map(|effect| match effect {
-        Effect::Start(turn) | Effect::Interrupted(turn) => Some(*turn),
-        Effect::Retry(..)
-        | Effect::Close { .. }
-        | Effect::Deadline { .. }
-        | Effect::Reply { .. }
-        | Effect::Answered(_)
-        | Effect::RequestApproval { .. }
-        | Effect::WithdrawApproval(_)
-        | Effect::Ended => None,
-    });
-    begun.collect()
 }
 
 /// The branch in which a turn is open, or has parked its handoff.

@@ -13,7 +13,6 @@ use crate::supervision::answer_of;
 
 use super::reopen::in_order_of_effect;
 use super::run::{LATE_ORDINAL, OpenTurn, Run};
-use super::step::Effect;
 
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -158,7 +157,7 @@ pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, Agen
     let mut late = BTreeMap::new();
     for event in events.iter().map(Some).chain([None]) {
         for effect in effects {
-            let (Effect::Start(number) | Effect::Interrupted(number)) = effect else { continue };
+            let Some(number) = effect.begun() else { continue };
             let is_unnamed = |turn: &&OpenTurn| turn.record(LATE_ORDINAL).is_some() || run.is_planned(turn);
             let turn = run.turn(number).filter(is_unnamed);
             late.extend(turn.map(|turn| (number, turn.agent().clone())));

@@ -66,6 +66,41 @@ pub enum Effect {
     Ended,
 }
 
+impl Effect {
+    /// The turn that may be taken, or waits for a person to say so.
+    #[must_use]
+    pub fn begun(&self) -> Option<u32> {
+        match self {
+            Self::Start(turn) | Self::Interrupted(turn) => Some(*turn),
+            Self::Close { .. }
+            | Self::Retry(..)
+            | Self::Deadline { .. }
+            | Self::Reply { .. }
+            | Self::Answered(_)
+            | Self::RequestApproval { .. }
+            | Self::WithdrawApproval(_)
+            | Self::Ended => None,
+        }
+    }
+
+    /// The turn that is over.
+    #[must_use]
+    pub fn closed(&self) -> Option<u32> {
+        match self {
+            Self::Close { turn, .. } => Some(*turn),
+            Self::Start(_)
+            | Self::Interrupted(_)
+            | Self::Retry(..)
+            | Self::Deadline { .. }
+            | Self::Reply { .. }
+            | Self::Answered(_)
+            | Self::RequestApproval { .. }
+            | Self::WithdrawApproval(_)
+            | Self::Ended => None,
+        }
+    }
+}
+
 /// What deciding about an event has worked out already. It follows from the run and the event alone, so replay, which
 /// has none of it, works it out anew and comes to the same.
 #[derive(Debug, Default)]
