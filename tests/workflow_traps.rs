@@ -200,6 +200,16 @@ async fn what_only_a_loser_has_done_is_taken_back_with_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_node_has_written_stays_though_one_fails_that_was_to_deal_with_its_failure() {
+    let plan = workflow()
+        .node(Node::agent("begin", "echo"))
+        .node(Node::agent("fine", "mark").input("fine"))
+        .node(Node::agent("broken", "fail").after("begin").after_failure_of("fine"))
+        .node(Node::agent("repair", "mark").after_failure_of("broken").input("repair"));
+    assert_eq!(run(plan, json!("x")).await.state, json!({ "seen": ["fine", "repair"] }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_comes_after_a_node_that_could_not_begin_sees_what_was_written_before_it() {
     let plan = workflow()
         .node(Node::agent("a", "mark").input("a"))
@@ -363,7 +373,7 @@ async fn a_conflict_at_the_end_of_a_block_or_in_a_group_goes_on_with_what_is_put
         ]
     };
     let in_group = workflow()
-        .node(Node::agent("first", "mark").input("first"))
+        .node(Node::agent("first", "mark").input("first").compensated_by("fail"))
         .node(Node::nodes("group", writers()).after("first"))
         .node(Node::agent("last", "read").after("group"));
     let at_end = writers().into_iter().fold(workflow(), WorkflowBuilder::node);

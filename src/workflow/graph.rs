@@ -2,11 +2,10 @@
 //! is told defect by defect.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messages::names::{did_you_mean, nearest};
+use crate::messages::names::nearest;
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{
     Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
@@ -14,7 +13,12 @@ use crate::messages::{
 
 use super::checks::Checks;
 use super::progress::{Line, Point, Shape};
-use super::template::{Compiled, Fault, Names, Part, Template, Var, is_free_name};
+use super::template::{Compiled, Fault, Names, Template, is_free_name};
+
+use self::names::{Here, Scope};
+
+mod names;
+mod order;
 
 /// The most nodes of a workflow, with those within nodes.
 pub(crate) const MAX_NODES: usize = 10_000;
@@ -45,6 +49,8 @@ pub(crate) struct Graph {
     pub(crate) checks: Checks,
     /// Somebody is named to take back what a node has done.
     pub(crate) is_reversible: bool,
+    /// There are workflows within it.
+    pub(crate) has_workflows: bool,
 }
 
 /// A block made ready.
@@ -197,7 +203,8 @@ impl Graph {
             levels[place as usize].nodes[node as usize].is_read_inside = true;
         }
         let is_reversible = levels.iter().flat_map(|level| &level.nodes).any(|node| node.rules.compensation.is_some());
-        let made = Arc::new(Self { blocks: levels, inputs, checks, is_reversible });
+        let has_workflows = levels.iter().skip(1).any(Level::is_closed);
+        let made = Arc::new(Self { blocks: levels, inputs, checks, is_reversible, has_workflows });
         plan.keep_prepared(Arc::clone(&made));
         Ok(made)
     }
@@ -616,244 +623,4 @@ fn template_of(value: &Json, names: &dyn Names) -> Result<Template, Fault> {
         return Err(Fault::new(format!("it nests deeper than {MAX_JSON_DEPTH} levels")));
     }
     Template::compile(value.value(), names)
-}
-
-/// Where a template is written.
-#[derive(Clone, Copy)]
-struct Here {
-    place: u32,
-    /// The node that it belongs to; none if it is read when the block has ended.
-    node: Option<u32>,
-    /// It is read when the node has ended, and may name it.
-    is_after: bool,
-}
-
-struct Scope<'a, 'b> {
-    maker: &'a Maker<'b>,
-    here: Here,
-    /// The fields of the workflow's input that were named.
-    fields: RefCell<Vec<Arc<str>>>,
-    /// The nodes within which nodes were named.
-    inner: RefCell<Vec<(u32, u32)>>,
-}
-
-impl Scope<'_, '_> {
-    fn level(&self, place: u32) -> &Level {
-        &self.maker.levels[place as usize]
-    }
-
-    /// How far up the first block is that is so.
-    fn up(&self, is_it: impl Fn(&Level) -> bool) -> Option<(u32, u32)> {
-        let (mut up, mut place) = (0, self.here.place);
-        loop {
-            let level = self.level(place);
-            if is_it(level) {
-                return Some((up, place));
-            }
-            if level.is_closed() {
-                return None;
-            }
-            (up, place) = (up + 1, level.within?.0);
-        }
-    }
-
-    fn field(&self, name: &str) -> Var {
-        let (up, place) = self.up(Level::is_closed).unwrap_or_default();
-        if place == 0 {
-            self.fields.borrow_mut().push(name.into());
-        }
-        Var::Field { up, name: name.into() }
-    }
-
-    /// A node of the workflow, seen from here.
-    fn node(&self, name: &str, part: Part) -> Option<Result<Var, Fault>> {
-        let closed = self.level(self.here.place).closed;
-        // The one node of a repeated body goes by the name of what is repeated, and is nearer.
-        let own =
-            Some(self.level(self.here.place)).filter(|level| level.names.len() == 1 && level.kind == LevelKind::Loop);
-        let own = own.and_then(|level| level.names.get(name)).map(|node| (self.here.place, *node));
-        let (mut place, mut node) = own.or_else(|| self.maker.places.get(&closed)?.get(name).copied())?;
-        // The blocks around the template, with the nodes there that it lies in.
-        let mut around = vec![(self.here.place, self.here.node, self.here.is_after)];
-        while let Some((place, _, _)) = around.last().copied()
-            && place != closed
-            && let Some((outer, node)) = self.level(place).within
-        {
-            around.push((outer, Some(node), false));
-        }
-        let mut inside = Vec::new();
-        loop {
-            let seen = around.iter().position(|(around, _, _)| *around == place);
-            if let Some(up) = seen {
-                let (_, here, is_after) = around[up];
-                let is_before = match here {
-                    _ if !self.maker.knows_edges => true,
-                    None => true,
-                    Some(here) if here == node => is_after,
-                    Some(here) => self.level(place).shape.leads_to(node, here),
-                };
-                if !is_before {
-                    let fault = Fault::new(format!("{} has not ended when this is read", quoted(name)));
-                    return Some(Err(fault.advise(format!("let it come after {name}"))));
-                }
-                let up = u32::try_from(up).unwrap_or(u32::MAX);
-                return Some(Ok(Var::Node { up, node, inside: inside.into(), part }));
-            }
-            let level = self.level(place);
-            if level.kind == LevelKind::Map {
-                let fault = Fault::new(format!("{} is done for several items", quoted(name)));
-                return Some(Err(fault.advise("read the output of the node that has them all: it is a list")));
-            }
-            inside.insert(0, node);
-            (place, node) = level.within?;
-            self.inner.borrow_mut().push((place, node));
-        }
-    }
-
-    fn nearest(&self, name: &str) -> Option<String> {
-        let closed = self.level(self.here.place).closed;
-        nearest(name, self.maker.places.get(&closed)?.keys().map(|name| &**name))
-    }
-}
-
-impl Names for Scope<'_, '_> {
-    fn resolve(&self, path: &[&str]) -> Result<(Var, usize), Fault> {
-        let in_kind = |kind: LevelKind, what: &str| {
-            let outside = || Fault::new(format!("`{}` is known only within a {what}", path[0]));
-            self.up(|level| level.kind == kind).map(|(up, _)| up).ok_or_else(outside)
-        };
-        match (path[0], path.get(1)) {
-            ("input", Some(field)) => Ok((self.field(field), 2)),
-            ("input", None) => {
-                let (up, _) = self.up(Level::is_closed).unwrap_or_default();
-                Ok((Var::Input { up }, 1))
-            }
-            ("state", Some(channel)) => match self.maker.schema.reducer(channel) {
-                Ok(_) => Ok((Var::Channel((*channel).into()), 2)),
-                Err(error) => Err(Fault::new(error.to_string())),
-            },
-            ("state", None) => Ok((Var::State, 1)),
-            ("item", _) => Ok((Var::Item { up: in_kind(LevelKind::Map, "map")? }, 1)),
-            ("index", _) => Ok((Var::Index { up: in_kind(LevelKind::Map, "map")? }, 1)),
-            ("iteration", _) => Ok((Var::Iteration { up: in_kind(LevelKind::Loop, "loop")? }, 1)),
-            ("previous", _) => Ok((Var::Previous { up: in_kind(LevelKind::Loop, "loop")? }, 1)),
-            (name, part) => {
-                let part = match part {
-                    None => Some(Part::All),
-                    Some(&"output") => Some(Part::Output),
-                    Some(&"outcome") => Some(Part::Outcome),
-                    Some(&"error") => Some(Part::Error),
-                    Some(_) => None,
-                };
-                match self.node(name, part.unwrap_or(Part::All)) {
-                    Some(Ok(_)) if part.is_none() => {
-                        let fault = Fault::new(format!(
-                            "of a node there are `output`, `outcome` and `error`, and no `{}`",
-                            path[1]
-                        ));
-                        Err(fault.advise(format!("write `{name}.output.{}`", path[1])))
-                    }
-                    Some(found) => found.map(|var| (var, path.len().min(2))),
-                    None if part.is_some() && part != Some(Part::All) => {
-                        let problem =
-                            format!("no node is named {}{}", quoted(name), did_you_mean(self.nearest(name).as_deref()));
-                        let advice = format!("if the input has a field of this name, write `input.{}`", path.join("."));
-                        Err(Fault::new(problem).advise(advice))
-                    }
-                    None => Ok((self.field(name), 1)),
-                }
-            }
-        }
-    }
-}
-
-impl Shape {
-    /// Gives each node its rank and its dominator.
-    ///
-    /// # Errors
-    /// Nodes that lead to each other in a circle.
-    fn put_in_order(&mut self) -> Result<(), Vec<u32>> {
-        let mut left: Vec<usize> = self.nodes.iter().map(|node| node.ins.len()).collect();
-        let mut free: std::collections::BinaryHeap<Reverse<u32>> = self.sources().map(Reverse).collect();
-        let mut rank = 0;
-        while let Some(Reverse(node)) = free.pop() {
-            self.nodes[node as usize].rank = rank;
-            rank += 1;
-            let before = self.nodes[node as usize].ins.iter().map(|edge| self.edges[*edge as usize].from);
-            let dominator = if self.nodes[node as usize].ins.is_empty() { None } else { self.meeting_point(before) };
-            self.nodes[node as usize].dominator = dominator;
-            for edge in self.nodes[node as usize].outs.clone() {
-                let to = self.edges[edge as usize].to;
-                left[to as usize] -= 1;
-                if left[to as usize] == 0 {
-                    free.push(Reverse(to));
-                }
-            }
-        }
-        if rank as usize == self.nodes.len() { Ok(()) } else { Err(self.circle(&left)) }
-    }
-
-    /// The nearest node that every way to all of these passes, these among them. They have been put in order.
-    fn meeting_point(&self, nodes: impl Iterator<Item = u32>) -> Option<u32> {
-        let rank = |node: u32| self.nodes[node as usize].rank;
-        let meet = |one: u32, other: u32| {
-            let (mut one, mut other) = (Some(one), Some(other));
-            while one != other {
-                let (a, b) = (one?, other?);
-                if rank(a) > rank(b) {
-                    one = self.nodes[a as usize].dominator;
-                } else {
-                    other = self.nodes[b as usize].dominator;
-                }
-            }
-            one
-        };
-        let mut met: Option<Option<u32>> = None;
-        for node in nodes {
-            met = Some(match met {
-                None => Some(node),
-                Some(sofar) => sofar.and_then(|sofar| meet(sofar, node)),
-            });
-        }
-        met.flatten()
-    }
-
-    /// Nodes that each wait for the next, beginning and ending with the same.
-    fn circle(&self, left: &[usize]) -> Vec<u32> {
-        let Some(start) = left.iter().position(|left| *left > 0) else { return Vec::new() };
-        let mut way = vec![u32::try_from(start).unwrap_or_default()];
-        let mut is_on_way = vec![false; self.nodes.len()];
-        loop {
-            let here = *way.last().unwrap_or(&0);
-            if std::mem::replace(&mut is_on_way[here as usize], true) {
-                let first = way.iter().position(|node| *node == here).unwrap_or_default();
-                let mut circle = way.split_off(first);
-                // Waiting for is the other way round than leading to.
-                circle.reverse();
-                return circle;
-            }
-            let before = self.nodes[here as usize].ins.iter().map(|edge| self.edges[*edge as usize].from);
-            let Some(next) = before.into_iter().find(|node| left[*node as usize] > 0) else { return way };
-            way.push(next);
-        }
-    }
-
-    /// Whether `later` comes after `earlier` by edges.
-    fn leads_to(&self, earlier: u32, later: u32) -> bool {
-        let rank = self.nodes[earlier as usize].rank;
-        let mut is_seen = vec![false; self.nodes.len()];
-        let mut next = vec![later];
-        while let Some(node) = next.pop() {
-            for edge in &self.nodes[node as usize].ins {
-                let before = self.edges[*edge as usize].from;
-                if before == earlier {
-                    return true;
-                }
-                if self.nodes[before as usize].rank > rank && !std::mem::replace(&mut is_seen[before as usize], true) {
-                    next.push(before);
-                }
-            }
-        }
-        false
-    }
 }

@@ -155,7 +155,7 @@ impl Progress {
     pub(crate) fn last(&self, shape: &Shape) -> Vec<u32> {
         let goes_on = |node: u32, line: Line| match self.stage(line.to) {
             Stage::Dropped => true,
-            Stage::Failed => !self.is_passed_over(shape, line.to),
+            Stage::Failed => self.before(line.to).any(|before| before == node) && !self.is_passed_over(shape, line.to),
             Stage::Finished => self.taken(line.to).contains(&node),
             Stage::Waiting | Stage::Ready | Stage::Running | Stage::Skipped => false,
         };
@@ -333,6 +333,9 @@ impl Progress {
 
     /// The nodes between `base` (or the block's beginning) and these, these among them, that they came after; in plan order.
     pub(crate) fn region(&self, shape: &Shape, of: &[u32], base: Option<u32>) -> Vec<u32> {
+        if let ([_], [_] | []) = (self.nodes.as_slice(), of) {
+            return if base.is_none() { of.to_vec() } else { Vec::new() };
+        }
         let mut is_seen = vec![false; self.nodes.len()];
         let mut region = Vec::new();
         let mut next = of.to_vec();

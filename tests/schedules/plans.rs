@@ -1,15 +1,17 @@
-//! Random workflows under random schedules, faults and crashes. What every node sees, and what is left in the end, follows
-//! from the plan alone: it is worked out here node by node, in plan order.
+//! Random workflows under random schedules, faults and crashes. What every node sees, what is left in the end, and what is
+//! taken back of it after a failure, follows from the plan alone: it is worked out here node by node, in plan order.
 
 use std::time::Duration;
 
 use callboard::messages::state::{Reducer, StateRules};
 use callboard::messages::{Durability, RunId};
 use callboard::prelude::*;
-use callboard::runtime::Builder;
+use callboard::runtime::{Builder, RunHandle};
 use callboard::supervision::runs::breaker::BreakerPolicy;
+use callboard::supervision::runs::interrupts::Resume;
+use callboard::supervision::runs::replay::Cause;
 use callboard::supervision::runs::snapshot::fold;
-use callboard::testing::{Effects, Sim, TestError, seeds, simulate};
+use callboard::testing::{Effects, Replay, Sim, TestError, seeds, simulate};
 use callboard::workflow::{Node, Workflow};
 use serde_json::{Value, json};
 
@@ -25,6 +27,10 @@ struct Spec {
     /// Its own condition does not hold.
     is_skipped: bool,
     fails: bool,
+    /// It names somebody to take back what it has done.
+    is_undone: bool,
+    /// A person has to say that it may start.
+    is_interrupted: bool,
     /// The nodes that it comes after: their places, and whether it does if they fail.
     after: Vec<(usize, bool)>,
     work: Work,
@@ -54,8 +60,11 @@ fn block(sim: &Sim, depth: u64, names: &mut usize) -> Vec<Spec> {
             2 if depth < 2 => Work::Each(sim.below(4) as u32, block(sim, depth + 1, names)),
             _ => Work::Turn,
         };
-        let fails = matches!(work, Work::Turn) && sim.below(6) == 0;
-        nodes.push(Spec { name, agent: sim.below(AGENTS), is_skipped: sim.below(10) == 0, fails, after, work });
+        let is_turn = matches!(work, Work::Turn);
+        let fails = is_turn && sim.below(6) == 0;
+        let (agent, is_skipped) = (sim.below(AGENTS), sim.below(10) == 0);
+        let (is_undone, is_interrupted) = (sim.below(4) == 0, is_turn && sim.below(12) == 0);
+        nodes.push(Spec { name, agent, is_skipped, fails, is_undone, is_interrupted, after, work });
     }
     // A failure that nobody deals with would end it all.
     for place in 0..nodes.len() {
@@ -76,6 +85,8 @@ fn node(spec: &Spec, around: &[Spec]) -> Node {
         Work::Each(items, nodes) => inner(nodes).for_each(&format!("range({items}) | list")),
     };
     let begun = if spec.is_skipped { begun.when("false") } else { begun };
+    let begun = if spec.is_undone { begun.compensated_by("undo") } else { begun };
+    let begun = if spec.is_interrupted { begun.interrupted() } else { begun };
     spec.after.iter().fold(begun, |begun, (before, is_failure)| {
         let name = &around[*before].name;
         if *is_failure { begun.after_failure_of(name) } else { begun.after(name) }
@@ -87,10 +98,22 @@ fn mark(name: &str, seen: &Value) -> String {
     format!("{name} {:08x}", crc32fast::hash(seen.to_string().as_bytes()))
 }
 
-/// What the turns of a block write, in plan order, if this was written before it; and how many turns there are.
-fn written(nodes: &[Spec], before: &[String]) -> (Vec<String>, usize) {
+/// What comes of a block.
+#[derive(Default)]
+struct Done {
+    /// What its turns write, in plan order.
+    writes: Vec<String>,
+    turns: usize,
+    /// Some of its nodes finish.
+    is_any_finished: bool,
+    /// The nodes that are taken back if what is around it fails, the first first.
+    undone: Vec<String>,
+}
+
+/// What comes of a block if this was written before it.
+fn done(nodes: &[Spec], before: &[String]) -> Done {
     let (mut writes, mut is_active, mut ancestors) = (Vec::<Vec<String>>::new(), Vec::new(), Vec::<Vec<bool>>::new());
-    let mut turns = 0;
+    let mut all = Done::default();
     for (place, spec) in nodes.iter().enumerate() {
         let taken: Vec<usize> = spec
             .after
@@ -108,40 +131,37 @@ fn written(nodes: &[Spec], before: &[String]) -> (Vec<String>, usize) {
         }
         let own = (0..place).filter(|other| earlier[*other]).flat_map(|other| writes[other].iter().cloned());
         let sees: Vec<String> = before.iter().cloned().chain(own).collect();
-        let mut own = Vec::new();
+        let mut own = Done::default();
+        let mut add = |more: Done| {
+            own.writes.extend(more.writes);
+            own.turns += more.turns;
+            own.undone.extend(more.undone);
+            own.writes.clone()
+        };
         if is_reached {
             match &spec.work {
                 Work::Turn => {
-                    turns += 1;
-                    own.extend((!spec.fails).then(|| mark(&spec.name, &json!(sees))));
+                    let writes = (!spec.fails).then(|| mark(&spec.name, &json!(sees))).into_iter().collect();
+                    add(Done { writes, turns: 1, ..Done::default() });
                 }
-                Work::Group(inner) => (own, turns) = add(written(inner, &sees), turns),
+                Work::Group(inner) => drop(add(done(inner, &sees))),
                 Work::Times(times, inner) => {
-                    for _ in 0..*times {
-                        let so_far = [&sees[..], &own].concat();
-                        let (more, count) = written(inner, &so_far);
-                        own.extend(more);
-                        turns += count;
-                    }
+                    (0..*times).fold(sees.clone(), |so_far, _| [&sees[..], &add(done(inner, &so_far))].concat());
                 }
-                Work::Each(items, inner) => {
-                    for _ in 0..*items {
-                        let (more, count) = written(inner, &sees);
-                        own.extend(more);
-                        turns += count;
-                    }
-                }
+                Work::Each(items, inner) => (0..*items).for_each(|_| drop(add(done(inner, &sees)))),
+            }
+            if spec.is_undone && !spec.fails {
+                own.undone = vec![spec.name.clone()];
             }
         }
-        writes.push(own);
+        all.is_any_finished |= is_reached && !spec.fails;
+        all.turns += own.turns;
+        all.undone.extend(own.undone);
+        writes.push(own.writes);
         is_active.push(is_reached);
         ancestors.push(earlier);
     }
-    (writes.concat(), turns)
-}
-
-fn add((writes, turns): (Vec<String>, usize), earlier: usize) -> (Vec<String>, usize) {
-    (writes, turns + earlier)
+    Done { writes: writes.concat(), ..all }
 }
 
 async fn follow(turn: Turn, effects: Effects) -> Result<Command, TurnError> {
@@ -156,17 +176,44 @@ async fn follow(turn: Turn, effects: Effects) -> Result<Command, TurnError> {
 
 fn board(sim: &Sim) -> Builder {
     let never = BreakerPolicy { threshold: u32::MAX, cooldown: Duration::ZERO, max_cooldown: Duration::ZERO };
-    (0..AGENTS).fold(sim.board().breaker(never).pool(3).run_supervisors(2), |builder, number| {
+    let effects = sim.effects();
+    let undo = move |turn: Turn| {
+        effects.apply(&turn, "undo", "done");
+        async { Ok(Command::new()) }
+    };
+    (0..AGENTS).fold(sim.board().breaker(never).pool(3).run_supervisors(2).agent("undo", undo), |builder, number| {
         let effects = sim.effects();
         let agent = move |turn: Turn| follow(turn, effects.clone());
         builder.with(AgentSpec::new(&format!("a{number}"), agent).concurrency(3))
     })
 }
 
+/// What was taken back, by the names of the nodes.
+fn taken_back(replay: &Replay) -> Vec<String> {
+    let undone = replay.turns().filter(|turn| turn.agent.as_str() == "undo");
+    let node = |cause: &Cause| match cause {
+        Cause::Node { node } => node.rsplit('/').next().unwrap().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    undone.map(|turn| node(&turn.cause)).collect()
+}
+
+/// Somebody who lets every node begin that waits, until the run has ended.
+async fn person(sim: &Sim, run: &RunHandle) {
+    while let Some(waits) = insist(sim, async || run.next_interrupt().await).await {
+        // It may have gone on meanwhile.
+        let _ = run.resume(waits.turn, Resume::default(), "ann").await;
+    }
+}
+
 async fn play(sim: Sim) -> Result<(), TestError> {
     let nodes = block(&sim, 0, &mut 0);
+    let fails = sim.below(3) == 0;
     let workflow = Workflow::builder("random").channel("seen", Reducer::Append);
-    let workflow = nodes.iter().fold(workflow, |workflow, spec| workflow.node(node(spec, &nodes))).build();
+    let workflow = nodes.iter().fold(workflow, |workflow, spec| workflow.node(node(spec, &nodes)));
+    let after_all = |last: Node| nodes.iter().fold(last, |last, spec| last.after(&spec.name));
+    let last = after_all(Node::join("last").settled());
+    let workflow = if fails { workflow.node(last.input("{{ state.seen.nothing }}")) } else { workflow }.build();
     let workflow = workflow.unwrap_or_else(|defects| panic!("{defects}"));
     let id = RunId(sim.env().id());
     let task = || workflow.task("x").id(id).limits(limits()).durability(Durability::Sync);
@@ -174,7 +221,10 @@ async fn play(sim: Sim) -> Result<(), TestError> {
         one_fault(&sim, sim.faults());
     }
     let mut is_acknowledged = false;
-    let (writes, turns) = written(&nodes, &[]);
+    let Done { writes, turns, undone, is_any_finished } = done(&nodes, &[]);
+    let fails = fails && is_any_finished;
+    let undone: Vec<String> = if fails { undone.into_iter().rev().collect() } else { Vec::new() };
+    let turns = turns + undone.len();
     loop {
         let lived = sim
             .until_crash(async {
@@ -184,12 +234,18 @@ async fn play(sim: Sim) -> Result<(), TestError> {
                     is_acknowledged = true;
                 }
                 let run = board.run(id);
-                let result = insist(&sim, async || run.result().await).await;
-                assert_eq!(result.outcome, Outcome::Finished);
+                let (result, ()) = futures::join!(insist(&sim, async || run.result().await), person(&sim, &run));
+                match &result.outcome {
+                    Outcome::Finished => assert!(!fails),
+                    Outcome::Failed { error } => assert!(fails && error.starts_with("node last: "), "{error}"),
+                    other => panic!("{other}"),
+                }
                 let seen = result.state.get("seen").cloned().unwrap_or(json!([]));
                 assert_eq!(seen, json!(writes), "{:#?}", workflow.plan().body);
                 assert_eq!(result.metrics.turns as usize, turns);
                 let history = insist(&sim, async || run.history().await).await;
+                let replay = Replay::of(history.clone(), &StateRules::default()).unwrap();
+                assert_eq!(taken_back(&replay), undone, "{:#?}", workflow.plan().body);
                 assert_eq!(**fold(history, &StateRules::default()).unwrap().result().unwrap(), result);
                 sim.assert_nothing_left().await;
             })

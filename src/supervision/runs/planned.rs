@@ -530,8 +530,8 @@ impl Run {
     /// The branch of a node has ended.
     pub(super) fn node_branch_ended(&mut self, branch: Box<Branch>, end: BranchEnd, is_all: bool) {
         let Origin::Node { parent, node } = branch.origin else { return };
-        let BranchEnd { outcome, output, deltas } = end;
-        let Branch { reversible, has_failed_within, view, .. } = *branch;
+        let BranchEnd { outcome, output, deltas, reversible } = end;
+        let Branch { has_failed_within, view, .. } = *branch;
         let mut end = NodeEnd { deltas, reversible, has_failed_within, ..NodeEnd::new(outcome, output, view) };
         if let Now::Plan(scope) = &branch.now {
             end.inside = self.read_inside(parent, node, scope);
@@ -634,6 +634,9 @@ impl Run {
         } else {
             scope.progress.fail(&level.shape, node, takes, &mut acts);
         }
+        if !end.outcome.is_finished() {
+            scope.given_up.append(&mut end.reversible);
+        }
         let output = end.output.clone();
         scope.ends[node as usize] = Some(end);
         if is_all {
@@ -673,7 +676,7 @@ impl Run {
         };
         // Not every edge was taken: a way may have ended before it came there.
         let is_waist = |waist: &u32| scope.progress.all_came_after(&level.shape, *waist, &last);
-        let waist = level.waist.filter(is_waist);
+        let waist = level.waist.filter(|waist| last.len() > 1 && is_waist(waist));
         let joined = self.joined(id, &last, waist);
         if let Some(failed) = failed {
             // What was finished is shown with the failure.
@@ -800,9 +803,8 @@ impl Run {
             }
             children.into_iter().filter(|child| *child != ended).for_each(|child| self.cancel_branch(child, effects));
             self.note_end_of(ended);
-            if let (Some(written), Some(end)) = (self.branches.remove(&ended), ends.get_mut(index)) {
-                let (outcome, output) = (Outcome::Finished, output.clone());
-                *end = Some(BranchEnd { outcome, output, deltas: written.deltas });
+            if let (Some(mut item), Some(end)) = (self.branches.remove(&ended), ends.get_mut(index)) {
+                *end = Some(BranchEnd::of(&mut item, Outcome::Finished, output.clone()));
             }
             let (outcome, _) = self.join_ends(parent, ends, Some(&output));
             if !outcome.is_finished() {
@@ -811,9 +813,9 @@ impl Run {
             ended = parent;
         }
         self.note_end_of(ended);
-        if let Some(branch) = self.branches.remove(&ended) {
-            let deltas = branch.deltas.clone();
-            self.node_branch_ended(branch, BranchEnd { outcome: Outcome::Finished, output, deltas }, true);
+        if let Some(mut branch) = self.branches.remove(&ended) {
+            let end = BranchEnd::of(&mut branch, Outcome::Finished, output);
+            self.node_branch_ended(branch, end, true);
         }
     }
 

@@ -187,6 +187,15 @@ pub(super) struct BranchEnd {
     pub(super) outcome: Outcome,
     pub(super) output: Json,
     pub(super) deltas: Vec<Delta>,
+    pub(super) reversible: Vec<Reversible>,
+}
+
+impl BranchEnd {
+    /// What a branch leaves that ends so.
+    pub(super) fn of(branch: &mut Branch, outcome: Outcome, output: Json) -> Self {
+        let (deltas, reversible) = (std::mem::take(&mut branch.deltas), std::mem::take(&mut branch.reversible));
+        Self { outcome, output, deltas, reversible }
+    }
 }
 
 /// A turn that was admitted and has not ended: a lease.

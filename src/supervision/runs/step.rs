@@ -637,7 +637,8 @@ impl Run {
             for (sibling, end) in children.iter().zip(ends.iter_mut()) {
                 if *sibling != child && end.is_none() {
                     let outcome = Outcome::Cancelled { reason: "another branch ended the run".into() };
-                    *end = Some(BranchEnd { outcome, output: Json::null(), deltas: Vec::new() });
+                    let (deltas, reversible) = (Vec::new(), Vec::new());
+                    *end = Some(BranchEnd { outcome, output: Json::null(), deltas, reversible });
                     open.push(*sibling);
                 }
             }
@@ -657,7 +658,7 @@ impl Run {
             self.cancel_outbound(id, effects);
             self.note_end_of(id);
             let Some(mut branch) = self.branches.remove(&id) else { return };
-            let end = BranchEnd { outcome, output, deltas: std::mem::take(&mut branch.deltas) };
+            let end = BranchEnd::of(&mut branch, outcome, output);
             match branch.origin {
                 Origin::Node { .. } => return self.node_branch_ended(branch, end, forced.is_some()),
                 Origin::Compensation { parent } => return self.take_back_next(parent, effects),
@@ -669,7 +670,6 @@ impl Run {
                 Origin::Fork { parent, index } => {
                     let Some(around) = self.branches.get_mut(&parent) else { return };
                     let is_map = matches!(around.origin, Origin::Node { .. });
-                    around.reversible.append(&mut branch.reversible);
                     // An item of a map that fails ends the map.
                     if !end.outcome.is_finished() && is_map {
                         around.has_failed_within = branch.has_failed_within;
@@ -764,8 +764,12 @@ impl Run {
                 self.conflict = Some(Box::new(error));
             }
         }
-        if branch.origin != Origin::Root {
-            branch.deltas.extend(ends.into_iter().flat_map(|end| end.deltas));
+        let is_root = branch.origin == Origin::Root;
+        for mut end in ends {
+            branch.reversible.append(&mut end.reversible);
+            if !is_root {
+                branch.deltas.append(&mut end.deltas);
+            }
         }
         (outcome, output)
     }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::messages::state::StateError;
 use crate::messages::{Json, Outcome, State};
 use crate::workflow::graph::Graph;
 
@@ -54,7 +55,10 @@ impl Run {
                 found.append(&mut scope.given_up);
                 scope.children.values().copied().collect()
             }
-            Now::Forked { children, .. } => children.clone(),
+            Now::Forked { children, ends, .. } => {
+                ends.iter_mut().flatten().for_each(|end| found.append(&mut end.reversible));
+                children.clone()
+            }
             Now::Turn(_) | Now::Awaiting | Now::Parked(_) => Vec::new(),
         };
         for child in below {
@@ -63,11 +67,16 @@ impl Run {
         found
     }
 
-    /// A block or a map fails: what is at work in it is cancelled, what it has done is taken back, and then its branch ends.
+    /// A block or a map fails: what is at work in it is cancelled, what it has done is taken back, and then its branch ends. A
+    /// conflict takes nothing back by itself: a person may have the run go on from there. If somebody deals with it, what was
+    /// done goes up with what else there is to be taken back.
     pub(in super::super) fn take_back(&mut self, id: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
         let Some(graph) = self.graph.clone() else { return };
         let left = self.take_reversible(&graph, id);
         let Some(branch) = self.branches.get_mut(&id) else { return };
+        let is_conflict = matches!(self.conflict.as_deref(), Some(StateError::ConcurrentWrite { .. }));
+        let (up, left) = if is_conflict { (left, Vec::new()) } else { (Vec::new(), left) };
+        branch.reversible = up;
         branch.undo = Some(Box::new(Undo { outcome, at: None, by: None, left }));
         let children: Vec<u32> = match &mut branch.now {
             Now::Plan(scope) => std::mem::take(&mut scope.children).into_values().collect(),

@@ -23,7 +23,7 @@ pub(super) struct Escalation {
 impl Run {
     /// The branch of the workflow within a workflow that a branch works on or lies in.
     pub(super) fn workflow_within(&self, mut branch: u32) -> Option<u32> {
-        let graph = self.graph.as_deref()?;
+        let graph = self.graph.as_deref().filter(|graph| graph.has_workflows)?;
         while !self.scope(branch).is_some_and(|scope| graph.level(scope.block).is_closed()) {
             branch = self.branches.get(&branch)?.origin.parent()?;
         }
@@ -93,8 +93,8 @@ impl Run {
         }
         let is_all = escalations.values().any(|escalation| escalation.command.goto == Goto::End);
         if let Some(mut branch) = self.branches.remove(&id) {
-            let deltas = std::mem::take(&mut branch.deltas);
-            self.node_branch_ended(branch, BranchEnd { outcome: Outcome::Finished, output, deltas }, is_all);
+            let end = BranchEnd::of(&mut branch, Outcome::Finished, output);
+            self.node_branch_ended(branch, end, is_all);
         }
     }
 }
