@@ -12,6 +12,11 @@ use serde_json::Value;
 use crate::messages::visible::cut;
 use crate::messages::{Json, MAX_JSON_DEPTH};
 
+mod calls;
+mod values;
+
+use self::values::json_of;
+
 /// The longest text that a template makes, in bytes.
 const MAX_TEXT: usize = 8 << 20;
 
@@ -43,6 +48,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
         };
         out.write_str(&text).map_err(Error::from)
     });
+    values::bound_filters(&mut environment);
     environment
 });
 
@@ -191,6 +197,7 @@ impl Template {
             let read = environment.get_template(TEXT)?.undeclared_variables(true);
             Ok((environment, read))
         })?;
+        calls::check_text(text)?;
         Ok(Self::Text { environment: environment.into(), reads: reads(read, names)? })
     }
 
@@ -234,6 +241,7 @@ impl Compiled {
                 let read = compiled.undeclared_variables(true);
                 Ok((compiled, read))
             })?;
+            calls::check_expression(source)?;
             Kind::Machine(compiled.into(), reads(read, names)?)
         };
         Ok(Self { source: source.trim().into(), kind })
@@ -358,10 +366,6 @@ fn context(reads: &Reads, lookup: &dyn Lookup) -> Result<Read, String> {
         top.insert(name, Read::from_pairs(fields));
     }
     Ok(Read::from_pairs(top))
-}
-
-fn json_of(value: &Read) -> Result<Value, Error> {
-    serde_json::to_value(value).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
 }
 
 fn fault(source: &str, error: &Error) -> Fault {

@@ -1,0 +1,234 @@
+//! What a template calls: filters, tests, functions and methods. minijinja looks for them when it comes to them, perhaps
+//! hours into a run; here one that there is none of is told before anything runs.
+
+use std::sync::LazyLock;
+
+use minijinja::{Expression, context};
+
+use crate::messages::names::{did_you_mean, nearest};
+use crate::messages::visible::quoted;
+
+use super::{ENVIRONMENT, Fault, is_name};
+
+/// What is asked of a value or of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Filter,
+    Test,
+    Function,
+    Method,
+}
+
+/// What a slip in a name may have meant.
+const FILTERS: &str = "abs attr batch bool capitalize count default dictsort first float format groupby indent int items join \
+                       last length lines list lower map max min pprint reject rejectattr replace reverse round select \
+                       selectattr slice sort split string sum title tojson trim unique upper zip";
+const TESTS: &str = "boolean defined divisibleby endingwith even false float in integer iterable lower mapping none number \
+                     odd sequence startingwith string true undefined upper";
+const FUNCTIONS: &str = "range dict namespace debug";
+
+static IS_FILTER: LazyLock<Option<Expression<'static, 'static>>> =
+    LazyLock::new(|| ENVIRONMENT.compile_expression("name is filter").ok());
+static IS_TEST: LazyLock<Option<Expression<'static, 'static>>> =
+    LazyLock::new(|| ENVIRONMENT.compile_expression("name is test").ok());
+
+impl Kind {
+    fn has(self, name: &str) -> bool {
+        let holds = |asked: &Option<Expression<'_, '_>>| {
+            // What cannot be asked is left to the run.
+            asked.as_ref().is_none_or(|asked| asked.eval(context! { name }).is_ok_and(|is_there| is_there.is_true()))
+        };
+        match self {
+            Self::Filter => holds(&IS_FILTER),
+            Self::Test => holds(&IS_TEST),
+            Self::Function => ENVIRONMENT.globals().any(|(global, _)| global == name),
+            Self::Method => false,
+        }
+    }
+
+    fn fault(self, name: &str) -> Fault {
+        let hint = |known: &'static str| did_you_mean(nearest(name, known.split_whitespace()).as_deref());
+        match self {
+            Self::Filter => Fault::new(format!("there is no filter {}{}", quoted(name), hint(FILTERS))),
+            Self::Test => Fault::new(format!("there is no test {}{}", quoted(name), hint(TESTS))),
+            Self::Function => Fault::new(format!("there is no function {}{}", quoted(name), hint(FUNCTIONS))),
+            Self::Method => Fault::new(format!("values have no method {}", quoted(name)))
+                .advise("use a filter, as in `value | items`"),
+        }
+    }
+}
+
+/// Looks for everything that an expression calls.
+///
+/// # Errors
+/// The first that there is none of.
+pub(super) fn check_expression(source: &str) -> Result<(), Fault> {
+    check(&calls(source), &[])
+}
+
+/// Looks for everything that is called in the tags of a text.
+///
+/// # Errors
+/// The first that there is none of.
+pub(super) fn check_text(text: &str) -> Result<(), Fault> {
+    let (mut found, mut macros) = (Vec::new(), Vec::new());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let tag = rest.get(at + 1..at + 2).unwrap_or_default();
+        rest = &rest[at + 1..];
+        let end = match tag {
+            "{" => "}}",
+            "%" => "%}",
+            "#" => "#}",
+            _ => continue,
+        };
+        let inside = &rest[1..];
+        let length = if tag == "#" { inside.find(end) } else { end_of_tag(inside, end) };
+        let Some(length) = length else { break };
+        let (code, after) = (inside[..length].trim_matches(['-', '+']).trim(), &inside[length + end.len()..]);
+        rest = after;
+        match (tag, code.split_whitespace().next()) {
+            ("%", Some("raw")) => rest = after.find("endraw").map_or("", |end| &after[end..]),
+            ("%", Some("macro")) => macros.extend(code["macro".len()..].trim().split('(').next()),
+            ("%", Some("filter")) => {
+                let code = code["filter".len()..].trim();
+                let name = code.split(|c: char| !is_part(c)).next().unwrap_or_default();
+                found.push((Kind::Filter, name));
+                found.extend(calls(&code[name.len()..]));
+            }
+            ("{" | "%", _) => found.extend(calls(code)),
+            _ => {}
+        }
+    }
+    check(&found, &macros)
+}
+
+fn check(found: &[(Kind, &str)], macros: &[&str]) -> Result<(), Fault> {
+    // What `loop`, and the blocks and callers of macros, offer.
+    const OFFERED: [&str; 4] = ["loop", "super", "self", "caller"];
+    let is_known = |kind: Kind, name: &str| match kind {
+        Kind::Function => OFFERED.contains(&name) || macros.contains(&name) || kind.has(name),
+        Kind::Filter | Kind::Test | Kind::Method => kind.has(name),
+    };
+    match found.iter().find(|(kind, name)| is_name(name) && !is_known(*kind, name)) {
+        Some((kind, name)) => Err(kind.fault(name)),
+        None => Ok(()),
+    }
+}
+
+fn is_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Where a tag ends, whatever stands in its texts.
+fn end_of_tag(code: &str, end: &str) -> Option<usize> {
+    let mut at = 0;
+    while let Some(next) = code.get(at..).filter(|rest| !rest.is_empty()) {
+        if next.starts_with(end) {
+            return Some(at);
+        }
+        at += length_of_text(next).unwrap_or_else(|| next.chars().next().map_or(1, char::len_utf8));
+    }
+    None
+}
+
+/// How long the text in quotes is with which this begins, if it does.
+fn length_of_text(code: &str) -> Option<usize> {
+    let quote = code.chars().next().filter(|c| ['"', '\''].contains(c))?;
+    let mut is_escaped = false;
+    let end = code[1..].find(|c| {
+        let is_end = c == quote && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    });
+    Some(end.map_or(code.len(), |end| end + 2))
+}
+
+/// What code calls, in its order.
+fn calls(code: &str) -> Vec<(Kind, &str)> {
+    let mut found = Vec::new();
+    // The last two signs or names before this one.
+    let (mut before, mut last) = ("", "");
+    let mut rest = code.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = match length_of_text(rest) {
+            Some(length) => length,
+            None if is_part(first) => rest.find(|c| !is_part(c)).unwrap_or(rest.len()),
+            None => first.len_utf8(),
+        };
+        let (token, after) = rest.split_at(length);
+        rest = after.trim_start();
+        let is_called = rest.starts_with('(');
+        let is_test = last == "is" || (before, last) == ("is", "not");
+        match last {
+            "|" => found.push((Kind::Filter, token)),
+            _ if is_test && token != "not" => found.push((Kind::Test, token)),
+            "." if is_called && !["loop", "self"].contains(&before) => found.push((Kind::Method, token)),
+            "." => {}
+            _ if is_called && !is_word_before_bracket(token) => found.push((Kind::Function, token)),
+            _ => {}
+        }
+        (before, last) = (last, token);
+    }
+    found
+}
+
+/// Words after which a bracket opens that is no call.
+fn is_word_before_bracket(word: &str) -> bool {
+    ["and", "or", "not", "in", "is", "if", "else", "elif", "for", "set", "with", "do", "call", "recursive", "print"]
+        .contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_meant_is_there() {
+        for (kind, names) in [(Kind::Filter, FILTERS), (Kind::Test, TESTS), (Kind::Function, FUNCTIONS)] {
+            for name in names.split_whitespace() {
+                assert!(kind.has(name), "{kind:?} {name}");
+            }
+        }
+        assert!(!Kind::Filter.has("lenght") && !Kind::Test.has("upper_case") && !Kind::Function.has("now"));
+    }
+
+    #[test]
+    fn what_there_is_none_of_is_told_with_what_may_be_meant() {
+        let said = |source: &str| check_expression(source).err().map(|fault| fault.problem);
+        assert_eq!(said("x | lenght").as_deref(), Some("there is no filter \"lenght\"; did you mean \"length\"?"));
+        assert_eq!(said("x is evn").as_deref(), Some("there is no test \"evn\"; did you mean \"even\"?"));
+        assert_eq!(said("x is not strin").as_deref(), Some("there is no test \"strin\"; did you mean \"string\"?"));
+        assert_eq!(said("now()").as_deref(), Some("there is no function \"now\""));
+        assert_eq!(said("x.keys() | list").as_deref(), Some("values have no method \"keys\""));
+        for fine in [
+            "x | length > 3 and (y or z)",
+            "x is not none and not (y is defined)",
+            "'a | lenght (' ~ \"now()\" ~ 'it\\'s | x'",
+            "x | map(attribute='name') | join(', ') | upper",
+            "range(3) | list",
+            "(1) if (x) else (2)",
+            "x in (1, 2) or x not in (3)",
+        ] {
+            assert_eq!(said(fine), None, "{fine}");
+        }
+        let said = |text: &str| check_text(text).err().map(|fault| fault.problem);
+        assert_eq!(
+            said("now() | x {{ '}}' ~ a | trm }}").as_deref(),
+            Some("there is no filter \"trm\"; did you mean \"trim\"?")
+        );
+        assert_eq!(
+            said("{% filter uper %}x{% endfilter %}").as_deref(),
+            Some("there is no filter \"uper\"; did you mean \"upper\"?")
+        );
+        for fine in [
+            "{# x | lenght #}{% raw %}{{ x | lenght }}{% endraw %}{{ x | length }}",
+            "{% macro greet(name) %}Hello {{ name }}{% endmacro %}{{ greet('you') }}",
+            "{% for (a, b) in x | items %}{{ loop.cycle('a', 'b') }}{% endfor %}",
+            "{%- if (x) -%} { now() } {%- endif -%}",
+            "{% set y = (1, 2) %}{% filter upper | trim %}x{% endfilter %}",
+        ] {
+            assert_eq!(said(fine), None, "{fine}");
+        }
+    }
+}
