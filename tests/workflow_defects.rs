@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use callboard::messages::{Block, JoinPolicy, Plan, PlanNode, Reducer, Work, visible_lines};
 use callboard::storage::codec::{self, Stored};
-use callboard::workflow::{Node, Workflow, WorkflowBuilder};
+use callboard::workflow::{Form, Node, Source, Workflow, WorkflowBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -40,6 +40,8 @@ fn kinds() -> Vec<(&'static str, String)> {
     vec![
         ("a name that is none", tasks(&[("a b", "")])),
         ("a name that templates have for themselves", tasks(&[("state", "")])),
+        ("an agent without a name", tasks(&[("a", "agent = \"\"")])),
+        ("an agent with a name that deceives", tasks(&[("a", "agent = \"x\u{202e}y\"")])),
         ("two of one name", tasks(&[("a", ""), ("a", "")])),
         (
             "two of one name in different levels",
@@ -370,6 +372,61 @@ impl Stored for Kept {
     const SCHEMA: u16 = 999;
     const VERSION: u16 = 1;
     const NAME: &'static str = "plan";
+}
+
+#[test]
+fn ten_thousand_names_that_nobody_has_are_told_soon() {
+    let text = tasks(&(0..9_000).map(|_| ("a", "depends_on = [\"nobody\"]")).collect::<Vec<_>>());
+    let numbered = text.lines().enumerate().map(|(number, line)| match line {
+        "name = \"a\"" => format!("name = \"n{number}\"\n"),
+        "depends_on = [\"nobody\"]" => format!("depends_on = [\"m{number}\"]\n"),
+        other => format!("{other}\n"),
+    });
+    let text: String = numbered.collect();
+    let told = ends("9,000 names that nobody has", || told(&text));
+    assert!(told.contains("no node is named \"m6\"") && told.contains("too many defects to show: 8900 more"), "{told}");
+}
+
+#[test]
+fn a_workflow_with_defects_that_is_named_again_and_again_is_told_once() {
+    let outer = (0..9_000).map(|number| format!("a{number}(workflow=\"inner\")")).collect::<Vec<_>>().join(" -> ");
+    let source = |origin: &str, text: String| Source { origin: origin.into(), bytes: text.into(), form: Form::Line };
+    let texts = [
+        source("outer", format!("workflow outer: {outer}")),
+        source("inner", "workflow inner: x(input=\"{{ nobody.output }}\")".to_owned()),
+    ];
+    let read = ends("9,000 names of one with defects", || Workflow::reader().all(&texts));
+    let told = read[0].as_ref().unwrap_err();
+    let problems: Vec<&str> = told.list().iter().map(|defect| &*defect.problem).collect();
+    assert_eq!(problems, ["the workflow \"inner\" has defects of its own"]);
+}
+
+#[test]
+fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
+    let schema = |schemas: &str| {
+        format!("[workflow]\nname = \"w\"\n[workflow.channels]\n{schemas}\n[[workflow.tasks]]\nname = \"a\"\nagent = \"x\"\n")
+    };
+    let doubled = |level: usize| {
+        format!(
+            "a{level} = {{ allOf = [{{ \"$ref\" = \"#/$defs/a{0}\" }}, {{ \"$ref\" = \"#/$defs/a{0}\" }}] }}",
+            level + 1
+        )
+    };
+    let levels: Vec<String> = (0..40).map(doubled).collect();
+    let doubling = format!(
+        "x = {{ schema = {{ \"$ref\" = \"#/$defs/a0\", \"$defs\" = {{ {}, a40 = {{ type = \"string\" }} }} }} }}",
+        levels.join(", ")
+    );
+    let told_of = ends("references that double", || told(&schema(&doubling)));
+    assert!(told_of.contains("its references come to more than 10000 schemas"), "{told_of}");
+    let large = schema(r#"x = { schema = { pattern = "(\\w{100}){40}" } }"#);
+    assert!(ends("a large pattern", || told(&large)).contains("the schema of \"x\" cannot be used"));
+    let many: Vec<String> =
+        (0..2_000).map(|number| format!("x{number} = {{ schema = {{ pattern = \"a{number}\" }} }}")).collect();
+    let told_of = ends("many patterns", || told(&schema(&many.join("\n"))));
+    assert!(told_of.contains("the schemas of the channels have more than 256 patterns"), "{told_of}");
+    let tree = r##"x = { schema = { properties = { left = { "$ref" = "#" }, right = { "$ref" = "#" } } } }"##;
+    Workflow::from_toml("tree", &schema(tree)).unwrap();
 }
 
 fn nested(levels: usize) -> Plan {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
-use callboard::runtime::Builder;
+use callboard::runtime::{Builder, WorkflowStoreError};
 use callboard::supervision::runs::follow::{TurnEvent, TurnStatus};
 use callboard::supervision::runs::interrupts::{Resume, ResumeError};
 use callboard::workflow::{Node, Workflow, WorkflowBuilder};
@@ -240,6 +240,36 @@ async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() 
         "workflow \"test\": node b asks the predicate \"is_long\", which nobody has registered; did you mean \"is_lon\"?\n  advice: add it with `Builder::predicate`"
     );
     board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_reducer_that_nobody_has_registered_is_told_at_submission() {
+    let plan = workflow().channel("best", Reducer::Custom("longest".into())).node(Node::agent("a", "echo"));
+    let plan = plan.build().unwrap();
+    let longest = |held: &Json, _: &Json| Ok(held.clone());
+    let board = cast(builder()).reducer("longst", longest).start().await.unwrap();
+    let refused = board.submit(plan.task("x")).await.unwrap_err().to_string();
+    let told = "channel \"best\" has the reducer \"longest\", which nobody has registered; did you mean \"longst\"?";
+    assert!(refused.contains(told), "{refused}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_is_not_stored_under_a_name_that_deceives() {
+    let board = cast(builder()).start().await.unwrap();
+    for name in ["", "../../x", "\u{1b}[31mred", "\u{202e}abc", &"x".repeat(129)] {
+        let plan = Workflow::builder(name).node(Node::agent("a", "echo")).build().unwrap();
+        let refused = board.workflows().save(&plan).await;
+        assert!(matches!(refused, Err(WorkflowStoreError::Name(_))), "{name:?}: {refused:?}");
+    }
+    board.shutdown().await;
+}
+
+#[test]
+fn a_turn_that_may_take_no_time_is_a_defect() {
+    let defects = workflow().node(Node::agent("a", "echo").timeout(Duration::ZERO)).build().unwrap_err();
+    assert!(defects.to_string().contains("every turn takes longer than no time at all"), "{defects}");
+    assert!(Workflow::from_line("", "a(timeout=0)").is_err());
 }
 
 #[tokio::test(start_paused = true)]

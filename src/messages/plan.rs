@@ -260,6 +260,15 @@ impl Block {
 }
 
 impl Work {
+    /// Whose turn it is, if it is one.
+    #[must_use]
+    pub fn agent(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Agent(agent) => Some(agent),
+            Self::Join | Self::Block { .. } | Self::Loop { .. } | Self::Map { .. } => None,
+        }
+    }
+
     /// The nodes within it.
     #[must_use]
     pub fn body(&self) -> Option<&Block> {

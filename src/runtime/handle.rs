@@ -362,7 +362,7 @@ impl Board {
     /// Whom the names in a task's plan stand for.
     pub(super) fn cast(&self, task: &Task) -> Result<Vec<AgentName>, SubmitError> {
         let Some(plan) = &task.plan else { return Ok(Vec::new()) };
-        crate::workflow::check_task(plan, &self.rules.predicates, task.input.as_ref()).map_err(SubmitError::Plan)?;
+        crate::workflow::check_task(plan, &self.rules, task.input.as_ref()).map_err(SubmitError::Plan)?;
         Ok(plan.cast().into_iter().map(|name| self.router.resolve(name)).collect::<Result<_, _>>()?)
     }
 

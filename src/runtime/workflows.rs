@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::messages::names::check_name;
 use crate::messages::visible::quoted;
-use crate::messages::{Durability, Plan, Refusal, RunEvent, RunId};
+use crate::messages::{Durability, NameError, Plan, Refusal, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Stored};
 use crate::storage::{Expected, Journal, Key, Put, Storage, StorageError};
 use crate::supervision::runs::fork::{ForkError, migrate};
@@ -40,6 +41,9 @@ pub struct Workflows {
     durability: Durability,
 }
 
+/// The longest name of a stored workflow, in characters.
+const MAX_NAME: usize = 128;
+
 /// Why a stored workflow was not saved or read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +51,9 @@ pub enum WorkflowStoreError {
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Its name could deceive a reader, is empty, or is longer than 128 characters.
+    #[error(transparent)]
+    Name(#[from] NameError),
     /// What is stored cannot be read.
     #[error("version {version} of the workflow {} cannot be read: {error}", quoted(name))]
     Unreadable {
@@ -91,6 +98,7 @@ impl Workflows {
     /// See [`WorkflowStoreError`].
     pub async fn save(&self, workflow: &Workflow) -> Result<u32, WorkflowStoreError> {
         let name = workflow.name();
+        check_name("workflow", name, MAX_NAME)?;
         let stored = StoredWorkflow {
             description: workflow.description().map(str::to_owned),
             plan: Arc::clone(workflow.plan()),

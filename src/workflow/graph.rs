@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::messages::names::nearest;
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{
-    Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
+    AgentName, Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
 };
 
 use super::checks::Checks;
@@ -513,6 +513,13 @@ impl<'a> Maker<'a> {
         }
         if node.attempts == Some(0) {
             self.flaw(path, Aspect::Attempts, Fault::new("a turn is tried at least once"));
+        }
+        let agents = [node.work.agent(), node.compensation.as_ref()];
+        for error in agents.into_iter().flatten().filter_map(|agent| AgentName::new(agent).err()) {
+            self.flaw(path, Aspect::Name, Fault::new(error.to_string()));
+        }
+        if node.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            self.flaw(path, Aspect::Timeout, Fault::new("every turn takes longer than no time at all"));
         }
         let is_turn = matches!(node.work, Work::Agent(_));
         if node.is_interrupted && !is_turn {

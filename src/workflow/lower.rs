@@ -9,6 +9,7 @@ use crate::messages::visible::quoted;
 use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
 
 use super::draft::{Defect, Draft, EdgeDraft, GotoDraft, Node, Place, Placed, RepeatDraft, WorkDraft};
+use super::found::Found;
 use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many_nodes};
 use super::template::Fault;
 use super::written::Workflow;
@@ -83,11 +84,12 @@ impl Marks {
 
 /// Makes a plan's body of a draft. `library` has the workflows that it may name.
 pub(super) fn lower(draft: Draft, library: &BTreeMap<String, Workflow>) -> Lowered {
-    let mut lowering = Lowering { library, nodes: 0, is_too_large: false, defects: Vec::new(), named: Vec::new() };
+    let mut lowering =
+        Lowering { library, nodes: 0, is_too_large: false, defects: Found::default(), named: Vec::new() };
     let (body, mut marks) = lowering.block(draft.nodes, draft.output, 0);
     marks.name = draft.name.place;
     let Lowering { defects, named, is_too_large, .. } = lowering;
-    Lowered { body, marks, defects, named, is_too_large }
+    Lowered { body, marks, defects: defects.told(), named, is_too_large }
 }
 
 struct Lowering<'a> {
@@ -96,17 +98,14 @@ struct Lowering<'a> {
     nodes: usize,
     /// That was told.
     is_too_large: bool,
-    defects: Vec<Defect>,
+    defects: Found,
     named: Vec<(Place, Workflow)>,
 }
 
 impl Lowering<'_> {
     fn defect(&mut self, place: &Place, problem: impl Into<String>, advice: impl Into<String>) {
-        let defect = Defect::new(place, problem).advise(advice);
         // Loops are looked for again and again.
-        if !self.defects.contains(&defect) {
-            self.defects.push(defect);
-        }
+        self.defects.add_once(Defect::new(place, problem).advise(advice));
     }
 
     /// Whether there is room for so many more nodes. A text that names large workflows again and again is refused before
@@ -116,7 +115,7 @@ impl Lowering<'_> {
         let is_large = self.nodes > MAX_NODES;
         if is_large && !std::mem::replace(&mut self.is_too_large, true) {
             let Fault { problem, advice } = too_many_nodes();
-            self.defects.push(Defect { problem, advice, place: place.clone() });
+            self.defects.add(Defect { problem, advice, place: place.clone() });
         }
         !is_large
     }
@@ -127,7 +126,7 @@ impl Lowering<'_> {
         if depth > MAX_DEPTH {
             let place = nodes.first().map(|node| node.name.place.clone()).unwrap_or_default();
             let problem = format!("nodes lie more than {MAX_DEPTH} levels deep within nodes");
-            self.defects.push(Defect::new(&place, problem));
+            self.defects.add(Defect::new(&place, problem));
             take_apart(nodes);
             return (Block::default(), marks);
         }
@@ -159,8 +158,13 @@ impl Lowering<'_> {
         (block, marks)
     }
 
+    /// The most similar name; none for what is not told any more.
+    fn nearest<'a>(&self, name: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
+        if self.defects.is_full() { None } else { nearest(name, names.map(String::as_str)) }
+    }
+
     fn unknown<'a>(&mut self, name: &Placed<String>, names: impl Iterator<Item = &'a String>) {
-        let hint = did_you_mean(nearest(&name.value, names.map(String::as_str)).as_deref());
+        let hint = did_you_mean(self.nearest(&name.value, names).as_deref());
         let problem = format!("no node is named {}{hint}", quoted(&name.value));
         self.defect(&name.place, problem, "name a node of the same block");
     }
@@ -225,7 +229,7 @@ impl Lowering<'_> {
                 }
                 Some(_) => plain(Work::Join, &own_name.value),
                 None => {
-                    let hint = nearest(&workflow.value, self.library.keys().map(String::as_str));
+                    let hint = self.nearest(&workflow.value, self.library.keys());
                     let problem =
                         format!("no workflow is named {}{}", quoted(&workflow.value), did_you_mean(hint.as_deref()));
                     self.defect(&workflow.place, problem, "add it with `with`, or to the folder of the workflows");

@@ -10,6 +10,7 @@ pub(crate) mod checks;
 mod difference;
 pub(crate) mod draft;
 mod draw;
+mod found;
 pub(crate) mod graph;
 mod line;
 mod lower;

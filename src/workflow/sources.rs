@@ -19,6 +19,15 @@ pub struct Source {
     pub form: Form,
 }
 
+impl Source {
+    /// The name of the workflow, and those of the workflows that it runs; `None` if its syntax is wrong.
+    #[must_use]
+    pub fn names(&self) -> Option<(String, Vec<String>)> {
+        let Written { draft, named, .. } = Written::of(self).ok()?;
+        Some((draft.name.value, named.into_iter().map(|named| named.value).collect()))
+    }
+}
+
 /// How a text says a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -81,7 +90,7 @@ impl Reader {
                 let is_broken = matches!(read.get(owner), Some(Some(Err(_))));
                 is_broken.then(|| broken(named, &sources[owner].origin))
             };
-            let broken: Vec<Defect> = one.named.iter().filter_map(broken).collect();
+            let broken = each_name_once(&one.named, broken);
             let workflow = reader.check(one, broken);
             if let Ok(workflow) = &workflow {
                 reader = reader.with(workflow);
@@ -91,27 +100,27 @@ impl Reader {
         // What is left waits for itself.
         let rest: BTreeSet<usize> = written.keys().copied().collect();
         for (position, one) in written {
-            let circular: Vec<Defect> = one
-                .named
-                .iter()
-                .filter(|named| owners.get(&named.value).is_some_and(|owner| rest.contains(owner)))
-                .map(|named| circular(named, &one.draft.name.value))
-                .collect();
+            let circular = |named: &Placed<String>| {
+                let is_left = owners.get(&named.value).is_some_and(|owner| rest.contains(owner));
+                is_left.then(|| circular(named, &one.draft.name.value))
+            };
+            let circular = each_name_once(&one.named, circular);
             read[position] = Some(self.check(one, circular));
         }
         read.into_iter().flatten().collect()
     }
 
     /// Checks a text whose names are known to have these defects.
-    fn check(&self, written: Written<'_>, known: Vec<Defect>) -> Result<Workflow, Defects> {
-        let Written { origin, text, draft, .. } = written;
+    fn check(&self, written: Written<'_>, known: Vec<(String, Defect)>) -> Result<Workflow, Defects> {
+        let Written { origin, text, mut draft, .. } = written;
+        let (names, known): (BTreeSet<String>, Vec<Defect>) = known.into_iter().unzip();
+        // What is known says more than that nobody has the name.
+        leave_out(&mut draft.nodes, &names);
         let read = Workflow::of(draft, Some((origin, text)), self.library());
         if known.is_empty() {
             return read;
         }
-        // They say more than that nobody has the name.
         let mut list = read.err().map(|defects| defects.list).unwrap_or_default();
-        list.retain(|defect| known.iter().all(|known| known.place != defect.place));
         list.extend(known);
         Err(Defects::of(Some((origin, text)), origin, list))
     }
@@ -143,6 +152,27 @@ impl<'a> Written<'a> {
 fn next(written: &BTreeMap<usize, Written<'_>>, owners: &BTreeMap<String, usize>) -> Option<usize> {
     let is_waiting = |named: &Placed<String>| owners.get(&named.value).is_some_and(|owner| written.contains_key(owner));
     written.iter().find(|(_, one)| !one.named.iter().any(is_waiting)).map(|(position, _)| *position)
+}
+
+/// What is wrong with the workflows that are named, told where each is named first.
+fn each_name_once(
+    named: &[Placed<String>],
+    wrong: impl Fn(&Placed<String>) -> Option<Defect>,
+) -> Vec<(String, Defect)> {
+    let mut seen = BTreeSet::new();
+    let first = named.iter().filter(|named| seen.insert(&named.value));
+    first.filter_map(|named| Some((named.value.clone(), wrong(named)?))).collect()
+}
+
+/// Nodes that run these workflows do nothing.
+fn leave_out(nodes: &mut [Node], names: &BTreeSet<String>) {
+    for node in nodes {
+        match &mut node.work {
+            WorkDraft::Workflow(workflow) if names.contains(&workflow.value) => node.work = WorkDraft::Join,
+            WorkDraft::Nodes { nodes, .. } => leave_out(nodes, names),
+            WorkDraft::Workflow(_) | WorkDraft::Agent(_) | WorkDraft::Join => {}
+        }
+    }
 }
 
 fn add_named(nodes: &[Node], named: &mut Vec<Placed<String>>) {

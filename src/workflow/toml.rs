@@ -7,7 +7,6 @@
 
 mod document;
 mod fields;
-mod found;
 mod scan;
 mod task;
 mod values;
@@ -15,7 +14,7 @@ mod values;
 use ::toml::de::DeTable;
 
 use super::draft::{Defect, Draft};
-use found::Found;
+use super::found::Found;
 
 /// The longest text, in bytes.
 pub(super) const MAX_TEXT: usize = 1 << 20;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::messages::state::Predicates;
+use crate::messages::names::did_you_mean;
+use crate::messages::state::StateRules;
 use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, Reducer, Schema, Task};
 
@@ -343,15 +344,25 @@ impl WorkflowBuilder {
     }
 }
 
-/// Whether a plan can be run on this input, with these predicates. Only what was not checked when it was written.
-pub(crate) fn check_task(plan: &Arc<Plan>, predicates: &Predicates, input: Option<&Json>) -> Result<(), Defects> {
+/// Whether a plan can be run on this input, with these reducers and predicates. Only what was not checked when it was written.
+pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Json>) -> Result<(), Defects> {
     let graph = ready(plan)?;
     let mut defects = Vec::new();
     for Predicated { node, name } in graph.predicates() {
-        if predicates.get(name).is_none() {
-            let hint = crate::messages::names::did_you_mean(predicates.nearest(name).as_deref());
+        if rules.predicates.get(name).is_none() {
+            let hint = did_you_mean(rules.predicates.nearest(name).as_deref());
             let problem = format!("node {node} asks the predicate {name:?}, which nobody has registered{hint}");
             defects.push(Defect::new(&None, problem).advise("add it with `Builder::predicate`"));
+        }
+    }
+    for channel in plan.schema.declared() {
+        if let Ok(Reducer::Custom(name)) = plan.schema.reducer(channel)
+            && rules.reducers.get(name).is_none()
+        {
+            let hint = did_you_mean(rules.reducers.nearest(name).as_deref());
+            let channel = quoted(channel);
+            let problem = format!("channel {channel} has the reducer {name:?}, which nobody has registered{hint}");
+            defects.push(Defect::new(&None, problem).advise("add it with `Builder::reducer`"));
         }
     }
     let has = |field: &str| input.is_some_and(|input| input.value().get(field).is_some());
@@ -374,7 +385,8 @@ fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
 
 impl Defects {
     pub(super) fn of(text: Option<(&str, &str)>, name: &str, mut list: Vec<Defect>) -> Self {
-        list.sort_by_key(|defect| defect.place.as_ref().map(|place| place.start));
+        // What has no place, such as how many more there are, comes last.
+        list.sort_by_key(|defect| defect.place.as_ref().map_or(usize::MAX, |place| place.start));
         // Lowering and making ready may have found the same.
         list.dedup();
         let origin = match text {

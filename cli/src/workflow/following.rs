@@ -131,7 +131,7 @@ fn iterations(node: &str, known: &mut BTreeMap<String, String>) -> Vec<Line> {
 
 /// A program's complaints have several lines.
 fn why_in_one_line(failure: &Failure) -> String {
-    brief(&failure.to_string().replace('\n', " "), SHOWN)
+    brief(&failure.to_string().replace('\n', " "), 4 * SHOWN)
 }
 
 fn gave(command: &Command) -> String {

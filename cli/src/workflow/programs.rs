@@ -1,5 +1,6 @@
 //! The agents of a workflow on the command line: programs, run once for each turn.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use callboard::messages::visible;
@@ -24,7 +25,8 @@ pub(crate) fn agents(programs: &[Program], cast: &[String], board: &Place) -> Re
             return Err(Failure::trouble(format!("--agent is given twice for {}", visible(name))));
         }
         if name != "*" && !cast.contains(name) {
-            let known = cast.iter().map(|agent| visible(agent)).collect::<Vec<_>>().join(", ");
+            let known: BTreeSet<String> = cast.iter().map(|agent| visible(agent)).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
             let text = format!("the workflow has no agent {}; it has {known}", visible(name));
             return Err(Failure::trouble(text));
         }

@@ -1,5 +1,6 @@
 //! Workflows from files, folders and the command line.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,9 @@ use crate::page::Failure;
 
 /// No workflow is longer than this, in bytes: the rest of a file is not read.
 const MAX_TEXT: u64 = 1 << 20;
+
+/// How much is read of the texts beside those that are named, in bytes.
+const MAX_BESIDE: usize = 8 << 20;
 
 /// The texts that the command line names, in its order; those of a folder in the order of their names.
 pub(crate) fn texts(files: &[PathBuf], line: Option<&str>) -> Result<Vec<Source>, Failure> {
@@ -44,22 +48,35 @@ pub(crate) fn texts(files: &[PathBuf], line: Option<&str>) -> Result<Vec<Source>
 
 /// The workflows of these texts. What they name is looked for among them, and then in the files beside them.
 pub(crate) fn workflows(files: &[PathBuf], texts: &[Source]) -> Vec<Result<Workflow, Defects>> {
-    let read = Workflow::reader().all(texts);
-    if read.iter().all(Result::is_ok) {
-        return read;
+    let (own, named): (BTreeSet<String>, Vec<Vec<String>>) = texts.iter().filter_map(Source::names).unzip();
+    let mut wanted: BTreeSet<String> = named.into_iter().flatten().filter(|name| !own.contains(name)).collect();
+    // Those that are asked for come first: they keep their names.
+    let mut all = texts.to_vec();
+    let mut beside = if wanted.is_empty() { Vec::new() } else { neighbours(files, texts) };
+    while let Some(found) = beside.iter().position(|(name, ..)| wanted.remove(name)) {
+        let (_, named, source) = beside.remove(found);
+        wanted.extend(named.into_iter().filter(|name| !own.contains(name)));
+        all.push(source);
     }
-    // Those that are asked for come first: they keep their names. A neighbour that cannot be read is none.
-    let is_new = |source: &Source| texts.iter().all(|text| text.origin != source.origin);
-    let neighbours = files.iter().filter_map(|file| Some(file.parent()?.to_owned()));
-    let mut folders: Vec<PathBuf> = neighbours.collect();
-    folders.sort();
-    folders.dedup();
-    let found = folders.iter().filter_map(|folder| workflows_in(folder).ok()).flatten();
-    let neighbours = found.filter_map(|file| text(&file).ok()).filter(is_new);
-    let all: Vec<Source> = texts.iter().cloned().chain(neighbours).collect();
     let mut read = Workflow::reader().all(&all);
     read.truncate(texts.len());
     read
+}
+
+/// The texts beside these files, with their names and those that they run. One that cannot be read is none; nor are those
+/// beyond a bound.
+fn neighbours(files: &[PathBuf], texts: &[Source]) -> Vec<(String, Vec<String>, Source)> {
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    let found = folders.into_iter().filter_map(|folder| workflows_in(folder).ok()).flatten();
+    let is_new = |source: &Source| texts.iter().all(|text| text.origin != source.origin);
+    let mut left = MAX_BESIDE;
+    let mut has_room = |source: &Source| {
+        let room = left.checked_sub(source.bytes.len());
+        left = room.unwrap_or(left);
+        room.is_some()
+    };
+    let read = found.filter_map(|file| text(&file).ok()).filter(|source| is_new(source) && has_room(source));
+    read.filter_map(|source| source.names().map(|(name, named)| (name, named, source))).collect()
 }
 
 fn text(file: &Path) -> Result<Source, Failure> {

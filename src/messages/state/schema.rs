@@ -149,6 +149,11 @@ impl Reducers {
     pub fn get(&self, name: &str) -> Option<&ReduceFn> {
         self.0.get(name)
     }
+
+    /// The most similar name.
+    pub(crate) fn nearest(&self, name: &str) -> Option<String> {
+        nearest(name, self.0.keys().map(|name| &**name))
+    }
 }
 
 impl fmt::Debug for Reducers {

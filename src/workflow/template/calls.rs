@@ -17,6 +17,8 @@ enum Kind {
     Test,
     Function,
     Method,
+    /// A list that is repeated: each costs little, and one of one of one has no end.
+    Repetition,
 }
 
 /// What a slip in a name may have meant.
@@ -42,7 +44,7 @@ impl Kind {
             Self::Filter => holds(&IS_FILTER),
             Self::Test => holds(&IS_TEST),
             Self::Function => ENVIRONMENT.globals().any(|(global, _)| global == name),
-            Self::Method => false,
+            Self::Method | Self::Repetition => false,
         }
     }
 
@@ -54,6 +56,7 @@ impl Kind {
             Self::Function => Fault::new(format!("there is no function {}{}", quoted(name), hint(FUNCTIONS))),
             Self::Method => Fault::new(format!("values have no method {}", quoted(name)))
                 .advise("use a filter, as in `value | items`"),
+            Self::Repetition => Fault::new("a list cannot be repeated with `*`"),
         }
     }
 }
@@ -108,9 +111,10 @@ fn check(found: &[(Kind, &str)], macros: &[&str]) -> Result<(), Fault> {
     const OFFERED: [&str; 4] = ["loop", "super", "self", "caller"];
     let is_known = |kind: Kind, name: &str| match kind {
         Kind::Function => OFFERED.contains(&name) || macros.contains(&name) || kind.has(name),
-        Kind::Filter | Kind::Test | Kind::Method => kind.has(name),
+        Kind::Filter | Kind::Test | Kind::Method | Kind::Repetition => kind.has(name),
     };
-    match found.iter().find(|(kind, name)| is_name(name) && !is_known(*kind, name)) {
+    let can_be_known = |kind: Kind, name: &str| kind == Kind::Repetition || is_name(name);
+    match found.iter().find(|(kind, name)| can_be_known(*kind, name) && !is_known(*kind, name)) {
         Some((kind, name)) => Err(kind.fault(name)),
         None => Ok(()),
     }
@@ -149,6 +153,7 @@ fn calls(code: &str) -> Vec<(Kind, &str)> {
     let mut found = Vec::new();
     // The last two signs or names before this one.
     let (mut before, mut last) = ("", "");
+    let mut brackets = Brackets::default();
     let mut rest = code.trim_start();
     while let Some(first) = rest.chars().next() {
         let length = match length_of_text(rest) {
@@ -168,9 +173,55 @@ fn calls(code: &str) -> Vec<(Kind, &str)> {
             _ if is_called && !is_word_before_bracket(token) => found.push((Kind::Function, token)),
             _ => {}
         }
+        if brackets.repeat_a_list(last, token, rest) {
+            found.push((Kind::Repetition, token));
+        }
         (before, last) = (last, token);
     }
     found
+}
+
+/// The brackets around a sign, and what the last one to close held.
+#[derive(Default)]
+struct Brackets {
+    open: Vec<Bracket>,
+    closed: Option<Bracket>,
+}
+
+#[derive(Clone, Copy)]
+struct Bracket {
+    /// A list stands in it, or it is one.
+    has_list: bool,
+    follows_star: bool,
+}
+
+impl Brackets {
+    /// Goes on by one sign: whether a list is repeated there.
+    fn repeat_a_list(&mut self, last: &str, token: &str, rest: &str) -> bool {
+        let is_star = |sign: &str| sign == "*";
+        match token {
+            "[" | "(" => {
+                let is_value = |c: char| is_part(c) || ['"', '\'', ']', ')'].contains(&c);
+                let follows_value = last.ends_with(is_value) && !is_word_before_bracket(last);
+                let has_list = token == "[" && !follows_value;
+                self.open.push(Bracket { has_list, follows_star: is_star(last) });
+                false
+            }
+            "]" | ")" => {
+                self.closed = self.open.pop();
+                let closed = self.closed.filter(|closed| closed.has_list);
+                if let (Some(_), Some(around)) = (closed, self.open.last_mut()) {
+                    around.has_list = true;
+                }
+                closed.is_some_and(|closed| closed.follows_star)
+            }
+            "*" => {
+                let is_power = is_star(last) || rest.starts_with('*');
+                [")", "]"].contains(&last) && !is_power && self.closed.is_some_and(|closed| closed.has_list)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Words after which a bracket opens that is no call.
@@ -200,6 +251,9 @@ mod tests {
         assert_eq!(said("x is evn").as_deref(), Some("there is no test \"evn\"; did you mean \"even\"?"));
         assert_eq!(said("x is not strin").as_deref(), Some("there is no test \"strin\"; did you mean \"string\"?"));
         assert_eq!(said("now()").as_deref(), Some("there is no function \"now\""));
+        for repeated in ["[[1] * 10000] * 10000 == x", "3 * [1]", "([x]) * 5", "x in [1] * 5", "5 * ([x] + [y])"] {
+            assert_eq!(said(repeated).as_deref(), Some("a list cannot be repeated with `*`"), "{repeated}");
+        }
         assert_eq!(said("x.keys() | list").as_deref(), Some("values have no method \"keys\""));
         for fine in [
             "x | length > 3 and (y or z)",
@@ -209,6 +263,8 @@ mod tests {
             "range(3) | list",
             "(1) if (x) else (2)",
             "x in (1, 2) or x not in (3)",
+            "x[0] * 2 + (x + 1) * y[1] ** 2 * (3 + z[0][1])",
+            "[x * 2, 3 * y] | max * 2",
         ] {
             assert_eq!(said(fine), None, "{fine}");
         }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
+use super::super::found::Found;
 use super::fields::{Field, Fields};
-use super::found::Found;
 use super::task::tasks;
 use super::values::{Item, mismatch, placed_json, text, word};
 use crate::messages::Reducer;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ::toml::de::{DeTable, DeValue};
 
-use super::found::Found;
+use super::super::found::Found;
 use super::values::{Item, mismatch, text};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;

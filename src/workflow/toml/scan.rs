@@ -11,7 +11,7 @@ use toml_parser::decoder::Encoding;
 use toml_parser::parser::{Event, EventKind, EventReceiver, ValidateWhitespace, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
 
-use super::found::Found;
+use super::super::found::Found;
 use crate::messages::MAX_JSON_DEPTH;
 use crate::workflow::draft::Defect;
 

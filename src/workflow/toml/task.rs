@@ -2,8 +2,8 @@
 
 use ::toml::de::DeValue;
 
+use super::super::found::Found;
 use super::fields::{Field, Fields};
-use super::found::Found;
 use super::values::{Item, condition, count, duration, list, mismatch, placed_json, string, text, word};
 use crate::messages::{JoinPolicy, On};
 use crate::workflow::draft::{Defect, EdgeDraft, GotoDraft, Node, Placed, RepeatDraft, WorkDraft};

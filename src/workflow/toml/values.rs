@@ -6,8 +6,8 @@ use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeValue};
 use serde_json::{Map, Number, Value};
 
+use super::super::found::Found;
 use super::fields::{Field, Fields};
-use super::found::Found;
 use crate::messages::Condition;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::{cut, quoted};

@@ -1,6 +1,6 @@
-//! What was found wrong with a text.
+//! What was found wrong with a workflow.
 
-use super::super::draft::Defect;
+use super::draft::Defect;
 
 /// The most defects that are told: a text of 1 MiB can have a million, and each is shown with its line.
 const MAX_DEFECTS: usize = 100;
@@ -15,11 +15,23 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn add(&mut self, defect: Defect) {
-        if self.list.len() < MAX_DEFECTS {
-            self.list.push(defect);
-        } else {
+        if self.is_full() {
             self.beyond += 1;
+        } else {
+            self.list.push(defect);
         }
+    }
+
+    /// As [`Found::add`], unless it is known already.
+    pub(super) fn add_once(&mut self, defect: Defect) {
+        if self.is_full() || !self.list.contains(&defect) {
+            self.add(defect);
+        }
+    }
+
+    /// No more defects are told.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= MAX_DEFECTS
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -27,14 +39,16 @@ impl Found {
     }
 
     /// What was read, if nothing was wrong with it.
-    pub(super) fn or<T>(mut self, read: T) -> Result<T, Vec<Defect>> {
-        if self.list.is_empty() {
-            return Ok(read);
-        }
+    pub(super) fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
+        if self.is_empty() { Ok(read) } else { Err(self.told()) }
+    }
+
+    /// All of it, in the order of the text.
+    pub(super) fn told(mut self) -> Vec<Defect> {
         self.list.sort_by_key(|defect| defect.place.as_ref().map(|place| (place.start, place.end)));
         if self.beyond > 0 {
             self.list.push(Defect::new(&None, format!("too many defects to show: {} more", self.beyond)));
         }
-        Err(self.list)
+        self.list
     }
 }
