@@ -404,7 +404,9 @@ fn a_workflow_with_defects_that_is_named_again_and_again_is_told_once() {
 #[test]
 fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
     let schema = |schemas: &str| {
-        format!("[workflow]\nname = \"w\"\n[workflow.channels]\n{schemas}\n[[workflow.tasks]]\nname = \"a\"\nagent = \"x\"\n")
+        format!(
+            "[workflow]\nname = \"w\"\n[workflow.channels]\n{schemas}\n[[workflow.tasks]]\nname = \"a\"\nagent = \"x\"\n"
+        )
     };
     let doubled = |level: usize| {
         format!(

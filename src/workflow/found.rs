@@ -29,8 +29,13 @@ impl Found {
         }
     }
 
-    /// No more defects are told.
-    pub(super) fn is_full(&self) -> bool {
+    /// How many are told.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// No more are told.
+    fn is_full(&self) -> bool {
         self.list.len() >= MAX_DEFECTS
     }
 

@@ -14,6 +14,9 @@ use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many
 use super::template::Fault;
 use super::written::Workflow;
 
+/// The most defects that are told with what a name may mean.
+const MAX_HINTS: usize = 20;
+
 /// The most nodes of a block that commands go back to.
 const MAX_BACK: usize = 256;
 
@@ -158,9 +161,9 @@ impl Lowering<'_> {
         (block, marks)
     }
 
-    /// The most similar name; none for what is not told any more.
+    /// The most similar name; none after many defects, since all names are compared for each.
     fn nearest<'a>(&self, name: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
-        if self.defects.is_full() { None } else { nearest(name, names.map(String::as_str)) }
+        if self.defects.len() > MAX_HINTS { None } else { nearest(name, names.map(String::as_str)) }
     }
 
     fn unknown<'a>(&mut self, name: &Placed<String>, names: impl Iterator<Item = &'a String>) {
