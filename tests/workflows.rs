@@ -237,7 +237,7 @@ async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() 
     let refused = board.submit(plan().build().unwrap().task("x")).await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "workflow \"test\": node b asks the predicate \"is_long\", which nobody has registered; did you mean \"is_lon\"?\n  advice: add it with `Builder::predicate`"
+        "workflow \"test\": node b asks the predicate \"is_long\", which nobody has registered; did you mean \"is_lon\"?\n  advice: add it with `Builder::predicate`; the command line has none"
     );
     board.shutdown().await;
 }

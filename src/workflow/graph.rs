@@ -35,6 +35,9 @@ const MAX_BOUND: u32 = 1_000_000;
 /// The longest name of a node, in bytes. Every edge from a node may hold it, and every event of its turns.
 pub(crate) const MAX_NAME: usize = 128;
 
+/// What to do about a channel that is not declared.
+const UNDECLARED: &str = "declare it among the channels of the workflow; one in a line has none";
+
 /// The most defects that are told at once.
 const MAX_FLAWS: usize = 100;
 
@@ -509,7 +512,7 @@ impl<'a> Maker<'a> {
         if let Some(channel) = &node.saves
             && let Err(error) = self.schema.reducer(channel)
         {
-            self.flaw(path, Aspect::Saves, Fault::new(error.to_string()));
+            self.flaw(path, Aspect::Saves, Fault::new(error.to_string()).advise(UNDECLARED));
         }
         if node.attempts == Some(0) {
             self.flaw(path, Aspect::Attempts, Fault::new("a turn is tried at least once"));

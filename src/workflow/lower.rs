@@ -338,13 +338,13 @@ impl Lowering<'_> {
                     (None, false) => {}
                     (None, true) => {
                         let problem = format!("going back to {} has no bound", quoted(&goto.to.value));
-                        let advice = "say how often it may begin in all, as in `{ to = \"…\", max = 3 }`";
+                        let advice = "say how often it may begin in all: `{ to = \"…\", max = 3 }`, or `back(\"…\", 3)` in a line";
                         self.defect(&goto.to.place, problem, advice);
                     }
                     (Some(max), false) => {
                         let problem = format!("{} does not come before this node", quoted(&goto.to.value));
                         let place = max.place.clone().or(goto.to.place.clone());
-                        self.defect(&place, problem, "leave out `max`");
+                        self.defect(&place, problem, "leave out `max`; in a line, write its name without `back`");
                     }
                 }
             }

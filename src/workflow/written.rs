@@ -352,7 +352,9 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
         if rules.predicates.get(name).is_none() {
             let hint = did_you_mean(rules.predicates.nearest(name).as_deref());
             let problem = format!("node {node} asks the predicate {name:?}, which nobody has registered{hint}");
-            defects.push(Defect::new(&None, problem).advise("add it with `Builder::predicate`"));
+            defects.push(
+                Defect::new(&None, problem).advise("add it with `Builder::predicate`; the command line has none"),
+            );
         }
     }
     for channel in plan.schema.declared() {
@@ -362,7 +364,8 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
             let hint = did_you_mean(rules.reducers.nearest(name).as_deref());
             let channel = quoted(channel);
             let problem = format!("channel {channel} has the reducer {name:?}, which nobody has registered{hint}");
-            defects.push(Defect::new(&None, problem).advise("add it with `Builder::reducer`"));
+            defects
+                .push(Defect::new(&None, problem).advise("add it with `Builder::reducer`; the command line has none"));
         }
     }
     let has = |field: &str| input.is_some_and(|input| input.value().get(field).is_some());

@@ -7,7 +7,10 @@ use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 
 use super::super::template::{Fault, Names, Part, Var};
-use super::{Level, LevelKind, Maker};
+use super::{Level, LevelKind, Maker, UNDECLARED};
+
+/// What can be read of a node.
+const PARTS: [&str; 3] = ["output", "outcome", "error"];
 
 /// Where a template is written.
 #[derive(Clone, Copy)]
@@ -121,7 +124,7 @@ impl Names for Scope<'_, '_> {
             }
             ("state", Some(channel)) => match self.maker.schema.reducer(channel) {
                 Ok(_) => Ok((Var::Channel((*channel).into()), 2)),
-                Err(error) => Err(Fault::new(error.to_string())),
+                Err(error) => Err(Fault::new(error.to_string()).advise(UNDECLARED)),
             },
             ("state", None) => Ok((Var::State, 1)),
             ("item", _) => Ok((Var::Item { up: in_kind(LevelKind::Map, "map")? }, 1)),
@@ -142,7 +145,8 @@ impl Names for Scope<'_, '_> {
                             "of a node there are `output`, `outcome` and `error`, and no `{}`",
                             path[1]
                         ));
-                        Err(fault.advise(format!("write `{name}.output.{}`", path[1])))
+                        let meant = nearest(path[1], PARTS).map_or(format!("output.{}", path[1]), |part| part);
+                        Err(fault.advise(format!("write `{name}.{meant}`")))
                     }
                     Some(found) => found.map(|var| (var, path.len().min(2))),
                     None if part.is_some() && part != Some(Part::All) => {
