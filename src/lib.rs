@@ -61,6 +61,10 @@ struct Readme;
 struct WorkflowGuide;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/workflow-templates.md")]
+struct TemplateGuide;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/compared-with-langgraph.md")]
 struct ComparedWithLangGraph;
 

@@ -13,6 +13,8 @@ use crate::messages::visible::cut;
 use crate::messages::{Json, MAX_JSON_DEPTH};
 
 mod calls;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use self::values::json_of;
@@ -194,7 +196,10 @@ impl Template {
         let (environment, read) = with_room(text, || {
             let mut environment = ENVIRONMENT.clone();
             environment.add_template_owned(TEXT, text.to_owned())?;
-            let read = environment.get_template(TEXT)?.undeclared_variables(true);
+            let read = match ENVIRONMENT.template_from_str(&calls::unsliced_text(text)) {
+                Ok(unsliced) => unsliced.undeclared_variables(true),
+                Err(_) => environment.get_template(TEXT)?.undeclared_variables(true),
+            };
             Ok((environment, read))
         })?;
         calls::check_text(text)?;
@@ -238,7 +243,10 @@ impl Compiled {
         } else {
             let (compiled, read) = with_room(source, || {
                 let compiled = ENVIRONMENT.compile_expression_owned(source.to_owned())?;
-                let read = compiled.undeclared_variables(true);
+                let read = match ENVIRONMENT.compile_expression(&calls::unsliced_expression(source)) {
+                    Ok(unsliced) => unsliced.undeclared_variables(true),
+                    Err(_) => compiled.undeclared_variables(true),
+                };
                 Ok((compiled, read))
             })?;
             calls::check_expression(source)?;
@@ -306,7 +314,20 @@ pub(super) fn is_name(name: &str) -> bool {
 
 /// Whether a node may be named so: a template can name it, and it means nothing else there.
 pub(super) fn is_free_name(name: &str) -> bool {
-    const TAKEN: [&str; 9] = ["state", "input", "item", "index", "iteration", "previous", "loop", "self", "range"];
+    const TAKEN: [&str; 12] = [
+        "state",
+        "input",
+        "item",
+        "index",
+        "iteration",
+        "previous",
+        "loop",
+        "self",
+        "range",
+        "dict",
+        "debug",
+        "namespace",
+    ];
     is_name(name) && !is_word(name) && !TAKEN.contains(&name)
 }
 

@@ -1,6 +1,8 @@
 //! What a template calls: filters, tests, functions and methods. minijinja looks for them when it comes to them, perhaps
 //! hours into a run; here one that there is none of is told before anything runs.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use minijinja::{Expression, context};
@@ -8,7 +10,7 @@ use minijinja::{Expression, context};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 
-use super::{ENVIRONMENT, Fault, is_name};
+use super::{ENVIRONMENT, Fault, is_name, is_word};
 
 /// What is asked of a value or of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +24,12 @@ enum Kind {
 }
 
 /// What a slip in a name may have meant.
-const FILTERS: &str = "abs attr batch bool capitalize count default dictsort first float format groupby indent int items join \
+pub(super) const FILTERS: &str = "abs attr batch bool capitalize chain count default dictsort first float format groupby indent int items join \
                        last length lines list lower map max min pprint reject rejectattr replace reverse round select \
                        selectattr slice sort split string sum title tojson trim unique upper zip";
-const TESTS: &str = "boolean defined divisibleby endingwith even false float in integer iterable lower mapping none number \
+pub(super) const TESTS: &str = "boolean defined divisibleby endingwith even false float in integer iterable lower mapping none number \
                      odd sequence startingwith string true undefined upper";
-const FUNCTIONS: &str = "range dict namespace debug";
+pub(super) const FUNCTIONS: &str = "range dict namespace debug";
 
 static IS_FILTER: LazyLock<Option<Expression<'static, 'static>>> =
     LazyLock::new(|| ENVIRONMENT.compile_expression("name is filter").ok());
@@ -75,23 +77,9 @@ pub(super) fn check_expression(source: &str) -> Result<(), Fault> {
 /// The first that there is none of.
 pub(super) fn check_text(text: &str) -> Result<(), Fault> {
     let (mut found, mut macros) = (Vec::new(), Vec::new());
-    let mut rest = text;
-    while let Some(at) = rest.find('{') {
-        let tag = rest.get(at + 1..at + 2).unwrap_or_default();
-        rest = &rest[at + 1..];
-        let end = match tag {
-            "{" => "}}",
-            "%" => "%}",
-            "#" => "#}",
-            _ => continue,
-        };
-        let inside = &rest[1..];
-        let length = if tag == "#" { inside.find(end) } else { end_of_tag(inside, end) };
-        let Some(length) = length else { break };
-        let (code, after) = (inside[..length].trim_matches(['-', '+']).trim(), &inside[length + end.len()..]);
-        rest = after;
+    for (tag, range) in tags(text) {
+        let code = text[range].trim_matches(['-', '+']).trim();
         match (tag, code.split_whitespace().next()) {
-            ("%", Some("raw")) => rest = after.find("endraw").map_or("", |end| &after[end..]),
             ("%", Some("macro")) => macros.extend(code["macro".len()..].trim().split('(').next()),
             ("%", Some("filter")) => {
                 let code = code["filter".len()..].trim();
@@ -99,11 +87,95 @@ pub(super) fn check_text(text: &str) -> Result<(), Fault> {
                 found.push((Kind::Filter, name));
                 found.extend(calls(&code[name.len()..]));
             }
-            ("{" | "%", _) => found.extend(calls(code)),
-            _ => {}
+            _ => found.extend(calls(code)),
         }
     }
     check(&found, &macros)
+}
+
+/// An expression that reads the same names and has no slices: minijinja does not see what `x[1:]` reads.
+pub(super) fn unsliced_expression(source: &str) -> Cow<'_, str> {
+    if has_slices(source) { unsliced(source).into() } else { source.into() }
+}
+
+/// The same for a text with tags.
+pub(super) fn unsliced_text(text: &str) -> Cow<'_, str> {
+    if !has_slices(text) {
+        return text.into();
+    }
+    let (mut whole, mut done) = (String::new(), 0);
+    for (_, range) in tags(text) {
+        whole += &text[done..range.start];
+        whole += &unsliced(&text[range.clone()]);
+        done = range.end;
+    }
+    (whole + &text[done..]).into()
+}
+
+fn has_slices(source: &str) -> bool {
+    source.contains('[') && source.contains(':')
+}
+
+/// Code with a list of the bounds in place of each slice, as `x[[1,0]]` for `x[1:]`.
+fn unsliced(code: &str) -> String {
+    let (mut whole, mut last) = (String::new(), "");
+    // The brackets that are open, and whether what stands in them is taken from something.
+    let mut open: Vec<bool> = Vec::new();
+    let mut rest = code;
+    while let Some(first) = rest.chars().next() {
+        let (token, after) = rest.split_at(length_of_token(rest, first));
+        let is_bound_missing = ["[", ":"].contains(&last);
+        match token {
+            "[" => {
+                let is_value = |c: char| is_part(c) || ['"', '\'', ')', ']', '}'].contains(&c);
+                open.push(last.ends_with(is_value) && !is_word(last) && !is_word_before_bracket(last));
+                whole += if open.last() == Some(&true) { "[[" } else { "[" };
+            }
+            "(" | "{" => {
+                open.push(false);
+                whole += token;
+            }
+            "]" | ")" | "}" => {
+                let is_taken = open.pop() == Some(true);
+                whole += if is_taken && last == ":" { "0" } else { "" };
+                whole += if is_taken { "]]" } else { token };
+            }
+            ":" if open.last() == Some(&true) => whole += if is_bound_missing { "0," } else { "," },
+            _ => whole += token,
+        }
+        if !token.trim().is_empty() {
+            last = token;
+        }
+        rest = after;
+    }
+    whole
+}
+
+/// The tags of a text that have code, by their second sign, and where it stands.
+fn tags(text: &str) -> Vec<(&str, Range<usize>)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(next) = text[at..].find('{') {
+        at += next + 1;
+        let tag = text.get(at..at + 1).unwrap_or_default();
+        let end = match tag {
+            "{" => "}}",
+            "%" => "%}",
+            "#" => "#}",
+            _ => continue,
+        };
+        let inside = &text[at + 1..];
+        let length = if tag == "#" { inside.find(end) } else { end_of_tag(inside, end) };
+        let Some(length) = length else { break };
+        let range = at + 1..at + 1 + length;
+        at = range.end + end.len();
+        let code = text[range.clone()].trim_matches(['-', '+']).trim();
+        if tag == "%" && code.split_whitespace().next() == Some("raw") {
+            at = text[at..].find("endraw").map_or(text.len(), |end| at + end);
+        } else if tag != "#" {
+            found.push((tag, range));
+        }
+    }
+    found
 }
 
 fn check(found: &[(Kind, &str)], macros: &[&str]) -> Result<(), Fault> {
@@ -148,6 +220,15 @@ fn length_of_text(code: &str) -> Option<usize> {
     Some(end.map_or(code.len(), |end| end + 2))
 }
 
+/// How long the text in quotes, the name or the sign is with which this begins.
+fn length_of_token(code: &str, first: char) -> usize {
+    match length_of_text(code) {
+        Some(length) => length,
+        None if is_part(first) => code.find(|c| !is_part(c)).unwrap_or(code.len()),
+        None => first.len_utf8(),
+    }
+}
+
 /// What code calls, in its order.
 fn calls(code: &str) -> Vec<(Kind, &str)> {
     let mut found = Vec::new();
@@ -156,12 +237,7 @@ fn calls(code: &str) -> Vec<(Kind, &str)> {
     let mut brackets = Brackets::default();
     let mut rest = code.trim_start();
     while let Some(first) = rest.chars().next() {
-        let length = match length_of_text(rest) {
-            Some(length) => length,
-            None if is_part(first) => rest.find(|c| !is_part(c)).unwrap_or(rest.len()),
-            None => first.len_utf8(),
-        };
-        let (token, after) = rest.split_at(length);
+        let (token, after) = rest.split_at(length_of_token(rest, first));
         rest = after.trim_start();
         let is_called = rest.starts_with('(');
         let is_test = last == "is" || (before, last) == ("is", "not");

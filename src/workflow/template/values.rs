@@ -52,7 +52,12 @@ pub(super) fn bound_filters(environment: &mut Environment<'static>) {
                 json_of(argument)?;
             }
             let mut inner = original.empty_state();
-            let result = inner.apply_filter(name, &[given.0, vec![named.into()]].concat());
+            let mut given = given.0;
+            // Filters that take no named arguments take none at all, not even an empty set of them.
+            if named.args().next().is_some() {
+                given.push(named.into());
+            }
+            let result = inner.apply_filter(name, &given);
             state.consume_fuel(inner.fuel_levels().map_or(0, |(used, _)| used))?;
             result
         });
@@ -98,5 +103,6 @@ mod tests {
         assert_eq!(value("['b', 'a'] | sort | join(', ')").unwrap(), "a, b");
         assert_eq!(value("[{'x': 2}, {'x': 3}] | sum(attribute='x')").unwrap(), 5);
         assert_eq!(value("[3, 1] | min ~ [3, 1] | max").unwrap(), "13");
+        assert_eq!(value("12 | string ~ [1] | pprint ~ 'a\"' | tojson").unwrap(), "12[\n    1,\n]\"a\\\"\"");
     }
 }
