@@ -378,7 +378,7 @@ async fn a_storage_actor_that_crashes_over_the_end_of_the_store_still_takes_the_
     stage.plan.arm(STORAGE.handle, panic(), 1);
     store.has_stopped.store(true, Ordering::SeqCst);
     let (result, end, _) = soon(async { tokio::join!(run.result(), board.ended(), run.cancel("no disk")) }).await;
-    assert_eq!(result, Err(RunError::Stopped(run.id())));
+    assert_eq!(result, Err(RunError::Storage(StorageError::Stopped { detail: "no disk".into() })));
     assert_eq!(end, EndReason::AutoShutdown { child: "callboard/storage".into() });
     assert!(stage.plan.is_carried_out());
 }

@@ -1,8 +1,7 @@
 //! The storage actor: it forgets runs that ended long ago, holds the board's claim on its runs, and is the one that goes
 //! down when the store stops, which takes the board down with it. It owns no data.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -26,8 +25,8 @@ pub(crate) struct Arguments {
     pub(crate) retention: Duration,
     pub(crate) every: Duration,
     pub(crate) claims: Claims,
-    /// The store acknowledges nothing any more.
-    pub(crate) has_stopped: Arc<AtomicBool>,
+    /// Why the store acknowledges nothing any more.
+    pub(crate) store_failure: Arc<OnceLock<StorageError>>,
 }
 
 #[derive(Debug)]
@@ -40,7 +39,7 @@ pub(crate) enum KeeperMsg {
     Renew,
     /// Other boards were told, or could not be.
     Renewed(Result<Fence, StorageError>),
-    /// `has_stopped` is set.
+    /// `store_failure` is set.
     StorageStopped,
 }
 
@@ -58,7 +57,7 @@ impl Actor for Keeper {
 
     async fn pre_start(&self, me: ActorRef<KeeperMsg>, arguments: Arguments) -> Result<Keeping, ActorProcessingErr> {
         arguments.env.slow_fault_point("storage.start").await?;
-        if arguments.has_stopped.load(Ordering::Acquire) {
+        if arguments.store_failure.get().is_some() {
             me.cast(KeeperMsg::StorageStopped)?;
         }
         let fence = arguments.claims.hold().await?;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub(super) struct Board {
     pub(super) env: Env,
     pub(super) journal: Journal,
     pub(super) claims: Claims,
+    /// Why the store acknowledges nothing any more: the board ends with it.
+    pub(super) store_failure: Arc<OnceLock<StorageError>>,
     /// Closed when the runs that were found at the start have been read.
     pub(super) recovered: watch::Receiver<()>,
     pub(super) shards: Arc<Shards>,

@@ -128,7 +128,7 @@ impl RunHandle {
             return Ok(Some((**result).clone()));
         }
         if self.board.board.is_closed() {
-            return Err(RunError::Stopped(self.id));
+            return Err(self.stopped());
         }
         tokio::select! {
             () = tokio::time::sleep(*pause) => *pause = (*pause * 2).min(LAST_LOOK),
@@ -141,7 +141,15 @@ impl RunHandle {
     async fn result_at_the_end(&self) -> Result<RunResult, RunError> {
         let run = self.read().await.ok();
         let result = run.and_then(|run| run.result().cloned());
-        result.map(Arc::unwrap_or_clone).ok_or(RunError::Stopped(self.id))
+        result.map(Arc::unwrap_or_clone).ok_or_else(|| self.stopped())
+    }
+
+    /// Why nothing more will be heard of the run from this board.
+    fn stopped(&self) -> RunError {
+        match self.board.board.store_failure.get() {
+            Some(failure) => failure.clone().into(),
+            None => RunError::Stopped(self.id),
+        }
     }
 
     fn check_quarantine(&self) -> Result<(), RunError> {

@@ -1,8 +1,7 @@
 //! The start of a board: everything is made, wired and supervised, and what an earlier process left goes on.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -72,11 +71,11 @@ impl Builder {
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
         let without_place = Arc::default();
-        let has_stopped = Arc::new(AtomicBool::new(false));
+        let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
             let arguments = KeeperArguments {
-                has_stopped: Arc::clone(&has_stopped),
+                store_failure: Arc::clone(&store_failure),
                 env: env.clone(),
                 journal: journal.clone(),
                 floor: Arc::clone(&floor),
@@ -87,7 +86,7 @@ impl Builder {
             move || (Keeper, arguments.clone())
         });
         let office = |inbox| {
-            let (places, keeper, has_stopped) = (Arc::clone(&places), keeper.clone(), Arc::clone(&has_stopped));
+            let (places, keeper, failure) = (Arc::clone(&places), keeper.clone(), Arc::clone(&store_failure));
             Arc::new(Office {
                 env: env.clone(),
                 journal: journal.clone(),
@@ -106,7 +105,7 @@ impl Builder {
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     places.close();
-                    has_stopped.store(true, Ordering::Release);
+                    let _ = failure.set(error.clone());
                     // A keeper that is down finds it when it is back.
                     let _ = keeper.cast(KeeperMsg::StorageStopped);
                 }),
@@ -167,6 +166,7 @@ impl Builder {
         });
         let (found, recovered) = watch::channel(());
         let board = Arc::new(Board {
+            store_failure,
             recovered,
             places,
             without_place,
