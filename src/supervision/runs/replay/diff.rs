@@ -59,7 +59,6 @@ impl Diff {
     /// Compares two runs.
     #[must_use]
     pub fn of(first: &Replay, second: &Replay) -> Self {
-        let end = |replay: &Replay| replay.steps.last().map(|step| step.state().clone()).unwrap_or_default();
         let outcome = |replay: &Replay| replay.result().map(|result| result.outcome.clone());
         let output = |replay: &Replay| replay.result().map(|result| result.output.clone()).unwrap_or_default();
         let different = |a, b| (a != b).then_some((a, b));
@@ -67,7 +66,7 @@ impl Diff {
             first: first_difference(first, second),
             outcomes: different(outcome(first), outcome(second)),
             outputs: Some((output(first), output(second))).filter(|(a, b)| a != b),
-            channels: changes(&end(first), &end(second)),
+            channels: changes(first.state(), second.state()),
             turns: turn_differences(first, second),
         }
     }
@@ -127,6 +126,7 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
     let mut places = vec![Place::default()];
     for (replay, is_first) in [(first, true), (second, false)] {
         let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut taken_back: BTreeMap<&str, usize> = BTreeMap::new();
         for turn in replay.turns() {
             let (from, how) = match &turn.cause {
                 Cause::Task => (None, (0, 0, 0, "")),
@@ -134,6 +134,12 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
                 Cause::Handoff { from, target } => (Some(from), (2, 0, *target, "")),
                 Cause::Answer { from } => (Some(from), (3, 0, 0, "")),
                 Cause::Node { node } => (None, (4, 0, 0, node.as_str())),
+                Cause::Compensation { node } => {
+                    // Each turn of a node that is repeated is taken back by itself.
+                    let times = taken_back.entry(node).or_default();
+                    *times += 1;
+                    (None, (5, 0, *times, node.as_str()))
+                }
             };
             let before = from.and_then(|from| place_of.get(from).copied()).unwrap_or_default();
             let unknown = places.len();
