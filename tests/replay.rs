@@ -303,6 +303,34 @@ async fn a_diff_does_not_take_what_takes_back_for_the_nodes_own_turn() {
     board.shutdown().await;
 }
 
+#[tokio::test]
+async fn what_a_fork_does_not_copy_is_not_the_first_difference() {
+    let noisy = |turn: Turn| async move {
+        turn.notice("begun");
+        turn.reserve(10).await?.settle(Usage { input_tokens: 1, output_tokens: 1 });
+        if turn.attempt() == 1 {
+            return Err(TurnError::transient("not yet"));
+        }
+        Ok(Command::output(1).goto("last"))
+    };
+    let last = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    let board = Callboard::builder().agent("noisy", noisy).agent("last", last).start().await.unwrap();
+    let run = board.submit(Task::new("go").to("noisy")).await.unwrap();
+    run.result().await.unwrap();
+    let old = run.history().await.unwrap();
+    assert!(old.iter().any(|event| matches!(event, RunEvent::Noticed { turn: 1, .. })));
+    let fork = board.fork(run.id(), 2, Fork::new().input("other")).await.unwrap();
+    fork.result().await.unwrap();
+    let [first, second] = [old, fork.history().await.unwrap()].map(|history| Replay::of(history, &rules()).unwrap());
+    let diff = Diff::of(&first, &second);
+    let (old, new) = diff.first.clone().unwrap();
+    assert!(matches!(old.unwrap().event, RunEvent::TurnEnded { turn: 2, .. }), "{diff}");
+    assert!(matches!(new.unwrap().event, RunEvent::Forked { turn: 2, .. }), "{diff}");
+    let turns: Vec<_> = diff.turns.iter().map(|turn| turn.first.as_ref().unwrap().number).collect();
+    assert_eq!(turns, [2], "{diff}");
+    board.shutdown().await;
+}
+
 /// `a` hands to `b` and `c` beside it; each `b` asks `d`. Counts what runs.
 fn team(storage: impl Storage, ran: &Arc<Mutex<Vec<String>>>) -> Builder {
     let noted = move |name: &'static str| {
