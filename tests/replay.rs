@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use callboard::messages::state::StateRules;
-use callboard::messages::{Json, Limits, RunEvent, RunResult, Send, Usage};
+use callboard::messages::{Json, Limits, Reducer, RunEvent, RunResult, Send, Usage};
 use callboard::prelude::*;
-use callboard::runtime::Builder;
+use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::Storage;
-use callboard::testing::{Aspect, Cause, Diff, Fork, ForkError, Replay, ReplayError, TurnEnd};
+use callboard::testing::{Aspect, Cause, Diff, Fork, ForkError, Replay, ReplayError, Step, TurnEnd};
+use callboard::workflow::{Node, Workflow};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
@@ -215,6 +216,119 @@ fn a_diff_names_the_first_different_event_the_channels_and_the_turns() {
         diff.turns.iter().map(|turn| (turn.first.as_ref().map(|turn| turn.number), &turn.aspects)).collect();
     let expected = [(Some(2), &vec![Aspect::Deeds, Aspect::End]), (None, &vec![]), (Some(3), &vec![Aspect::Attempts])];
     assert_eq!(turns, expected, "{diff}");
+}
+
+/// A workflow that saves what its nodes give; what comes last fails, unless it is given something good, and then the others
+/// are taken back.
+async fn booking() -> (Callboard, RunHandle) {
+    let board = builder()
+        .agent("book", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) })
+        .agent("undo", |_: Turn| async { Ok(Command::output("gone").with("log", "undone")) })
+        .agent("pay", |turn: Turn| async move {
+            let is_good = *turn.input_json() == "good";
+            if is_good { Ok(Command::output("paid")) } else { Err(TurnError::terminal("no money")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let book = |name: &str| Node::agent(name, "book").input(name).saved_to("log").compensated_by("undo");
+    let workflow = Workflow::builder("booking")
+        .channel("log", Reducer::Append)
+        .node(book("room"))
+        .node(Node::nodes("trips", [book("trip")]).after("room").times(2))
+        .node(Node::agent("pay", "pay").after("trips").input("bad"));
+    let run = board.submit(workflow.build().unwrap().task("x")).await.unwrap();
+    run.result().await.unwrap();
+    (board, run)
+}
+
+fn changed(step: &Step) -> Vec<String> {
+    step.changes().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_back_is_a_cause_of_its_own_and_leaves_the_state_as_it_is() {
+    let (board, run) = booking().await;
+    let replay = Replay::of(run.history().await.unwrap(), &rules()).unwrap();
+    let node = |node: &str| Cause::Node { node: node.to_owned() };
+    let back = |node: &str| Cause::Compensation { node: node.to_owned() };
+    let causes: Vec<Cause> = replay.turns().map(|turn| turn.cause.clone()).collect();
+    let done = ["room", "trips#1/trip", "trips#2/trip", "pay"].map(node);
+    assert_eq!(causes, [&done[..], &["trips/trip", "trips/trip", "room"].map(back)].concat());
+
+    let after_room = json!({ "log": ["room"] });
+    let states = [json!({ "log": ["room", "trip", "trip"] }), json!({ "log": ["room", "trip"] }), after_room.clone()];
+    for (turn, state) in (5..).zip(states) {
+        let at = replay.at_turn(turn).unwrap();
+        let left = at.left.unwrap();
+        assert_eq!((&at.saw.state, &left.state), (&state.clone().into(), &state.into()), "turn {turn}");
+        assert_eq!(changed(&replay.steps()[left.step - 1]), [""; 0], "turn {turn}");
+        assert!(at.turn.wrote().is_empty(), "turn {turn}");
+    }
+    // The run itself has what its nodes wrote.
+    assert_eq!(*replay.state(), json!({ "log": ["room", "trip", "trip"] }));
+    assert_eq!(*replay.result().unwrap().state, *replay.state());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_saved_counts_as_written_by_its_turn() {
+    let (board, run) = booking().await;
+    let replay = Replay::of(run.history().await.unwrap(), &rules()).unwrap();
+    let written = |turn: u32| {
+        let wrote = replay.turn(turn).unwrap().wrote();
+        wrote.writes().iter().map(|write| format!("{}: {}", write.channel, write.value)).collect::<Vec<_>>()
+    };
+    let all: Vec<Vec<String>> = (1..=4).map(written).collect();
+    assert_eq!(all, [vec![r#"log: "room""#], vec![r#"log: "trip""#], vec![r#"log: "trip""#], vec![]]);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_diff_does_not_take_what_takes_back_for_the_nodes_own_turn() {
+    let (board, run) = booking().await;
+    let fork = board.fork(run.id(), 4, Fork::new().input("good")).await.unwrap();
+    assert_eq!(fork.result().await.unwrap().outcome, Outcome::Finished);
+    let [first, second] = [run.history().await.unwrap(), fork.history().await.unwrap()]
+        .map(|history| Replay::of(history, &rules()).unwrap());
+    let diff = Diff::of(&first, &second);
+    let turns: Vec<_> = diff
+        .turns
+        .iter()
+        .map(|turn| (turn.first.as_ref().map(|turn| turn.number), turn.second.as_ref().map(|turn| turn.number)))
+        .collect();
+    let gone = [(Some(7), None), (Some(5), None), (Some(6), None)];
+    assert_eq!(turns, [&[(Some(4), Some(4))], &gone[..]].concat(), "{diff}");
+    assert!(diff.channels.is_empty(), "{diff}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_fork_does_not_copy_is_not_the_first_difference() {
+    let noisy = |turn: Turn| async move {
+        turn.notice("begun");
+        turn.reserve(10).await?.settle(Usage { input_tokens: 1, output_tokens: 1 });
+        if turn.attempt() == 1 {
+            return Err(TurnError::transient("not yet"));
+        }
+        Ok(Command::output(1).goto("last"))
+    };
+    let last = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    let board = Callboard::builder().agent("noisy", noisy).agent("last", last).start().await.unwrap();
+    let run = board.submit(Task::new("go").to("noisy")).await.unwrap();
+    run.result().await.unwrap();
+    let old = run.history().await.unwrap();
+    assert!(old.iter().any(|event| matches!(event, RunEvent::Noticed { turn: 1, .. })));
+    let fork = board.fork(run.id(), 2, Fork::new().input("other")).await.unwrap();
+    fork.result().await.unwrap();
+    let [first, second] = [old, fork.history().await.unwrap()].map(|history| Replay::of(history, &rules()).unwrap());
+    let diff = Diff::of(&first, &second);
+    let (old, new) = diff.first.clone().unwrap();
+    assert!(matches!(old.unwrap().event, RunEvent::TurnEnded { turn: 2, .. }), "{diff}");
+    assert!(matches!(new.unwrap().event, RunEvent::Forked { turn: 2, .. }), "{diff}");
+    let turns: Vec<_> = diff.turns.iter().map(|turn| turn.first.as_ref().unwrap().number).collect();
+    assert_eq!(turns, [2], "{diff}");
+    board.shutdown().await;
 }
 
 /// `a` hands to `b` and `c` beside it; each `b` asks `d`. Counts what runs.

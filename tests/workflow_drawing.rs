@@ -203,6 +203,17 @@ async fn a_run_in_flight_can_be_drawn() {
     board.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_back_is_undone() {
+    let text = r#"room(agent="echo", compensate="echo") -> stuck(agent="echo", compensate="fail")
+        -> trips: map(over="input") { trip(agent="echo", compensate="echo") -> note(agent="echo") }
+        -> again: loop(max=2) { again(agent="echo", compensate="echo") }
+        -> pay(agent="fail")"#;
+    let states = states_after(&line(text), json!([1, 2])).await;
+    insta::assert_snapshot!("states_of_a_run_that_was_taken_back", told(&states));
+    assert_is_sound(&Drawing::of(&line(text)).with(states).to_svg());
+}
+
 /// A number of an element.
 fn number(tag: &str, name: &str) -> i32 {
     let value = tag.split(&format!(" {name}=\"")).nth(1).unwrap_or_else(|| panic!("no {name} in {tag}"));

@@ -820,3 +820,17 @@ async fn a_slow_follower_is_told_of_every_turn_and_its_node() {
     assert!(events.is_sorted_by_key(|event| event.sequence) && events[0].sequence == 2, "{events:?}");
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_is_told_which_turns_take_back() {
+    let plan =
+        workflow().node(Node::agent("a", "mark").compensated_by("echo")).node(Node::agent("b", "fail").after("a"));
+    let board = cast(builder()).start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    let events: Vec<TurnEvent> = run.turn_events(1).await.unwrap().map(Result::unwrap).collect().await;
+    let ended = |event: &&TurnEvent| matches!(event.status, TurnStatus::Finished { .. } | TurnStatus::Failed { .. });
+    let told: Vec<_> =
+        events.iter().filter(ended).map(|event| (event.node.as_deref().unwrap(), event.is_compensation)).collect();
+    assert_eq!(told, [("a", false), ("b", false), ("a", true)]);
+    board.shutdown().await;
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use callboard::messages::{AgentName, Flow, RunEvent, Verdict, visible};
-use callboard::supervision::runs::replay::{Deed, Replay, TurnEnd, TurnStory};
+use callboard::supervision::runs::replay::{Cause, Deed, Replay, TurnEnd, TurnStory};
 use callboard::supervision::runs::snapshot::late_turns;
 
 use crate::listing::standing;
@@ -23,8 +23,8 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     if !drawn.is_empty() {
         text.push_str(&format!("\nflow\n{}", indented(&drawn)));
     }
-    let state = replay.steps().last().map(|step| step.state().clone()).unwrap_or_default();
-    text.push_str(&format!("\nstate\n{}{}", whole_json(&state, "  "), rules.notes()));
+    let state = replay.state();
+    text.push_str(&format!("\nstate\n{}{}", whole_json(state, "  "), rules.notes()));
     let json = json!({
         "run": id,
         "submission": replay.submission(),
@@ -99,7 +99,12 @@ fn turns_table(replay: &Replay) -> comfy_table::Table {
 
 /// What a turn did and how it ended, in a few words.
 pub(crate) fn doings(turn: &TurnStory) -> String {
-    let mut parts: Vec<String> = Vec::new();
+    let mut parts: Vec<String> = match &turn.cause {
+        Cause::Compensation { node } => vec![format!("takes back {}", brief(node, 80))],
+        Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Node { .. } | Cause::Answer { .. } => {
+            Vec::new()
+        }
+    };
     let steps: Vec<String> = turn.did.iter().filter_map(step_name).collect();
     match steps.as_slice() {
         [] => {}

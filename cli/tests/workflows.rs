@@ -424,3 +424,79 @@ fn a_workflow_is_drawn_with_how_the_nodes_of_a_run_stand() {
     let wrong = workflow(folder.path(), &["draw", "--line", "a -> a"]);
     assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), ""));
 }
+
+const BOOKING: &str = r#"
+[workflow]
+name = "booking"
+
+[workflow.channels]
+log = "append"
+
+[[workflow.tasks]]
+name = "room"
+agent = "worker"
+save = "log"
+compensate = "undo"
+
+[[workflow.tasks]]
+name = "car"
+agent = "worker"
+depends_on = ["room"]
+save = "log"
+compensate = "undo"
+
+[[workflow.tasks]]
+name = "pay"
+agent = "payer"
+depends_on = ["car"]
+"#;
+
+#[test]
+fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
+    let folder = folder(&[("booking.toml", BOOKING)]);
+    let path = folder.path();
+    let agents = ["--agent", "worker=printf %s \"$CALLBOARD_NODE\"", "--agent", "undo=printf gone"];
+    let run = ["run", "booking.toml", "--store", "store", "--watch", "--agent", "payer=exit 127"];
+    let failed = workflow(path, &[&run, &agents[..]].concat());
+    assert_eq!((failed.code, &*failed.out), (Some(1), ""), "{}", failed.error);
+    let id = first_run(path);
+    insta::assert_snapshot!("watch_taking_back", same(&failed.error, &id));
+
+    insta::assert_snapshot!(
+        "history_taking_back",
+        same(&workflow(path, &["history", &id, "--store", "store"]).out, &id)
+    );
+    let history = workflow(path, &["history", &id, "--store", "store", "--json"]).out;
+    let history: Value = serde_json::from_str(&history).unwrap();
+    let of = |field: &str| -> Vec<Value> {
+        history["checkpoints"].as_array().unwrap().iter().map(|turn| turn[field].clone()).collect()
+    };
+    let saved = |value: &str| json!([{ "channel": "log", "value": value, "overwrite": false }]);
+    assert_eq!(of("wrote"), [saved("room"), saved("car"), json!(null), json!([]), json!([])]);
+    let (one, both) = (json!({ "log": ["room"] }), json!({ "log": ["room", "car"] }));
+    assert_eq!(of("state"), [&one, &both, &both, &both, &one].map(Clone::clone));
+    assert_eq!(of("node"), ["room", "car", "pay", "car", "room"]);
+    assert_eq!(of("is_compensation"), [false, false, false, true, true]);
+
+    let runs = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        command.arg("runs").args(arguments).args(["--data", "store"]).current_dir(path);
+        said(command)
+    };
+    let shown = runs(&["show", &id]);
+    assert!(shown.out.contains("takes back room; gave gone"), "{}", shown.out);
+    // It is the run's state that is shown below, not what the last of them saw.
+    assert!(shown.out.contains("\"room\",\n      \"car\""), "{}", shown.out);
+
+    let drawn = workflow(path, &["draw", "booking.toml", "--run", &id, "--store", "store"]);
+    assert!(drawn.out.contains("class n0,n1 undone") && drawn.out.contains("class n2 failed"), "{}", drawn.out);
+
+    let fork = ["fork", &id, "--node", "car", "--store", "store", "--agent", "payer=printf paid"];
+    let forked = workflow(path, &[&fork, &agents[..]].concat());
+    assert_eq!((forked.code, &*forked.out), (Some(0), "paid\n"), "{}", forked.error);
+    let listed: Value = serde_json::from_str(&runs(&["list", "--json"]).out).unwrap();
+    let other = listed.as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap()).find(|run| *run != id);
+    let told = runs(&["diff", &id, other.unwrap()]).out;
+    let turns = told.split("turns\n").last().unwrap();
+    assert_eq!(turns, "    turn 3 (payer): other how it ended\n  - turn 4 (undo)\n  - turn 5 (undo)\n", "{told}");
+}

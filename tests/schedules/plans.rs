@@ -192,7 +192,7 @@ fn board(sim: &Sim) -> Builder {
 fn taken_back(replay: &Replay) -> Vec<String> {
     let undone = replay.turns().filter(|turn| turn.agent.as_str() == "undo");
     let node = |cause: &Cause| match cause {
-        Cause::Node { node } => node.rsplit('/').next().unwrap().to_owned(),
+        Cause::Compensation { node } => node.rsplit('/').next().unwrap().to_owned(),
         other => panic!("{other:?}"),
     };
     undone.map(|turn| node(&turn.cause)).collect()

@@ -86,6 +86,7 @@ impl Follower {
                 TurnStatus::Cancelled => (Kind::CutOff, "was cut off".to_owned()),
             };
             lines.extend(iterations(&node, &mut self.iterations));
+            let node = if event.is_compensation { taking_back(&node) } else { node };
             lines.push(Line { kind, node, text });
         }
         lines
@@ -99,7 +100,12 @@ impl Follower {
     /// The turns that wait because something is wrong with them, with the nodes and the reasons.
     pub(crate) fn troubled(&self) -> Vec<(String, String)> {
         let turns = self.turns.run().into_iter().flat_map(Run::turns_that_need_attention);
-        let node = |turn: u32| self.turns.node_of(turn).unwrap_or_default().to_owned();
+        let node = |turn: u32| {
+            let node = self.turns.node_of(turn).unwrap_or_default();
+            let run = self.turns.run();
+            let is_compensation = run.is_some_and(|run| run.turn(turn).is_some_and(|open| run.is_compensation(open)));
+            if is_compensation { taking_back(node) } else { node.to_owned() }
+        };
         turns.map(|(turn, why)| (node(turn.number), why.to_owned())).collect()
     }
 
@@ -110,6 +116,11 @@ impl Follower {
         let waiting = run.interrupts().filter(|interrupt| !decided.contains(&interrupt.turn.number)).count();
         open == 0 || open > waiting + run.turns_that_need_attention().count()
     }
+}
+
+/// What stands for a node where what it has done is taken back.
+pub(crate) fn taking_back(node: &str) -> String {
+    format!("taking back {node}")
 }
 
 /// The loops on the way to a node that have begun anew.

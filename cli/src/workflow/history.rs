@@ -9,6 +9,8 @@ use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
 use crate::showing::{ending, head};
 use crate::store::Loaded;
 
+use super::following::taking_back;
+
 /// How much of a value stands in the table, in characters.
 const SHOWN: usize = 200;
 
@@ -27,7 +29,7 @@ pub(crate) fn history(loaded: &Loaded) -> Page {
         let took = turn.closed.map(|(_, at)| duration(at.since(turn.begun_at))).unwrap_or_default();
         table.add_row([
             turn.number.to_string(),
-            visible(&node(turn)),
+            visible(&shown_node(turn)),
             turn.agent.to_string(),
             took,
             ended(loaded, turn),
@@ -56,9 +58,17 @@ pub(crate) fn history(loaded: &Loaded) -> Page {
 
 fn node(turn: &TurnStory) -> String {
     match &turn.cause {
-        Cause::Node { node } => node.clone(),
+        Cause::Node { node } | Cause::Compensation { node } => node.clone(),
         Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Answer { .. } => String::new(),
     }
+}
+
+fn is_compensation(turn: &TurnStory) -> bool {
+    matches!(turn.cause, Cause::Compensation { .. })
+}
+
+fn shown_node(turn: &TurnStory) -> String {
+    if is_compensation(turn) { taking_back(&node(turn)) } else { node(turn) }
 }
 
 fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
@@ -68,13 +78,14 @@ fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
 
 fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
     let (output, writes) = match &turn.end {
-        TurnEnd::Command { command, .. } => (command.output.clone(), json!(command.update)),
+        TurnEnd::Command { command, .. } => (command.output.clone(), json!(turn.wrote())),
         TurnEnd::Open | TurnEnd::NeedsAttention { .. } | TurnEnd::Failed(_) | TurnEnd::Cancelled => (None, Value::Null),
     };
     let agent: &AgentName = &turn.agent;
     json!({
         "turn": turn.number,
         "node": node(turn),
+        "is_compensation": is_compensation(turn),
         "agent": agent,
         "attempts": turn.attempts,
         "input": turn.input,

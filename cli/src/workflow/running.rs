@@ -399,11 +399,15 @@ fn chosen(
     Ok(chosen)
 }
 
-/// The turn of a node.
+/// The turn of a node, and not one that takes back what it has done.
 fn turn_of(replay: &Replay, node: &str) -> Result<u32, Failure> {
     let nodes = replay.turns().filter_map(|turn| match &turn.cause {
         Cause::Node { node } => Some((turn.number, node)),
-        Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Answer { .. } => None,
+        Cause::Compensation { .. }
+        | Cause::Task
+        | Cause::Handoff { .. }
+        | Cause::Delegation { .. }
+        | Cause::Answer { .. } => None,
     });
     let known: Vec<(u32, &String)> = nodes.collect();
     let fitting: Vec<u32> = known.iter().filter(|(_, name)| *name == node).map(|(turn, _)| *turn).collect();

@@ -22,6 +22,7 @@ pub struct Follower {
 struct Open {
     agent: AgentName,
     node: Option<Arc<str>>,
+    is_compensation: bool,
     since: Timestamp,
 }
 
@@ -38,6 +39,8 @@ pub struct TurnEvent {
     pub agent: AgentName,
     /// The way to the node of the plan that it belongs to, as in [`Run::node_of`]; `None` for a turn that agents brought about.
     pub node: Option<Arc<str>>,
+    /// Whether it takes back what the node has done.
+    pub is_compensation: bool,
     /// How it stands.
     pub status: TurnStatus,
 }
@@ -159,7 +162,7 @@ impl Follower {
         let begun = run.turn(turn).filter(|_| !self.open.contains_key(&turn))?;
         let status = if begun.phase == Phase::Interrupted { TurnStatus::Interrupted } else { TurnStatus::Started };
         let (agent, node) = (begun.agent().clone(), run.node_of(turn).map(Arc::from));
-        let open = Open { agent, node, since: run.last_at() };
+        let open = Open { agent, node, is_compensation: run.is_compensation(begun), since: run.last_at() };
         let event = self.told(turn, &open, status);
         self.open.insert(turn, open);
         event
@@ -195,6 +198,8 @@ impl Follower {
     fn told(&self, turn: u32, open: &Open, status: TurnStatus) -> Option<TurnEvent> {
         let run = self.run.as_ref()?;
         let (sequence, at, turn) = (run.sequence(), run.last_at(), run.turn_id(turn));
-        Some(TurnEvent { sequence, at, turn, agent: open.agent.clone(), node: open.node.clone(), status })
+        let Open { agent, node, is_compensation, .. } = open;
+        let (agent, node, is_compensation) = (agent.clone(), node.clone(), *is_compensation);
+        Some(TurnEvent { sequence, at, turn, agent, node, is_compensation, status })
     }
 }

@@ -1,21 +1,25 @@
 //! How the nodes of a run's plan stand, for whoever looks at it: its last state for each node, also of blocks that have
 //! ended. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::messages::state::StateRules;
 use crate::messages::{Block, RunEvent, Work};
-use crate::workflow::graph::{Graph, Task};
+use crate::workflow::graph::{Graph, Station, Task};
 use crate::workflow::progress::Stage;
 use crate::workflow::{Count, NodeState, NodeStates, way_to_node};
 
 use super::replay::{ReplayError, from_submission};
 use super::run::{Branch, Now, Origin, Phase, Run};
 
-/// How nodes stood when their blocks ended, by the items and the way. Kept only where somebody asked for it:
-/// the fold itself needs nothing of blocks that have ended.
+/// What is kept only where somebody asked for it: the fold itself needs nothing of blocks that have ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Glances(BTreeMap<Spot, NodeStates>);
+pub(super) struct Glances {
+    /// How nodes stood when their blocks ended, by the items and the way.
+    ends: BTreeMap<Spot, NodeStates>,
+    /// The ways to the nodes that were taken back.
+    undone: BTreeSet<String>,
+}
 
 /// The places of the items that a node lies in, from the outside, and the names on the way to it.
 type Spot = (Vec<usize>, String);
@@ -60,11 +64,11 @@ pub fn node_states_of(history: Vec<RunEvent>, rules: &StateRules) -> Result<BTre
 
 impl Run {
     /// How the nodes of its plan stand now, by the way to them: as [`Run::node_of`] has it, without iterations and items. Of
-    /// nodes in blocks that have ended nothing is known any more, and nothing at all of a run that has: see
-    /// [`node_states_of`].
+    /// nodes in blocks that have ended nothing is known any more, nor what was taken back, and nothing at all of a run that has
+    /// ended: see [`node_states_of`].
     #[must_use]
     pub fn node_states(&self) -> BTreeMap<String, NodeStates> {
-        let mut spots = self.glances.as_ref().map(|glances| glances.0.clone()).unwrap_or_default();
+        let mut spots = self.glances.as_ref().map(|glances| glances.ends.clone()).unwrap_or_default();
         for id in self.branches.keys() {
             self.glance(*id, true, &mut spots);
         }
@@ -74,6 +78,13 @@ impl Run {
         }
         let mut states: BTreeMap<String, NodeStates> =
             items.into_iter().filter_map(|(path, items)| Some((path, in_all(&items)?))).collect();
+        for path in self.glances.iter().flat_map(|glances| &glances.undone) {
+            states.entry(path.clone()).and_modify(|own| {
+                if own.state == NodeState::Finished {
+                    own.state = NodeState::Undone;
+                }
+            });
+        }
         if let Some(plan) = &self.submission.task.plan {
             let not_begun = NotBegun { is_all_known: self.glances.is_some() };
             not_begun.tell(&plan.body, "", None, None, &mut states);
@@ -86,7 +97,7 @@ impl Run {
         let Some(mut glances) = self.glances.take() else { return };
         let mut next = vec![branch];
         while let Some(id) = next.pop() {
-            self.glance(id, false, &mut glances.0);
+            self.glance(id, false, &mut glances.ends);
             match self.branches.get(&id).map(|branch| &branch.now) {
                 Some(Now::Plan(scope)) => next.extend(scope.children.values()),
                 Some(Now::Forked { children, .. }) => next.extend(children),
@@ -96,17 +107,25 @@ impl Run {
         self.glances = Some(glances);
     }
 
+    /// Notes that the node was taken back which a branch takes back now.
+    pub(super) fn note_undone(&mut self, branch: u32) {
+        let (Some(graph), Some(mut glances)) = (self.graph.clone(), self.glances.take()) else { return };
+        glances.undone.extend(self.taken_back(branch).map(|(block, node)| path_to(&graph, block, node)));
+        self.glances = Some(glances);
+    }
+
     /// Forgets what was noted within a branch that begins anew.
     pub(super) fn forget_within(&mut self, branch: u32) {
         let (Some(graph), Some(mut glances)) = (self.graph.clone(), self.glances.take()) else { return };
         let (items, path) = self.spot_of(&graph, branch);
         let inner = path + "/";
-        let near = glances.0.range((items.clone(), String::new())..).map(|(spot, _)| spot);
+        let near = glances.ends.range((items.clone(), String::new())..).map(|(spot, _)| spot);
         let near = near.take_while(|(of, _)| of.starts_with(&items));
         let within: Vec<Spot> = near.filter(|(_, noted)| noted.starts_with(&inner)).cloned().collect();
         for spot in within {
-            glances.0.remove(&spot);
+            glances.ends.remove(&spot);
         }
+        glances.undone.retain(|path| !path.starts_with(&inner));
         self.glances = Some(glances);
     }
 
@@ -156,11 +175,7 @@ impl Run {
             Origin::Fork { parent, .. } => self.branches.get(&parent)?,
             Origin::Root | Origin::Node { .. } | Origin::Compensation { .. } | Origin::Delegation { .. } => branch,
         };
-        let (_, _, station) = self.station(graph, own)?;
-        match station.task {
-            Task::Loop { .. } | Task::Map { .. } => Some(&station.name),
-            Task::Agent(_) | Task::Join | Task::Block(_) => None,
-        }
+        self.station(graph, own).and_then(|(_, _, station)| repeated(station))
     }
 
     /// How far the loop or map is that a branch is the work of.
@@ -183,6 +198,30 @@ impl Run {
             Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => None,
         });
         turn.is_some_and(|turn| turn.phase == Phase::Interrupted)
+    }
+}
+
+/// The way to a node of a block, without iterations and items.
+fn path_to(graph: &Graph, block: u32, node: u32) -> String {
+    let level = graph.level(block);
+    let name = &*level.nodes[node as usize].name;
+    let Some(around) = level.within else { return name.to_owned() };
+    let (mut names, mut next) = (Vec::new(), Some(around));
+    while let Some((block, node)) = next {
+        let level = graph.level(block);
+        names.push(&*level.nodes[node as usize].name);
+        next = level.within;
+    }
+    names.reverse();
+    let (block, node) = around;
+    way_to_node(&names.join("/"), name, repeated(&graph.level(block).nodes[node as usize]))
+}
+
+/// The name of a loop or map.
+fn repeated(station: &Station) -> Option<&str> {
+    match station.task {
+        Task::Loop { .. } | Task::Map { .. } => Some(&station.name),
+        Task::Agent(_) | Task::Join | Task::Block(_) => None,
     }
 }
 
@@ -232,7 +271,7 @@ impl NotBegun {
             let within = states.get(&key).and_then(|own| match own.state {
                 NodeState::Waiting | NodeState::Skipped | NodeState::Dropped => Some(own.state),
                 NodeState::Failed => self.is_all_known.then_some(NodeState::Dropped),
-                NodeState::Running | NodeState::Interrupted | NodeState::Finished => None,
+                NodeState::Running | NodeState::Interrupted | NodeState::Finished | NodeState::Undone => None,
             });
             let repeats = match node.work {
                 Work::Loop { .. } | Work::Map { .. } => Some(&*node.name),

@@ -10,10 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::messages::state::{Change, FinalState, StateRules};
-use crate::messages::{AgentName, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Verdict};
+use crate::messages::{
+    AgentName, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Update, Verdict,
+};
 
 use super::reopen::in_order_of_effect;
-use super::run::{LATE_ORDINAL, Now, Run};
+use super::run::{LATE_ORDINAL, Now, Origin, Run};
 use super::step::Effect;
 
 pub use diff::{Aspect, Diff, TurnDifference};
@@ -187,6 +189,14 @@ impl Replay {
         self.run.result().map(|result| &**result)
     }
 
+    /// The channels at the end: the run's own once it has ended, until then as the turn of the last step has them.
+    #[must_use]
+    pub fn state(&self) -> &Json {
+        // There is one at least: the submission.
+        let last = &self.steps[self.steps.len() - 1];
+        self.run.result().map_or(last.state(), |result| &result.state)
+    }
+
     /// The run after a step (1 is the submission); `None` if there is no such step.
     ///
     /// # Panics
@@ -224,21 +234,27 @@ impl Replay {
         let branch = event.turn().and_then(|turn| branch_at_work(&self.run, turn));
         let before = state_of(&self.run, branch);
         let agent = event.turn().and_then(|turn| Some(self.turns.get(&turn)?.agent.clone()));
+        let takes_back = branch.is_some_and(|branch| takes_back(&self.run, branch));
         // A branch that ends takes its view along.
         let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
         let effects = self.run.step(&event);
         let at = self.run.last_at();
         let is_gone = branch.is_some_and(|branch| !self.run.branches.contains_key(&branch));
-        let after = if is_gone && self.run.result.is_none() {
-            left.unwrap_or_else(|| before.clone())
-        } else {
-            state_of(&self.run, branch)
+        let (left, saved) = left.filter(|_| is_gone).map_or((None, None), |left| (Some(left.view), left.saved));
+        // What takes back leaves nothing behind, not even to the run that ends with it.
+        let after = match left {
+            Some(left) if self.run.result.is_none() => left,
+            None if is_gone && (takes_back || self.run.result.is_none()) => before.clone(),
+            Some(_) | None => state_of(&self.run, branch),
         };
         let is_new = |turn: &u32| !self.turns.contains_key(turn);
         let begun: Vec<u32> = effects.iter().filter_map(Effect::begun).filter(is_new).collect();
         let closed: Vec<u32> = effects.iter().filter_map(Effect::closed).collect();
         if let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) {
             story.tell(&event, &self.run, number, resumed_with);
+            if let Some(saved) = saved {
+                story.saved = saved;
+            }
         }
         for turn in &closed {
             if let Some(story) = self.turns.get_mut(turn) {
@@ -264,7 +280,9 @@ impl Replay {
 
     /// The cause of a turn that its plan begins.
     fn node_cause(&self, turn: u32) -> Option<Cause> {
-        self.run.node_of(turn).map(|node| Cause::Node { node })
+        let node = self.run.node_of(turn)?;
+        let takes_back = self.run.turn(turn).is_some_and(|open| self.run.is_compensation(open));
+        Some(if takes_back { Cause::Compensation { node } } else { Cause::Node { node } })
     }
 
     fn begin_turn(&mut self, number: u32, cause: Cause, begun: usize) {
@@ -273,7 +291,8 @@ impl Replay {
 }
 
 impl Step {
-    /// The channels after it, as the turn that it is about has them; the run's own if it is about none, or ended the run.
+    /// The channels after it, as the turn that it is about has them; the run's own if it is about none, or ended the run. What
+    /// a turn writes that takes back is dropped: after its end they are as it found them.
     #[must_use]
     pub fn state(&self) -> &Json {
         &self.after
@@ -317,17 +336,32 @@ fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
     run.branches.get(&branch.unwrap_or_default()).map(|branch| branch.view.clone()).unwrap_or_default().into()
 }
 
-/// What a branch sees after the end of its turn.
-fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<FinalState> {
+/// Whether a branch takes back what another one has done.
+fn takes_back(run: &Run, branch: u32) -> bool {
+    run.branches.get(&branch).is_some_and(|branch| matches!(branch.origin, Origin::Compensation { .. }))
+}
+
+/// What the end of a turn leaves, if its branch ends with it.
+struct Left {
+    view: FinalState,
+    /// What its node saves of its output.
+    saved: Option<Update>,
+}
+
+/// What a turn leaves with its end; nothing if what it wrote is dropped.
+fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
     let RunEvent::TurnEnded { turn, command, verdict, .. } = event else { return None };
-    if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+    if takes_back(run, branch) || matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
         return None;
     }
     let children = run.children_of(run.turn(*turn)?);
     let (mut view, _) = run.settle(*turn, branch, &children, &command.update).ok()?;
-    if let Some(saved) = run.saved(run.branches.get(&branch)?.origin, command.output.as_ref().unwrap_or(&Json::null()))
-    {
-        view.apply(&saved, &run.rules).ok()?;
+    // A node that does not finish saves nothing.
+    let origin = run.branches.get(&branch)?.origin;
+    let output = command.output.clone().unwrap_or_default();
+    let saved = if matches!(verdict, Verdict::Refused(_)) { None } else { run.saved(origin, &output) };
+    if let Some(saved) = &saved {
+        view.apply(saved, &run.rules).ok()?;
     }
-    Some(view.into())
+    Some(Left { view: view.into(), saved })
 }

@@ -442,6 +442,12 @@ impl Run {
         matches!(self.branch_of(turn).origin, Origin::Node { .. } | Origin::Compensation { .. })
     }
 
+    /// Whether a turn takes back what its node has done.
+    #[must_use]
+    pub fn is_compensation(&self, turn: &OpenTurn) -> bool {
+        matches!(self.branch_of(turn).origin, Origin::Compensation { .. })
+    }
+
     /// The way to the node of the plan that an open turn belongs to: names from the outermost block on, as in
     /// `group/review`, with the iteration of a loop (`implement#2`) and the place of an item (`each[0]`). `None` for a turn
     /// that agents brought about.

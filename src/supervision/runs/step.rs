@@ -661,7 +661,12 @@ impl Run {
             let end = BranchEnd::of(&mut branch, outcome, output);
             match branch.origin {
                 Origin::Node { .. } => return self.node_branch_ended(branch, end, forced.is_some()),
-                Origin::Compensation { parent } => return self.take_back_next(parent, effects),
+                Origin::Compensation { parent } => {
+                    if end.outcome.is_finished() {
+                        self.note_undone(parent);
+                    }
+                    return self.take_back_next(parent, effects);
+                }
                 Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
                 Origin::Delegation { turn, ordinal } => {
                     let answer = Answer { outcome: end.outcome, output: end.output };

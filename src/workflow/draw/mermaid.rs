@@ -119,6 +119,7 @@ fn style_of(state: NodeState) -> &'static str {
         NodeState::Running => "fill:#ddf4ff,stroke:#0969da,color:#1f2328,stroke-width:3px",
         NodeState::Interrupted => "fill:#fff8c5,stroke:#9a6700,color:#1f2328,stroke-width:2px,stroke-dasharray:10 4",
         NodeState::Finished => "fill:#dafbe1,stroke:#1a7f37,color:#1f2328",
+        NodeState::Undone => "fill:#fff1e5,stroke:#bc4c00,color:#1f2328,stroke-dasharray:6 3",
         NodeState::Failed => "fill:#ffebe9,stroke:#cf222e,color:#1f2328,stroke-width:4px",
         NodeState::Skipped => "fill:#f6f8fa,stroke:#8c959f,color:#57606a,stroke-dasharray:1 3",
         NodeState::Dropped => "fill:#eaeef2,stroke:#8c959f,color:#57606a,stroke-dasharray:8 3 1 3",

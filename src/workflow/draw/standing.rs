@@ -12,6 +12,8 @@ pub enum NodeState {
     Interrupted,
     /// It has finished.
     Finished,
+    /// It has finished, and what it has done was taken back.
+    Undone,
     /// It has failed, or could not start after a failure.
     Failed,
     /// It was not needed: its condition did not hold, or no edge to it was taken.
@@ -46,8 +48,16 @@ pub enum Count {
 
 impl NodeState {
     /// In the order in which they are explained.
-    pub(super) const ALL: [Self; 7] =
-        [Self::Waiting, Self::Running, Self::Interrupted, Self::Finished, Self::Failed, Self::Skipped, Self::Dropped];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Waiting,
+        Self::Running,
+        Self::Interrupted,
+        Self::Finished,
+        Self::Undone,
+        Self::Failed,
+        Self::Skipped,
+        Self::Dropped,
+    ];
 
     /// As it is called in pictures.
     #[must_use]
@@ -57,6 +67,7 @@ impl NodeState {
             Self::Running => "running",
             Self::Interrupted => "interrupted",
             Self::Finished => "finished",
+            Self::Undone => "undone",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
             Self::Dropped => "dropped",
@@ -66,10 +77,11 @@ impl NodeState {
     /// Of several items that stand differently, the state that says most about what is to come is the greatest.
     pub(crate) fn urgency(self) -> u32 {
         match self {
-            Self::Interrupted => 6,
-            Self::Running => 5,
-            Self::Failed => 4,
-            Self::Waiting => 3,
+            Self::Interrupted => 7,
+            Self::Running => 6,
+            Self::Failed => 5,
+            Self::Waiting => 4,
+            Self::Undone => 3,
             Self::Finished => 2,
             Self::Skipped => 1,
             Self::Dropped => 0,

@@ -223,6 +223,7 @@ fn mark_of(state: NodeState, x: i32, y: i32) -> String {
         NodeState::Running => format!("M{} {y} l7 5 l-7 5 z", x + 2),
         NodeState::Interrupted => format!("M{} {y} v10 m4 -10 v10", x + 3),
         NodeState::Finished => format!("M{x} {} l4 4 l6 -8", y + 5),
+        NodeState::Undone => format!("M{} {y} l-4 4 l4 4 M{x} {} h7 a3 3 0 0 1 0 6 h-4", x + 4, y + 4),
         NodeState::Failed => format!("M{x} {y} l10 10 m0 -10 l-10 10"),
         NodeState::Skipped => format!("M{x} {y} l5 5 l-5 5 m5 -10 l5 5 l-5 5"),
         NodeState::Dropped => format!("M{x} {} h10", y + 5),

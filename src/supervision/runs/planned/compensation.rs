@@ -133,7 +133,7 @@ impl Run {
     }
 
     /// The node that a branch takes back now, with the block that it lies in.
-    pub(super) fn taken_back(&self, branch: u32) -> Option<(u32, u32)> {
+    pub(in super::super) fn taken_back(&self, branch: u32) -> Option<(u32, u32)> {
         self.branches.get(&branch)?.undo.as_ref()?.at
     }
 }

@@ -12,12 +12,13 @@ use crate::messages::{
     ApprovalId, Envelope, Json, Outcome, RunEvent, RunId, Submission, Timestamp, TraceId, Verdict, visible,
 };
 
-use super::{Cause, Replay, Step, TurnEnd, TurnStory};
+use super::{Cause, Deed, Replay, Step, TurnEnd, TurnStory};
 
 /// What is different about two runs.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// The first events that are not alike, of the first run and of the second; one that has ended by then has none.
+    /// The first events that are not alike, of the first run and of the second; one that has ended by then has none. If one of
+    /// them is a fork, what forks do not copy (notices, tokens, failed attempts) is passed over.
     pub first: Option<(Option<Step>, Option<Step>)>,
     /// How they ended, if not in the same way; nothing for one that has not.
     pub outcomes: Option<(Option<Outcome>, Option<Outcome>)>,
@@ -59,7 +60,6 @@ impl Diff {
     /// Compares two runs.
     #[must_use]
     pub fn of(first: &Replay, second: &Replay) -> Self {
-        let end = |replay: &Replay| replay.steps.last().map(|step| step.state().clone()).unwrap_or_default();
         let outcome = |replay: &Replay| replay.result().map(|result| result.outcome.clone());
         let output = |replay: &Replay| replay.result().map(|result| result.output.clone()).unwrap_or_default();
         let different = |a, b| (a != b).then_some((a, b));
@@ -67,7 +67,7 @@ impl Diff {
             first: first_difference(first, second),
             outcomes: different(outcome(first), outcome(second)),
             outputs: Some((output(first), output(second))).filter(|(a, b)| a != b),
-            channels: changes(&end(first), &end(second)),
+            channels: changes(first.state(), second.state()),
             turns: turn_differences(first, second),
         }
     }
@@ -84,16 +84,51 @@ impl Diff {
 }
 
 fn first_difference(first: &Replay, second: &Replay) -> Option<(Option<Step>, Option<Step>)> {
-    // That a run was found unfinished says nothing about what its agents did.
-    let told = |replay: &Replay| {
-        let steps = replay.steps.iter().filter(|step| !matches!(step.event, RunEvent::Recovered { .. }));
-        steps.cloned().collect::<Vec<Step>>()
+    let has_copies = is_fork(first) || is_fork(second);
+    let told = |replay: &Replay| -> Vec<Step> {
+        replay.steps.iter().filter(|step| is_compared(&step.event, has_copies)).cloned().collect()
     };
     let (steps, others) = (told(first), told(second));
     let bare = |replay: &Replay, step: Option<&Step>| step.map(|step| bare(&step.event, replay.run.id()));
     let differ = |at: &usize| bare(first, steps.get(*at)) != bare(second, others.get(*at));
     let at = (0..steps.len().max(others.len())).find(differ)?;
     Some((steps.get(at).cloned(), others.get(at).cloned()))
+}
+
+/// Whether a run begins with what was copied from another one, which had happened before it was submitted.
+fn is_fork(replay: &Replay) -> bool {
+    let submitted = replay.submission().at;
+    replay.steps.iter().any(|step| matches!(step.event, RunEvent::Forked { .. }) || step.at < submitted)
+}
+
+/// Whether an event says where two runs went apart. Of turns that were copied some events are missing, whatever they did:
+/// notices, tokens, failed attempts and questions of consent. And that a run was found unfinished says nothing about what its
+/// agents did.
+fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
+    match event {
+        RunEvent::Recovered { .. } => false,
+        RunEvent::Noticed { .. }
+        | RunEvent::Reserved { .. }
+        | RunEvent::Settled { .. }
+        | RunEvent::AttemptFailed { .. }
+        | RunEvent::NeedsAttention { .. }
+        | RunEvent::ApprovalAsked { .. } => !has_copies,
+        RunEvent::Submitted(_)
+        | RunEvent::StepStarted { .. }
+        | RunEvent::StepFinished { .. }
+        | RunEvent::Delegated { .. }
+        | RunEvent::DelegationExpired { .. }
+        | RunEvent::Asked { .. }
+        | RunEvent::Answered { .. }
+        | RunEvent::Decided { .. }
+        | RunEvent::TurnEnded { .. }
+        | RunEvent::TurnFailed { .. }
+        | RunEvent::TurnRestarted { .. }
+        | RunEvent::Overwritten { .. }
+        | RunEvent::Resumed { .. }
+        | RunEvent::Forked { .. }
+        | RunEvent::Stopped { .. } => true,
+    }
 }
 
 /// What both runs have where one thing caused a turn.
@@ -127,6 +162,7 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
     let mut places = vec![Place::default()];
     for (replay, is_first) in [(first, true), (second, false)] {
         let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut taken_back: BTreeMap<&str, usize> = BTreeMap::new();
         for turn in replay.turns() {
             let (from, how) = match &turn.cause {
                 Cause::Task => (None, (0, 0, 0, "")),
@@ -134,6 +170,12 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
                 Cause::Handoff { from, target } => (Some(from), (2, 0, *target, "")),
                 Cause::Answer { from } => (Some(from), (3, 0, 0, "")),
                 Cause::Node { node } => (None, (4, 0, 0, node.as_str())),
+                Cause::Compensation { node } => {
+                    // Each turn of a node that is repeated is taken back by itself.
+                    let times = taken_back.entry(node).or_default();
+                    *times += 1;
+                    (None, (5, 0, *times, node.as_str()))
+                }
             };
             let before = from.and_then(|from| place_of.get(from).copied()).unwrap_or_default();
             let unknown = places.len();
@@ -151,14 +193,34 @@ fn places<'a>(first: &'a Replay, second: &'a Replay) -> Vec<Place<'a>> {
 
 fn aspects(turn: &TurnStory, of: &Replay, other: &TurnStory, of_other: &Replay) -> Vec<Aspect> {
     let input = |turn: &TurnStory, of: &Replay| bare_input(&turn.input, of.run.id());
+    // A turn that was copied does not tell all of what the old one did.
+    let is_copied = is_copied(turn, of) || is_copied(other, of_other);
+    let did = |turn: &TurnStory| -> Vec<Deed> {
+        turn.did.iter().filter(|deed| !is_copied || is_copied_deed(deed)).cloned().collect()
+    };
     let differ = [
         (Aspect::Agent, turn.agent != other.agent),
         (Aspect::Input, input(turn, of) != input(other, of_other)),
-        (Aspect::Attempts, turn.attempts != other.attempts),
-        (Aspect::Deeds, turn.did != other.did),
+        (Aspect::Attempts, !is_copied && turn.attempts != other.attempts),
+        (Aspect::Deeds, did(turn) != did(other)),
         (Aspect::End, bare_end(&turn.end) != bare_end(&other.end)),
     ];
     differ.into_iter().filter_map(|(aspect, differs)| differs.then_some(aspect)).collect()
+}
+
+/// Whether a turn of a fork was over before that began.
+fn is_copied(turn: &TurnStory, of: &Replay) -> bool {
+    let fork =
+        of.steps.iter().rfind(|step| matches!(step.event, RunEvent::Forked { .. })).map_or(0, |step| step.number);
+    turn.closed.is_some_and(|(step, at)| step < fork || at < of.submission().at)
+}
+
+/// Whether a fork has it of a turn that it copies.
+fn is_copied_deed(deed: &Deed) -> bool {
+    match deed {
+        Deed::Step(_) | Deed::Delegated(_) | Deed::Asked => true,
+        Deed::Refused(_) | Deed::AskedConsent => false,
+    }
 }
 
 fn bare_end(end: &TurnEnd) -> TurnEnd {

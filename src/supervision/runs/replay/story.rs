@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::messages::state::FinalState;
-use crate::messages::{AgentName, Command, Failure, Json, RunEvent, Timestamp, Usage, Verdict};
+use crate::messages::{AgentName, Command, Failure, Json, RunEvent, Timestamp, Update, Usage, Verdict};
 
 use super::super::run::{Phase, Run};
 
@@ -34,6 +34,8 @@ pub struct TurnStory {
     /// Tokens that providers reported for its calls.
     pub usage: Usage,
     pub(super) saw: FinalState,
+    /// What its node saved of its output.
+    pub(super) saved: Update,
 }
 
 /// Something that a turn did before it ended.
@@ -72,6 +74,11 @@ pub enum Cause {
     },
     /// A node of the run's plan could start.
     Node {
+        /// The way to the node, as in [`Run::node_of`].
+        node: String,
+    },
+    /// What a node of the run's plan has done is taken back.
+    Compensation {
         /// The way to the node, as in [`Run::node_of`].
         node: String,
     },
@@ -122,7 +129,26 @@ impl TurnStory {
             did: Vec::new(),
             usage: Usage::default(),
             saw: run.branch_of(open).view.clone().into(),
+            saved: Update::default(),
         })
+    }
+
+    /// What counts as written by it: by its command, and what its node saved of its output. Of a turn that takes back
+    /// nothing does, nor of one whose handoff was denied or is not decided.
+    #[must_use]
+    pub fn wrote(&self) -> Update {
+        let TurnEnd::Command { command, verdict } = &self.end else { return Update::default() };
+        let takes_back = matches!(self.cause, Cause::Compensation { .. });
+        let counts = match verdict {
+            Verdict::Parked(_) => false,
+            Verdict::Refused(refusal) => !takes_back && !refusal.is_denial(),
+            Verdict::Nothing | Verdict::Admitted(_) => !takes_back,
+        };
+        let mut wrote = if counts { command.update.clone() } else { Update::default() };
+        for write in self.saved.writes() {
+            wrote.push(&write.channel, write.value.clone(), write.overwrite);
+        }
+        wrote
     }
 
     /// Enters an event about the turn, which `run` has taken already as the step `step`. `resumed_with` are the verdicts that
