@@ -15,7 +15,7 @@ use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Decision, Envelope, RequestId, RunEvent, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
-use callboard::storage::Storage;
+use callboard::storage::{Storage, StorageError};
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::supervisor::{APPLIED, TAKEN};
 use callboard::supervision::tree::{EndReason, NodeState};
