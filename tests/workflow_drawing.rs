@@ -96,8 +96,8 @@ fn hostile_names_and_texts_stay_text() {
     let evil = "\"]; end\n```%%{init: {}}%% <script>alert('&')</script> \u{1b}[31m\u{202e}\u{ffff}";
     let long = format!("{evil}{}", "x".repeat(10_000));
     let workflow = Workflow::builder(evil)
-        .node(Node::agent("end", evil).when_predicate(&long))
-        .node(Node::agent("graph", &long).after("end").compensated_by(evil))
+        .node(Node::agent("end", "x & <y>").when_predicate(&long))
+        .node(Node::agent("graph", "\"]; {end}").after("end").when_predicate(evil))
         .build()
         .unwrap();
     let drawing = Drawing::of(&workflow);
@@ -299,7 +299,7 @@ proptest! {
                 nodes += 2;
                 Node::nodes(&name, inner)
             } else {
-                Node::agent(&name, &"agent ".repeat(usize::from(*kind)))
+                Node::agent(&name, "agent ".repeat(usize::from(*kind)).trim_end())
             };
             nodes += 1;
             let earlier: BTreeSet<usize> =
