@@ -417,7 +417,7 @@ impl RunHandle {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
     /// let board = Callboard::builder().agent("echo", echo).start().await?;
-    /// let workflow = Workflow::from_line("", "group { first(agent=\"echo\") } -> second(agent=\"echo\")")?;
+    /// let workflow = Workflow::from_line("", "group: block { first(agent=\"echo\") } -> second(agent=\"echo\")")?;
     /// let run = board.submit(workflow.task("x")).await?;
     /// let mut events = run.turn_events(1).await?;
     /// let mut finished = Vec::new();

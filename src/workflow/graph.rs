@@ -176,6 +176,8 @@ pub(crate) enum Aspect {
     When,
     Input,
     Repeat,
+    /// How often that is done at most.
+    Bound,
     Saves,
     Attempts,
     Timeout,
@@ -554,7 +556,7 @@ impl<'a> Maker<'a> {
     fn bound(&mut self, max: u32, path: &[u32], what: &str) {
         if max == 0 || max > MAX_BOUND {
             let problem = format!("{max} is no bound for {what}; it is from 1 to {MAX_BOUND}");
-            self.flaw(path, Aspect::Repeat, Fault::new(problem));
+            self.flaw(path, Aspect::Bound, Fault::new(problem));
         }
     }
 

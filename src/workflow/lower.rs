@@ -40,6 +40,7 @@ pub(super) struct Marks {
     when: Place,
     input: Place,
     repeat: Place,
+    bound: Place,
     saves: Place,
     attempts: Place,
     timeout: Place,
@@ -76,6 +77,7 @@ impl Marks {
             Aspect::When => marks.when.clone(),
             Aspect::Input => marks.input.clone(),
             Aspect::Repeat => marks.repeat.clone(),
+            Aspect::Bound => marks.bound.clone().or_else(|| marks.repeat.clone()),
             Aspect::Saves => marks.saves.clone(),
             Aspect::Attempts => marks.attempts.clone(),
             Aspect::Timeout => marks.timeout.clone(),
@@ -182,6 +184,7 @@ impl Lowering<'_> {
             attempts: node.attempts.as_ref().and_then(|attempts| attempts.place.clone()),
             timeout: node.timeout.as_ref().and_then(|timeout| timeout.place.clone()),
             repeat: node.repeat.as_ref().and_then(RepeatDraft::place),
+            bound: node.repeat.as_ref().and_then(RepeatDraft::bound_place),
             ..Marks::default()
         };
         let mut after = Vec::new();
@@ -249,7 +252,7 @@ impl Lowering<'_> {
                 let body = match inner.work {
                     Work::Block { body, is_closed: false } if inner.input.is_none() => body,
                     work => {
-                        marks.inner = vec![Marks { repeat: None, edges: Vec::new(), ..marks.clone() }];
+                        marks.inner = vec![Marks { repeat: None, bound: None, edges: Vec::new(), ..marks.clone() }];
                         // Each of its turns is taken back by itself, also those of a loop or a map that fails halfway.
                         let (compensation, is_interrupted) = (compensation.take(), std::mem::take(&mut is_interrupted));
                         Block { nodes: vec![PlanNode { work, compensation, is_interrupted, ..inner }], output: None }
@@ -518,6 +521,13 @@ impl RepeatDraft {
             }
             Self::Back { max } => max.place.clone(),
             Self::Map { over, .. } => over.place.clone(),
+        }
+    }
+
+    fn bound_place(&self) -> Place {
+        match self {
+            Self::Loop { max, .. } | Self::Back { max } => max.place.clone(),
+            Self::Map { max, .. } => max.as_ref().and_then(|max| max.place.clone()),
         }
     }
 }

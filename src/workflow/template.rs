@@ -396,6 +396,10 @@ fn fault(source: &str, error: &Error) -> Fault {
 }
 
 fn text_of(error: &Error) -> String {
+    // What bounds the text says so itself.
+    if let (ErrorKind::WriteFailure, Some(reason)) = (error.kind(), std::error::Error::source(error)) {
+        return reason.to_string();
+    }
     let detail = error.detail().map(|detail| format!(": {}", cut(detail))).unwrap_or_default();
     format!("{}{detail}", error.kind())
 }

@@ -94,3 +94,9 @@ fn what_a_slice_is_taken_from_is_read() {
         assert_eq!(given(source, &fields).map(|value| value.to_string()), Ok(value.to_owned()), "{source}");
     }
 }
+
+#[test]
+fn a_text_that_is_too_long_is_told_with_its_bound() {
+    let told = given("{% for x in range(9000) %}{{ 'x' * 1000 }}{% endfor %}", &Fields(Value::Null));
+    assert_eq!(told.unwrap_err(), "the text would have more than 8388608 bytes");
+}
