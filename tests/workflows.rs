@@ -834,3 +834,44 @@ async fn a_follower_is_told_which_turns_take_back() {
     assert_eq!(told, [("a", false), ("b", false), ("a", true)]);
     board.shutdown().await;
 }
+
+#[test]
+fn toml_a_line_and_code_make_the_same_plan() {
+    let toml = r#"
+[workflow]
+name = "code-review"
+
+[[workflow.tasks]]
+name = "analyze"
+agent = "code-analyzer"
+input = "{{source_code}}"
+
+[[workflow.tasks]]
+name = "review"
+agent = "code-reviewer"
+depends_on = ["analyze"]
+input = "{{analyze.output}}"
+attempts = 2
+
+[[workflow.tasks]]
+name = "each"
+agent = "checker"
+map = { over = "review.output", max = 10 }
+depends_on = ["review"]
+when = "review.output"
+"#;
+    let line = r#"
+        workflow "code-review":
+        analyze(agent="code-analyzer", input="{{source_code}}")
+        -> review(agent="code-reviewer", input="{{analyze.output}}", attempts=2)
+        -> each(agent="checker", when="review.output", over="review.output", max=10)"#;
+    let code = Workflow::builder("code-review")
+        .node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
+        .node(Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").attempts(2))
+        .node(Node::agent("each", "checker").after("review").when("review.output").for_each_up_to("review.output", 10));
+    let code = code.build().unwrap();
+    let toml = Workflow::from_toml("review.toml", toml).unwrap_or_else(|defects| panic!("{defects}"));
+    let line = Workflow::from_line("review.flow", line).unwrap_or_else(|defects| panic!("{defects}"));
+    assert_eq!((toml.name(), &toml.plan().body), (code.name(), &code.plan().body));
+    assert_eq!((line.name(), &line.plan().body), (code.name(), &code.plan().body));
+}
