@@ -427,6 +427,21 @@ fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
         (0..2_000).map(|number| format!("x{number} = {{ schema = {{ pattern = \"a{number}\" }} }}")).collect();
     let told_of = ends("many patterns", || told(&schema(&many.join("\n"))));
     assert!(told_of.contains("the schemas of the channels have more than 256 patterns"), "{told_of}");
+    let named = r##"x = { schema = { "$ref" = "#name" } }"##;
+    assert!(told(&schema(named)).contains("or lead to no path in it"));
+    let link = |level: usize| format!("a{level} = {{ \"$ref\" = \"#/$defs/a{}\" }}", level + 1);
+    let links: Vec<String> = (0..10_000).map(link).collect();
+    // From its end on, each link leads to what is known already.
+    let from_the_end =
+        (0..100).map(|step| format!("p{step:02} = {{ \"$ref\" = \"#/$defs/a{}\" }}", 9_900 - step * 100));
+    let from_the_end: Vec<String> = from_the_end.collect();
+    let chain = format!(
+        "x = {{ schema = {{ properties = {{ {} }}, \"$defs\" = {{ {}, a10000 = {{ type = \"string\" }} }} }} }}",
+        from_the_end.join(", "),
+        links.join(", ")
+    );
+    let told_of = ends("a chain of references", || told(&schema(&chain)));
+    assert!(told_of.contains("128 levels"), "{told_of}");
     let tree = r##"x = { schema = { properties = { left = { "$ref" = "#" }, right = { "$ref" = "#" } } } }"##;
     Workflow::from_toml("tree", &schema(tree)).unwrap();
 }

@@ -10,10 +10,12 @@ use std::time::Duration;
 use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
+use callboard::supervision::runs::follow::TurnStatus;
 use callboard::supervision::runs::interrupts::Resume;
 use callboard::testing::{Fork, Replay};
 use callboard::workflow::{Node, Workflow, WorkflowBuilder};
 use common::{assert_nothing_left, builder};
+use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -398,6 +400,8 @@ async fn a_conflict_at_the_end_of_a_block_or_in_a_group_goes_on_with_what_is_put
         assert_eq!((&state["one"], state.value().get("seen").unwrap_or(&Value::Null)), (&json!("mine"), &seen));
         let replay = Replay::of(run.history().await.unwrap(), &Default::default()).unwrap();
         assert_eq!(replay.result(), Some(&result));
+        let told = run.turn_events(1).await.unwrap().map(Result::unwrap).collect::<Vec<_>>().await;
+        assert!(told.iter().any(|event| matches!(event.status, TurnStatus::Finished { .. })), "{told:?}");
         assert_nothing_left(&board, 5).await;
         board.shutdown().await;
     }

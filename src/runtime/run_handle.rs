@@ -379,17 +379,11 @@ impl RunHandle {
         modes: &[StreamMode],
     ) -> Result<impl Stream<Item = Watched> + Send + Unpin + use<>, RunError> {
         let live = self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.watch_buffer);
-        let (past, state) = loop {
-            let (past, state) = (self.board.board.journal.read(self.id).await?, self.load().await?);
-            if past.last == state.last {
-                break (past.events, state.run.ok_or(RunError::Unknown(self.id))?);
-            }
-        };
-        // A run that lives in memory only may have forgotten how it began.
-        let (known, forgotten) = (state.sequence(), state.sequence() - past.len() as u64);
+        let (first, past, state) = self.past().await?;
+        let known = state.sequence();
         let live = state.result().is_none().then_some(live);
         let (run, modes) = (self.id, modes.to_vec());
-        let past = (forgotten + 1..).zip(past).filter_map(move |(sequence, event)| {
+        let past = (first..).zip(past).filter_map(move |(sequence, event)| {
             let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes(&event));
             let published = || crate::messages::Published { run, sequence, event: Arc::new(event.clone()) };
             is_wanted.then(|| Watched::Event(published()))
@@ -405,9 +399,21 @@ impl RunHandle {
         Ok(futures::stream::iter(past).chain(live))
     }
 
+    /// What has happened so far, from the event of this number on, and the run after it. One that lives in memory only may
+    /// have forgotten how it began.
+    async fn past(&self) -> Result<(u64, Vec<RunEvent>, Run), RunError> {
+        loop {
+            let (past, state) = (self.board.board.journal.read(self.id).await?, self.load().await?);
+            if past.last == state.last {
+                let run = state.run.ok_or(RunError::Unknown(self.id))?;
+                return Ok((run.sequence() + 1 - past.events.len() as u64, past.events, run));
+            }
+        }
+    }
+
     /// How the run's turns stand, from the event `from` on (1 is the first), each with the node of the plan that it belongs
     /// to; ends with the run, or with the board. A slow reader misses nothing: what it was too slow for comes from the
-    /// journal.
+    /// journal. After a conflict that a person has written over it goes on from how the run stands.
     ///
     /// ```
     /// use callboard::prelude::*;
@@ -496,8 +502,11 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
             return Ok(None);
         }
         let told = match self.events.next().await {
-            // A run that has forgotten how it began is followed from where it stands.
-            Some(Watched::Event(event)) if self.follower.run().is_some() || event.sequence == 1 => {
+            // A run that has forgotten how it began, or whose end was written over, is followed from where it stands.
+            Some(Watched::Event(event))
+                if (self.follower.run().is_some() || event.sequence == 1)
+                    && !matches!(*event.event, RunEvent::Overwritten { .. }) =>
+            {
                 Ok(self.follower.take(&event))
             }
             Some(Watched::Event(_) | Watched::Missed(_)) => self.catch_up().await,
@@ -508,14 +517,13 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
     }
 
     async fn catch_up(&mut self) -> Result<Vec<TurnEvent>, RunError> {
-        let past = self.run.board.board.journal.read(self.run.id).await?;
-        let first = past.last + 1 - past.events.len() as u64;
-        if first > self.follower.next_sequence() {
-            return Ok(self.follower.catch_up(self.run.read().await?));
+        let (first, past, state) = self.run.past().await?;
+        let is_overwritten = past.iter().any(|event| matches!(event, RunEvent::Overwritten { .. }));
+        if first > self.follower.next_sequence() || is_overwritten {
+            return Ok(self.follower.catch_up(state));
         }
         let run = self.run.id;
-        let events =
-            (first..).zip(past.events).map(|(sequence, event)| Published { run, sequence, event: Arc::new(event) });
+        let events = (first..).zip(past).map(|(sequence, event)| Published { run, sequence, event: Arc::new(event) });
         Ok(events.flat_map(|event| self.follower.take(&event)).collect())
     }
 }

@@ -16,8 +16,9 @@ use super::template::Fault;
 const PATTERN: usize = 256 << 10;
 const MAX_PATTERNS: usize = 256;
 
-/// The most schemas that one schema comes to when each `$ref` is put in the place where it stands.
+/// The most schemas that one schema comes to when each `$ref` is put in the place where it stands, and how deep they may lie.
 const MAX_UNFOLDED: usize = 10_000;
+const MAX_DEPTH: usize = 128;
 
 /// The schemas of a plan's channels, made ready.
 #[derive(Default)]
@@ -33,7 +34,9 @@ impl Checks {
             let built = if patterns > MAX_PATTERNS {
                 Err(format!("the schemas of the channels have more than {MAX_PATTERNS} patterns"))
             } else if Unfolding::of(schema.value()) > MAX_UNFOLDED {
-                Err(format!("its references come to more than {MAX_UNFOLDED} schemas, or lead to no path in it"))
+                Err(format!(
+                    "its references come to more than {MAX_UNFOLDED} schemas, or {MAX_DEPTH} levels, or lead to no path in it"
+                ))
             } else {
                 // Patterns take time that is linear in the text, and nothing is fetched.
                 let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
@@ -88,39 +91,68 @@ fn patterns_in(schema: &Value) -> usize {
 /// How many schemas there are when each `$ref` within the schema is followed; one that leads back to itself is followed once.
 struct Unfolding<'a> {
     whole: &'a Value,
-    known: BTreeMap<&'a str, usize>,
+    known: BTreeMap<&'a str, Unfolded>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Unfolded {
+    schemas: usize,
+    levels: usize,
+}
+
+impl Unfolded {
+    const ENDLESS: Self = Self { schemas: usize::MAX, levels: usize::MAX };
+
+    /// Both beside each other.
+    fn and(self, other: Self) -> Self {
+        Self { schemas: self.schemas.saturating_add(other.schemas), levels: self.levels.max(other.levels) }
+    }
 }
 
 impl<'a> Unfolding<'a> {
     fn of(whole: &'a Value) -> usize {
-        Unfolding { whole, known: BTreeMap::new() }.size(whole)
+        Unfolding { whole, known: BTreeMap::new() }.size(whole, 0).schemas
     }
 
-    fn size(&mut self, schema: &'a Value) -> usize {
+    /// What a schema comes to that lies `above` levels deep.
+    fn size(&mut self, schema: &'a Value, above: usize) -> Unfolded {
+        if above > MAX_DEPTH {
+            return Unfolded::ENDLESS;
+        }
+        let mut all = Unfolded::default();
         match schema {
             Value::Object(fields) => {
-                let targets =
-                    ["$ref", "$dynamicRef", "$recursiveRef"].map(|key| fields.get(key).and_then(Value::as_str));
-                let followed =
-                    targets.into_iter().flatten().fold(0, |size, target| self.followed(target).saturating_add(size));
+                for target in ["$ref", "$dynamicRef", "$recursiveRef"] {
+                    if let Some(target) = fields.get(target).and_then(Value::as_str) {
+                        all = all.and(self.followed(target, above + 1));
+                    }
+                }
                 // What stands ready to be referred to counts where it is.
-                let parts = fields.iter().filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str()));
-                parts.fold(1 + followed, |size, (_, part)| size.saturating_add(self.size(part)))
+                for (_, part) in fields.iter().filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str())) {
+                    all = all.and(self.size(part, above + 1));
+                }
+                all.schemas = all.schemas.saturating_add(1);
             }
-            Value::Array(items) => items.iter().fold(0, |size, item| usize::saturating_add(size, self.size(item))),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+            Value::Array(items) => {
+                for item in items {
+                    all = all.and(self.size(item, above + 1));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return all,
         }
+        all.levels = all.levels.saturating_add(1);
+        all
     }
 
-    fn followed(&mut self, target: &'a str) -> usize {
-        if let Some(size) = self.known.get(target) {
-            return *size;
+    fn followed(&mut self, target: &'a str, above: usize) -> Unfolded {
+        if let Some(known) = self.known.get(target) {
+            return if above.saturating_add(known.levels) > MAX_DEPTH { Unfolded::ENDLESS } else { *known };
         }
         // Nothing else is fetched; what leads to a name in it could lead anywhere.
-        let Some(pointer) = target.strip_prefix('#') else { return 0 };
-        let Some(found) = self.whole.pointer(pointer) else { return usize::MAX };
-        self.known.insert(target, 1);
-        let size = self.size(found);
+        let Some(pointer) = target.strip_prefix('#') else { return Unfolded::default() };
+        let Some(found) = self.whole.pointer(pointer) else { return Unfolded::ENDLESS };
+        self.known.insert(target, Unfolded { schemas: 1, levels: 0 });
+        let size = self.size(found, above);
         self.known.insert(target, size);
         size
     }
