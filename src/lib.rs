@@ -28,6 +28,7 @@
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
 
 pub mod actors;
+mod documents;
 pub mod env;
 mod error;
 pub mod messages;

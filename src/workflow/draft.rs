@@ -1,32 +1,11 @@
 //! A workflow as it was written, with the places of its parts: what TOML, the one-line syntax and the builder have in common.
 
-use std::fmt;
-use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::documents::Placed;
 use crate::messages::{Condition, JoinPolicy, On, Reducer};
-
-/// Something and where it was written, in bytes; nowhere (`None`) if code made it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Placed<T> {
-    pub(crate) value: T,
-    pub(crate) place: Place,
-}
-
-/// A range of bytes of the text.
-pub(crate) type Place = Option<Range<usize>>;
-
-impl<T> Placed<T> {
-    pub(crate) fn at(value: T, place: Range<usize>) -> Self {
-        Self { value, place: Some(place) }
-    }
-
-    pub(crate) fn made(value: T) -> Self {
-        Self { value, place: None }
-    }
-}
 
 /// A workflow as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -309,57 +288,5 @@ impl Node {
     pub fn interrupted(mut self) -> Self {
         self.is_interrupted = true;
         self
-    }
-}
-
-/// One thing that is wrong with a workflow, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Defect {
-    /// What is wrong.
-    pub problem: String,
-    /// What to do.
-    pub advice: Option<String>,
-    /// Where, in bytes of the text; nowhere if code made the workflow.
-    pub place: Option<Range<usize>>,
-}
-
-impl Defect {
-    pub(crate) fn new(place: &Place, problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), advice: None, place: place.clone() }
-    }
-
-    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
-        self.advice = Some(advice.into());
-        self
-    }
-}
-
-/// Everything that is wrong with a workflow, with a line and a caret for each where it was written as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Defects {
-    pub(crate) origin: String,
-    pub(crate) text: Option<String>,
-    pub(crate) list: Vec<Defect>,
-}
-
-impl Defects {
-    /// Each of them, in the order of their places.
-    #[must_use]
-    pub fn list(&self) -> &[Defect] {
-        &self.list
-    }
-
-    /// The text that they are about, and what it is called.
-    #[must_use]
-    pub fn source(&self) -> Option<(&str, &str)> {
-        Some((&self.origin, self.text.as_deref()?))
-    }
-}
-
-impl std::error::Error for Defects {}
-
-impl fmt::Display for Defects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::caret::write(f, self)
     }
 }

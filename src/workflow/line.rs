@@ -15,7 +15,9 @@ use std::ops::Range;
 
 use crate::messages::{Condition, JoinPolicy};
 
-use super::draft::{Defect, Draft, Node, Place, Placed};
+use crate::documents::{Defect, Place, Placed};
+
+use super::draft::{Draft, Node};
 use super::graph::{MAX_NAME, MAX_NODES};
 
 pub(super) use format::format;

@@ -8,8 +8,10 @@ use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
 
-use super::draft::{Defect, Draft, EdgeDraft, GotoDraft, Node, Place, Placed, RepeatDraft, WorkDraft};
-use super::found::Found;
+use crate::documents::found::Found;
+use crate::documents::{Defect, Place, Placed};
+
+use super::draft::{Draft, EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many_nodes};
 use super::template::Fault;
 use super::written::Workflow;

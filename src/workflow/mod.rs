@@ -5,12 +5,10 @@
 //! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when. `draw` makes
 //! pictures of it.
 
-mod caret;
 pub(crate) mod checks;
 mod difference;
 pub(crate) mod draft;
 mod draw;
-mod found;
 pub(crate) mod graph;
 mod line;
 mod lower;
@@ -20,8 +18,9 @@ pub(crate) mod template;
 mod toml;
 mod written;
 
+pub use crate::documents::{Defect, Defects};
 pub(crate) use difference::difference;
-pub use draft::{Defect, Defects, Node};
+pub use draft::Node;
 pub(crate) use draw::way_to_node;
 pub use draw::{Count, Drawing, NodeState, NodeStates};
 pub use sources::{Form, Source};

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::messages::visible::quoted;
 
-use super::draft::{Defect, Defects, Draft, Node, Placed, WorkDraft};
+use crate::documents::{Defect, Defects, Placed, text_of};
+
+use super::draft::{Draft, Node, WorkDraft};
 use super::written::{Reader, Workflow};
 use super::{line, toml};
 
@@ -122,15 +124,15 @@ impl Reader {
         }
         let mut list = read.err().map(|defects| defects.list).unwrap_or_default();
         list.extend(known);
-        Err(Defects::of(Some((origin, text)), origin, list))
+        Err(Defects::of(origin, Some(text), list))
     }
 }
 
 impl<'a> Written<'a> {
     fn of(source: &'a Source) -> Result<Self, Defects> {
         let Source { origin, bytes, form } = source;
-        let wrong = |text: &str, defects| Defects::of(Some((origin, text)), origin, defects);
-        let text = toml::text_of(bytes).map_err(|defect| wrong(&String::from_utf8_lossy(bytes), vec![defect]))?;
+        let wrong = |text: &str, defects| Defects::of(origin, Some(text), defects);
+        let text = text_of(bytes).map_err(|defect| wrong(&String::from_utf8_lossy(bytes), vec![defect]))?;
         let draft = match form {
             Form::Toml => toml::parse(text),
             Form::Line => line::parse(text),
@@ -144,7 +146,7 @@ impl<'a> Written<'a> {
     fn taken_by(&self, other: &str) -> Defects {
         let problem = format!("{} has a workflow of the name {} too", other, quoted(&self.draft.name.value));
         let defect = Defect::new(&self.draft.name.place, problem).advise("give one of them another name");
-        Defects::of(Some((self.origin, self.text)), self.origin, vec![defect])
+        Defects::of(self.origin, Some(self.text), vec![defect])
     }
 }
 

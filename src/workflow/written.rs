@@ -11,7 +11,9 @@ use crate::messages::state::StateRules;
 use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, Reducer, Schema, Task};
 
-use super::draft::{ChannelDraft, Defect, Defects, Draft, Node, Place, Placed};
+use crate::documents::{Defect, Defects, Place, Placed, text_of};
+
+use super::draft::{ChannelDraft, Draft, Node};
 use super::graph::{Flaw, Graph, Predicated};
 use super::lower::{Lowered, lower};
 use super::{line, toml};
@@ -110,7 +112,7 @@ impl Workflow {
     /// # Errors
     /// What is wrong with its syntax. What it means is not looked at.
     pub fn formatted(origin: &str, text: &str) -> Result<String, Defects> {
-        let wrong = |defects| Defects::of(Some((origin, text)), origin, defects);
+        let wrong = |defects| Defects::of(origin, Some(text), defects);
         let draft = line::parse(text).map_err(wrong)?;
         let twice = || wrong(vec![Defect::new(&None, "nodes of one block share a name").advise("rename one of them")]);
         line::format(&draft).ok_or_else(twice)
@@ -152,7 +154,8 @@ impl Workflow {
             Ok(graph) => Ok(Self { plan, graph, description }),
             Err(flaws) => {
                 defects.extend(flaws.iter().map(|flaw| marks.defect(flaw)));
-                Err(Defects::of(text, &name, defects))
+                let origin = text.map_or_else(|| called(&name), |(origin, _)| origin.to_owned());
+                Err(Defects::of(origin, text.map(|(_, text)| text), defects))
             }
         }
     }
@@ -264,7 +267,7 @@ impl Reader {
     /// # Errors
     /// Also where they are no text.
     pub fn toml_bytes(&self, origin: &str, bytes: &[u8]) -> Result<Workflow, Defects> {
-        match toml::text_of(bytes) {
+        match text_of(bytes) {
             Ok(text) => self.toml(origin, text),
             Err(defect) => self.read(origin, &String::from_utf8_lossy(bytes), Err(vec![defect])),
         }
@@ -278,7 +281,7 @@ impl Reader {
     fn read(&self, origin: &str, text: &str, draft: Result<Draft, Vec<Defect>>) -> Result<Workflow, Defects> {
         match draft {
             Ok(draft) => Workflow::of(draft, Some((origin, text)), &self.library),
-            Err(defects) => Err(Defects::of(Some((origin, text)), origin, defects)),
+            Err(defects) => Err(Defects::of(origin, Some(text), defects)),
         }
     }
 }
@@ -375,27 +378,18 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
         let advice = "give an object that has a field for each name that templates read and no node produces";
         defects.push(Defect::new(&None, problem).advise(advice));
     }
-    if defects.is_empty() { Ok(()) } else { Err(Defects::of(None, &plan.name, defects)) }
+    if defects.is_empty() { Ok(()) } else { Err(Defects::of(called(&plan.name), None, defects)) }
 }
 
 /// A plan made ready, or what is wrong with it.
 fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
     Graph::of(plan).map_err(|flaws| {
         let defect = |flaw: Flaw| Defect { problem: flaw.fault.problem, advice: flaw.fault.advice, place: None };
-        Defects::of(None, &plan.name, flaws.into_iter().map(defect).collect())
+        Defects::of(called(&plan.name), None, flaws.into_iter().map(defect).collect())
     })
 }
 
-impl Defects {
-    pub(super) fn of(text: Option<(&str, &str)>, name: &str, mut list: Vec<Defect>) -> Self {
-        // What has no place, such as how many more there are, comes last.
-        list.sort_by_key(|defect| defect.place.as_ref().map_or(usize::MAX, |place| place.start));
-        // Lowering and making ready may have found the same.
-        list.dedup();
-        let origin = match text {
-            Some((origin, _)) => origin.to_owned(),
-            None => format!("workflow {}", quoted(name)),
-        };
-        Self { origin, text: text.map(|(_, text)| text.to_owned()), list }
-    }
+/// What a workflow is called in errors that has no text.
+fn called(name: &str) -> String {
+    format!("workflow {}", quoted(name))
 }

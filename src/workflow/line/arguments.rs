@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::documents::{Place, Placed};
 use crate::messages::Condition;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::cut;
-use crate::workflow::draft::{GotoDraft, Node, Place, Placed, RepeatDraft, WorkDraft};
+use crate::workflow::draft::{GotoDraft, Node, RepeatDraft, WorkDraft};
 
 use super::Found;
 

@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 
+use crate::documents::{Place, Placed};
 use crate::messages::{Condition, JoinPolicy, On};
-use crate::workflow::draft::{EdgeDraft, Node, Place, Placed, RepeatDraft, WorkDraft};
+use crate::workflow::draft::{EdgeDraft, Node, RepeatDraft, WorkDraft};
 
 use super::{NodeStep, Sequence, Step};
 

@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::documents::Placed;
 use crate::messages::{JoinPolicy, On};
-use crate::workflow::draft::{EdgeDraft, Node, Placed, WorkDraft};
+use crate::workflow::draft::{EdgeDraft, Node, WorkDraft};
 
 use super::lower::{self, Front, Names, failure, is_success, success};
 use super::{MAX_NESTING, NodeStep, Sequence, Step};

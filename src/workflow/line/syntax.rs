@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use crate::documents::{Defect, Placed};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::cut;
 use crate::messages::{Condition, JoinPolicy};
-use crate::workflow::draft::{Defect, Node, Placed, WorkDraft};
+use crate::workflow::draft::{Node, WorkDraft};
 
 use super::arguments::{Argument, Given, Kind, condition};
 use super::tokens::{Bracket, Token};

@@ -5,15 +5,16 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::*;
+use crate::documents::Defects;
 use crate::messages::On;
-use crate::workflow::draft::{Defects, EdgeDraft, RepeatDraft, WorkDraft};
+use crate::workflow::draft::{EdgeDraft, RepeatDraft, WorkDraft};
 
 fn read(text: &str) -> Draft {
     parse(text).unwrap_or_else(|defects| panic!("{}", shown(text, defects)))
 }
 
 fn shown(text: &str, list: Vec<Defect>) -> String {
-    Defects { origin: "flow".to_owned(), text: Some(text.to_owned()), list }.to_string()
+    Defects::of("flow", Some(text), list).to_string()
 }
 
 fn refused(text: &str) -> String {

@@ -10,8 +10,8 @@ use winnow::prelude::*;
 use winnow::stream::{LocatingSlice, Location, Stream};
 use winnow::token::{any, one_of, take_till, take_while};
 
+use crate::documents::Defect;
 use crate::messages::visible::cut;
-use crate::workflow::draft::Defect;
 
 use super::{Found, begins_name, continues_name};
 

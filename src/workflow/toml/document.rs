@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
-use super::super::found::Found;
-use super::fields::{Field, Fields};
 use super::task::tasks;
-use super::values::{Item, mismatch, placed_json, text, word};
+use crate::documents::fields::{Field, Fields};
+use crate::documents::found::Found;
+use crate::documents::values::{Item, mismatch, placed_json, text, word};
+use crate::documents::{Defect, Placed};
 use crate::messages::Reducer;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::workflow::draft::{ChannelDraft, Defect, Draft, Placed};
+use crate::workflow::draft::{ChannelDraft, Draft};
 
 const EXAMPLE_NAME: &str = "write name = \"…\" under [workflow]";
 const EXAMPLE_CHANNEL: &str = "write notes = \"append\", or notes = { reducer = \"append\", schema = { … } }";

@@ -2,11 +2,12 @@
 
 use ::toml::de::DeValue;
 
-use super::super::found::Found;
-use super::fields::{Field, Fields};
-use super::values::{Item, condition, count, duration, list, mismatch, placed_json, string, text, word};
-use crate::messages::{JoinPolicy, On};
-use crate::workflow::draft::{Defect, EdgeDraft, GotoDraft, Node, Placed, RepeatDraft, WorkDraft};
+use crate::documents::fields::{Field, Fields};
+use crate::documents::found::Found;
+use crate::documents::values::{Item, count, duration, list, misfit, mismatch, placed_json, string, text, word};
+use crate::documents::{Defect, Placed};
+use crate::messages::{Condition, JoinPolicy, On};
+use crate::workflow::draft::{EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 
 /// How deep tasks may stand in tasks; those of the workflow are at level 1.
 pub(super) const MAX_TASK_LEVELS: usize = 32;
@@ -194,4 +195,23 @@ fn mapped_over(item: &Item<'_>, found: &mut Found) -> Option<RepeatDraft> {
     let max = fields.field("max").and_then(|field| count(field, found));
     fields.close(found);
     Some(RepeatDraft::Map { over: over?, max })
+}
+
+/// An expression, or a predicate by name.
+fn condition((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Condition>> {
+    let condition = match item.get_ref() {
+        DeValue::String(expression) => Condition::Expression(expression.as_ref().into()),
+        DeValue::Table(_) => {
+            const EXAMPLE: &str = "write { predicate = \"name\" }";
+            let mut fields = Fields::of("a condition", item, EXAMPLE, found)?;
+            let name = fields.required("predicate", EXAMPLE, found).and_then(|field| text(field, found));
+            fields.close(found);
+            Condition::Predicate(name?.value.into())
+        }
+        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) => {
+            found.add(misfit(key, "an expression in a string, or { predicate = \"name\" }", item));
+            return None;
+        }
+    };
+    Some(Placed::at(condition, item.span()))
 }

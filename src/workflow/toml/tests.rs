@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::documents::{Defects, MAX_TEXT, Place, Placed, text_of};
 use crate::messages::{Condition, JoinPolicy, On, Reducer};
-use crate::workflow::draft::{Defects, Node, Place, Placed, RepeatDraft, WorkDraft};
+use crate::workflow::draft::{Node, RepeatDraft, WorkDraft};
 
 const EVERYTHING: &str = r#"
 [workflow]
@@ -71,7 +72,7 @@ fn node(lines: &str) -> Node {
 }
 
 fn shown(text: &str, list: Vec<Defect>) -> String {
-    Defects { origin: "w.toml".into(), text: Some(text.into()), list }.to_string()
+    Defects::of("w.toml", Some(text), list).to_string()
 }
 
 fn refused(text: &str) -> String {

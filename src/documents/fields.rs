@@ -4,28 +4,28 @@ use std::ops::Range;
 
 use ::toml::de::{DeTable, DeValue};
 
-use super::super::found::Found;
+use super::found::Found;
 use super::values::{Item, mismatch, text};
+use super::{Defect, Placed};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::workflow::draft::{Defect, Placed};
 
 /// The keys of a table.
-pub(super) struct Fields<'t> {
+pub(crate) struct Fields<'t> {
     /// What the table describes, as `a task`.
     what: &'static str,
     table: &'t DeTable<'t>,
     /// Where it is told that a key is missing.
-    pub(super) place: Range<usize>,
+    pub(crate) place: Range<usize>,
     asked: Vec<&'static str>,
 }
 
 /// A key and what it is set to.
-pub(super) type Field<'t> = (&'static str, &'t Item<'t>);
+pub(crate) type Field<'t> = (&'static str, &'t Item<'t>);
 
 impl<'t> Fields<'t> {
     /// What the item consists of; `None`, and a defect, if it is no table. `advice` is an example.
-    pub(super) fn of(what: &'static str, item: &'t Item<'t>, advice: &str, found: &mut Found) -> Option<Self> {
+    pub(crate) fn of(what: &'static str, item: &'t Item<'t>, advice: &str, found: &mut Found) -> Option<Self> {
         let DeValue::Table(table) = item.get_ref() else {
             found.add(mismatch(what, "a table", item).advise(advice));
             return None;
@@ -33,22 +33,22 @@ impl<'t> Fields<'t> {
         Some(Self { what, table, place: item.span(), asked: Vec::new() })
     }
 
-    pub(super) fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
+    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
         self.asked.push(key);
         self.table.get(key)
     }
 
     /// As [`Fields::get`], with the key as it is shown.
-    pub(super) fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
+    pub(crate) fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
         self.get(key).map(|item| (key, item))
     }
 
-    pub(super) fn text(&mut self, key: &'static str, found: &mut Found) -> Option<Placed<String>> {
+    pub(crate) fn text(&mut self, key: &'static str, found: &mut Found) -> Option<Placed<String>> {
         self.field(key).and_then(|field| text(field, found))
     }
 
     /// What the key is set to; a defect if it is not.
-    pub(super) fn required(&mut self, key: &'static str, advice: &str, found: &mut Found) -> Option<Field<'t>> {
+    pub(crate) fn required(&mut self, key: &'static str, advice: &str, found: &mut Found) -> Option<Field<'t>> {
         let field = self.field(key);
         if field.is_none() {
             let problem = format!("{} needs `{key}`", self.what);
@@ -58,7 +58,7 @@ impl<'t> Fields<'t> {
     }
 
     /// A defect for each key that nobody asked for.
-    pub(super) fn close(self, found: &mut Found) {
+    pub(crate) fn close(self, found: &mut Found) {
         for key in self.table.keys().filter(|key| !self.asked.contains(&key.get_ref().as_ref())) {
             let likely = nearest(key.get_ref(), self.asked.iter().copied());
             let problem =

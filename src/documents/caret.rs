@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::messages::visible::visible;
 
-use super::draft::Defects;
+use super::Defects;
 
 /// The longest part of a line that is shown, in characters.
 const SHOWN: usize = 100;

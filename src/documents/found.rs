@@ -1,20 +1,20 @@
-//! What was found wrong with a workflow.
+//! What was found wrong with a text.
 
-use super::draft::Defect;
+use super::Defect;
 
 /// The most defects that are told: a text of 1 MiB can have a million, and each is shown with its line.
 const MAX_DEFECTS: usize = 100;
 
 /// Everything that is wrong with a text so far.
 #[derive(Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     list: Vec<Defect>,
     /// How many there are beyond those in the list.
     beyond: usize,
 }
 
 impl Found {
-    pub(super) fn add(&mut self, defect: Defect) {
+    pub(crate) fn add(&mut self, defect: Defect) {
         if self.is_full() {
             self.beyond += 1;
         } else {
@@ -23,14 +23,14 @@ impl Found {
     }
 
     /// As [`Found::add`], unless it is known already.
-    pub(super) fn add_once(&mut self, defect: Defect) {
+    pub(crate) fn add_once(&mut self, defect: Defect) {
         if self.is_full() || !self.list.contains(&defect) {
             self.add(defect);
         }
     }
 
     /// How many are told.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
@@ -39,17 +39,17 @@ impl Found {
         self.list.len() >= MAX_DEFECTS
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// What was read, if nothing was wrong with it.
-    pub(super) fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
+    pub(crate) fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
         if self.is_empty() { Ok(read) } else { Err(self.told()) }
     }
 
     /// All of it, in the order of the text.
-    pub(super) fn told(mut self) -> Vec<Defect> {
+    pub(crate) fn told(mut self) -> Vec<Defect> {
         self.list.sort_by_key(|defect| defect.place.as_ref().map(|place| (place.start, place.end)));
         if self.beyond > 0 {
             self.list.push(Defect::new(&None, format!("too many defects to show: {} more", self.beyond)));

@@ -1,4 +1,4 @@
-//! Values of one key: texts, words, numbers, times, conditions, lists, JSON.
+//! Values of one key: texts, words, numbers, times, lists, JSON.
 
 use std::time::Duration;
 
@@ -6,23 +6,22 @@ use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeValue};
 use serde_json::{Map, Number, Value};
 
-use super::super::found::Found;
-use super::fields::{Field, Fields};
-use crate::messages::Condition;
+use super::fields::Field;
+use super::found::Found;
+use super::{Defect, Place, Placed};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::{cut, quoted};
-use crate::workflow::draft::{Defect, Place, Placed};
 
 /// A value of TOML with its place.
-pub(super) type Item<'t> = Spanned<DeValue<'t>>;
+pub(crate) type Item<'t> = Spanned<DeValue<'t>>;
 
 /// An item that has another type than it should. `name` is what it is called, in words.
-pub(super) fn mismatch(name: &str, expected: &str, item: &Item<'_>) -> Defect {
+pub(crate) fn mismatch(name: &str, expected: &str, item: &Item<'_>) -> Defect {
     Defect::new(&Some(item.span()), format!("{name} must be {expected}, not {}", kind(item.get_ref())))
 }
 
 /// As [`mismatch`], with the value of a number or text that has the right type, but says nothing that is known.
-fn misfit(key: &str, expected: &str, item: &Item<'_>) -> Defect {
+pub(crate) fn misfit(key: &str, expected: &str, item: &Item<'_>) -> Defect {
     let value = match item.get_ref() {
         DeValue::String(text) => quoted(text),
         DeValue::Integer(number) => cut(&number.to_string()),
@@ -51,13 +50,13 @@ fn place(item: &Item<'_>) -> Place {
     Some(item.span())
 }
 
-pub(super) fn text((key, item): Field<'_>, found: &mut Found) -> Option<Placed<String>> {
+pub(crate) fn text((key, item): Field<'_>, found: &mut Found) -> Option<Placed<String>> {
     let text = string(&format!("`{key}`"), "a string", item, found)?;
     Some(Placed::at(text.to_owned(), item.span()))
 }
 
 /// The text of an item that can be nothing else.
-pub(super) fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: &mut Found) -> Option<&'t str> {
+pub(crate) fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: &mut Found) -> Option<&'t str> {
     let text = item.get_ref().as_str();
     if text.is_none() {
         found.add(mismatch(name, expected, item));
@@ -66,7 +65,7 @@ pub(super) fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: 
 }
 
 /// What one of a few words stands for.
-pub(super) fn word<T: Clone>((key, item): Field<'_>, words: &[(&str, T)], found: &mut Found) -> Option<T> {
+pub(crate) fn word<T: Clone>((key, item): Field<'_>, words: &[(&str, T)], found: &mut Found) -> Option<T> {
     let text = item.get_ref().as_str();
     let meant = words.iter().find(|(word, _)| text == Some(word));
     if meant.is_none() {
@@ -87,7 +86,7 @@ fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// A number of things, from 1.
-pub(super) fn count((key, item): Field<'_>, found: &mut Found) -> Option<Placed<u32>> {
+pub(crate) fn count((key, item): Field<'_>, found: &mut Found) -> Option<Placed<u32>> {
     let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
     let number = number.filter(|number| *number > 0);
     if number.is_none() {
@@ -101,7 +100,7 @@ fn integer(number: &DeInteger<'_>) -> Option<i64> {
 }
 
 /// A time above zero: text as `30s`, or an integer of seconds.
-pub(super) fn duration((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Duration>> {
+pub(crate) fn duration((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Duration>> {
     let millis = match item.get_ref() {
         DeValue::String(text) => millis(text),
         DeValue::Integer(number) => {
@@ -132,27 +131,8 @@ fn millis(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// An expression, or a predicate by name.
-pub(super) fn condition((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Condition>> {
-    let condition = match item.get_ref() {
-        DeValue::String(expression) => Condition::Expression(expression.as_ref().into()),
-        DeValue::Table(_) => {
-            const EXAMPLE: &str = "write { predicate = \"name\" }";
-            let mut fields = Fields::of("a condition", item, EXAMPLE, found)?;
-            let name = fields.required("predicate", EXAMPLE, found).and_then(|field| text(field, found));
-            fields.close(found);
-            Condition::Predicate(name?.value.into())
-        }
-        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) => {
-            found.add(misfit(key, "an expression in a string, or { predicate = \"name\" }", item));
-            return None;
-        }
-    };
-    Some(Placed::at(condition, item.span()))
-}
-
 /// The items of an array; none, and a defect, if it is something else. `advice` says how to write one.
-pub(super) fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) -> &'t [Item<'t>] {
+pub(crate) fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) -> &'t [Item<'t>] {
     let items = item.get_ref().as_array();
     if items.is_none() {
         found.add(mismatch(&format!("`{key}`"), "an array", item).advise(advice));
@@ -161,7 +141,7 @@ pub(super) fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) 
 }
 
 /// The value as JSON. It nests no deeper than the text, see [`MAX_LEVELS`](super::scan::MAX_LEVELS).
-pub(super) fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
+pub(crate) fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
     match item.get_ref() {
         DeValue::String(text) => Some(Value::String(text.clone().into_owned())),
         DeValue::Boolean(boolean) => Some(Value::Bool(*boolean)),
@@ -201,6 +181,6 @@ pub(super) fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
 }
 
 /// As [`json`], with the place of the whole.
-pub(super) fn placed_json(item: &Item<'_>, found: &mut Found) -> Option<Placed<Value>> {
+pub(crate) fn placed_json(item: &Item<'_>, found: &mut Found) -> Option<Placed<Value>> {
     Some(Placed::at(json(item, found)?, item.span()))
 }

@@ -11,9 +11,9 @@ use toml_parser::decoder::Encoding;
 use toml_parser::parser::{Event, EventKind, EventReceiver, ValidateWhitespace, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
 
-use super::super::found::Found;
+use super::Defect;
+use super::found::Found;
 use crate::messages::MAX_JSON_DEPTH;
-use crate::workflow::draft::Defect;
 
 /// How deep keys and brackets may nest, each dot of a key counted: less than what the `toml` crate takes.
 pub(super) const MAX_LEVELS: usize = 80;
