@@ -443,6 +443,7 @@ fn a_run_that_the_store_does_not_give_out_is_read_again() {
         sim.faults().at("runs.taken").panics("planned").on_pass(3).at("storage.read").error("away").on_pass(1);
         let run = board.submit(Task::new("fix").to("coder")).await?;
         let ended = board.watch(&[StreamMode::Debug]).filter_map(async |event| match event {
+            Watched::Live(_) => None,
             Watched::Event(published) => (published.sequence == 3).then_some(()),
             _ => None,
         });

@@ -125,6 +125,7 @@ async fn follow(run: &RunHandle, began: Timestamp) -> Result<(), Box<dyn Error>>
     while let Some(watched) = events.next().await {
         let event = match watched {
             Watched::Event(published) => published.event,
+            Watched::Live(_) => continue,
             Watched::Missed(count) => {
                 eprintln!("          … {count} events were missed");
                 continue;

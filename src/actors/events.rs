@@ -8,7 +8,7 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::messages::{Published, RunEvent, RunId};
+use crate::messages::{AgentEvent, AgentName, Published, RunEvent, RunId, Shown, TurnId};
 
 /// Which events a watcher gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,10 @@ pub enum StreamMode {
     Updates,
     /// What agents tell: notices, steps, questions, answers.
     Messages,
-    /// Everything.
+    /// What agents do while their turns run: words as a model says them, tools as they are used. It is shown to those who watch
+    /// just then, and kept nowhere.
+    Live,
+    /// Everything that is journaled.
     Debug,
 }
 
@@ -44,7 +47,7 @@ impl StreamMode {
             RunEvent::TurnEnded { command, .. } => match self {
                 Self::Values => !command.update.is_empty(),
                 Self::Updates | Self::Debug => true,
-                Self::Messages => false,
+                Self::Messages | Self::Live => false,
             },
             RunEvent::StepFinished { .. }
             | RunEvent::Noticed { .. }
@@ -61,7 +64,9 @@ impl StreamMode {
 pub enum Watched {
     /// An event.
     Event(Published),
-    /// The watcher was slow: this many events are lost to it. They are in the journal.
+    /// What an agent does in its turn, with [`StreamMode::Live`].
+    Live(Arc<Shown>),
+    /// The watcher was slow: this many events are lost to it. Those of runs are in the journal.
     Missed(u64),
 }
 
@@ -122,11 +127,29 @@ impl Hub {
                 watcher.run.is_none_or(|wanted| wanted == run) && watcher.modes.iter().any(|mode| mode.includes(event));
             if is_wanted {
                 let event = Arc::clone(shared.get_or_insert_with(|| Arc::new(event.clone())));
-                watcher.send(Published { run, sequence, event });
+                watcher.send(Watched::Event(Published { run, sequence, event }));
             }
             !watcher.sender.is_closed()
         });
         self.count.store(watchers.len(), Ordering::Release);
+    }
+
+    /// Whether anybody may want to be shown what agents do.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Shows what an agent does to those who watch it just now.
+    pub(crate) fn show(&self, turn: TurnId, agent: &AgentName, event: AgentEvent) {
+        if !self.is_watched() {
+            return;
+        }
+        let shown = Arc::new(Shown { turn, agent: agent.clone(), event });
+        for watcher in self.watchers.lock().iter() {
+            if watcher.run.is_none_or(|wanted| wanted == turn.run) && watcher.modes.contains(&StreamMode::Live) {
+                watcher.send(Watched::Live(Arc::clone(&shown)));
+            }
+        }
     }
 
     /// Ends the streams of those who watch this run alone.
@@ -149,7 +172,7 @@ impl Hub {
 }
 
 impl Watcher {
-    fn send(&self, event: Published) {
+    fn send(&self, watched: Watched) {
         let mut missed = self.missed.lock();
         // The event, and the marker if there is one to send.
         let needed = 1 + usize::from(*missed > 0);
@@ -161,7 +184,7 @@ impl Watcher {
             let _ = self.sender.try_send(Watched::Missed(std::mem::take(&mut *missed)));
         }
         // Only a receiver that is gone takes nothing now.
-        let _ = self.sender.try_send(Watched::Event(event));
+        let _ = self.sender.try_send(watched);
     }
 }
 
@@ -179,6 +202,7 @@ mod tests {
         let notice = RunEvent::Noticed { turn: 1, text: "x".into(), at: Timestamp::default() };
         let mut next = || match watched.next().now_or_never() {
             Some(Some(Watched::Event(event))) => format!("event {}", event.sequence),
+            Some(Some(Watched::Live(shown))) => format!("{:?}", shown.event),
             Some(Some(Watched::Missed(count))) => format!("missed {count}"),
             Some(None) => "end".into(),
             None => "nothing".into(),

@@ -32,6 +32,7 @@ use crate::supervision::runs::wait_for::Waiting;
 use super::agent::{AgentValue, TypedAnswer};
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
+use super::events::Hub;
 use super::meters;
 use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
@@ -54,6 +55,8 @@ pub(crate) struct Floor {
     ready_bound: usize,
     offline_after: Duration,
     context: Arc<ContextStore>,
+    /// Whoever watches runs, and the agents in their turns.
+    pub(super) hub: Arc<Hub>,
     /// Told when a turn lets go of its permit, or an agent takes no more work.
     ended: Notify,
 }
@@ -256,6 +259,7 @@ impl Floor {
             ready_bound,
             offline_after,
             context: Arc::new(context),
+            hub: Arc::default(),
             ended: Notify::new(),
         })
     }
@@ -835,7 +839,13 @@ impl Floor {
                 facts.waits.add(slot, turn);
             }
             let seat = Seat { is_held: true.into(), keeps_slot: !place.is_reentrant, is_fenced: false.into() };
-            let turn = Arc::new(TurnShared::new(ready, Arc::clone(&self.context), place.namespaces.clone(), seat));
+            let turn = Arc::new(TurnShared::new(
+                ready,
+                Arc::clone(&self.context),
+                Arc::clone(&self.hub),
+                place.namespaces.clone(),
+                seat,
+            ));
             self.begin(place, index, &turn);
             let job = Job {
                 place: index,

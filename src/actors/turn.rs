@@ -21,9 +21,9 @@ use tokio::sync::oneshot;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{
-    Action, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind, Json,
-    MAX_JSON_DEPTH, Order, Origin, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
-    Usage,
+    Action, AgentEvent, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind,
+    Json, MAX_JSON_DEPTH, Order, Origin, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId,
+    TurnId, Usage,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -31,6 +31,7 @@ use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
 use super::context::{ContextAccess, ContextStore};
+use super::events::Hub;
 use super::floor::Seat;
 
 /// One invocation of an agent inside a run. A cheap clone; clones are the same turn.
@@ -43,6 +44,7 @@ pub struct Turn {
 pub(super) struct TurnShared {
     pub(super) ready: ReadyTurn,
     store: Arc<ContextStore>,
+    hub: Arc<Hub>,
     /// What its agent was granted.
     namespaces: Option<Arc<[Arc<str>]>>,
     /// Most turns never ask for it.
@@ -90,12 +92,14 @@ impl TurnShared {
     pub(super) fn new(
         ready: ReadyTurn,
         store: Arc<ContextStore>,
+        hub: Arc<Hub>,
         namespaces: Option<Arc<[Arc<str>]>>,
         seat: Seat,
     ) -> Self {
         Self {
             ready,
             store,
+            hub,
             namespaces,
             context: OnceLock::new(),
             seat,
@@ -343,6 +347,18 @@ impl Turn {
     /// Tells whoever watches the run.
     pub fn notice(&self, text: &str) {
         self.send(u32::MAX, TurnRequest::Notice(text.into()), None);
+    }
+
+    /// Shows what the agent does to those who watch the run just now, with [`StreamMode::Live`](super::events::StreamMode).
+    /// It is kept nowhere.
+    pub fn show(&self, event: AgentEvent) {
+        self.shared.hub.show(self.id(), self.agent(), event);
+    }
+
+    /// Whether anybody watches the board: what nobody would see need not be shown.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.shared.hub.is_watched()
     }
 
     /// Once a step is answered from the journal, what its work asked for would be missing from the order of requests.

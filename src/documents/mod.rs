@@ -2,12 +2,14 @@
 //! place. What is read here is syntax: keys, types and words. What they mean is the matter of the rooms that read them.
 //!
 //! A text is read in three steps: its grammar (`scan`), its tree (the `toml` crate), and what the tree says (`fields`,
-//! `values`). Broken grammar ends it at the first step, because the rest would be guessed.
+//! `values`). Broken grammar ends it at the first step, because the rest would be guessed. `schema` makes JSON Schemas ready that
+//! such texts have in them, or that come from elsewhere.
 
 mod caret;
 pub(crate) mod fields;
 pub(crate) mod found;
 mod scan;
+pub(crate) mod schema;
 pub(crate) mod values;
 
 use std::fmt;

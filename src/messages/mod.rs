@@ -4,6 +4,7 @@ mod approval;
 mod chain;
 pub mod command;
 mod context;
+mod conversation;
 mod delegation;
 mod event;
 mod event_text;
@@ -27,6 +28,7 @@ pub use approval::{Action, ApprovalId, Consent, Decision, Envelope};
 pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};
+pub use conversation::{AgentEvent, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
 pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
 pub use event::{
     ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,

@@ -392,7 +392,7 @@ impl RunHandle {
         let live = futures::stream::iter(live).flatten().filter(move |watched| {
             let is_new = match watched {
                 Watched::Event(event) => event.sequence > known && event.sequence >= from,
-                Watched::Missed(_) => true,
+                Watched::Live(_) | Watched::Missed(_) => true,
             };
             std::future::ready(is_new)
         });
@@ -510,6 +510,7 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
                 Ok(self.follower.take(&event))
             }
             Some(Watched::Event(_) | Watched::Missed(_)) => self.catch_up().await,
+            Some(Watched::Live(_)) => Ok(Vec::new()),
             None => return Ok(None),
         };
         self.is_over = told.is_err();
@@ -533,7 +534,7 @@ async fn has_asked(news: &mut (impl Stream<Item = Watched> + Unpin)) -> bool {
     while let Some(watched) = news.next().await {
         match watched {
             Watched::Event(published) if matches!(*published.event, RunEvent::Asked { .. }) => return true,
-            Watched::Event(_) => {}
+            Watched::Event(_) | Watched::Live(_) => {}
             Watched::Missed(_) => return true,
         }
     }

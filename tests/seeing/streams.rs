@@ -49,6 +49,7 @@ fn kind(event: &RunEvent) -> String {
 async fn kinds(stream: impl Stream<Item = Watched>) -> Vec<String> {
     let told = stream.map(|watched| match watched {
         Watched::Event(published) => kind(&published.event),
+        Watched::Live(shown) => format!("{:?}", shown.event),
         Watched::Missed(count) => format!("missed {count}"),
     });
     told.collect().await
@@ -62,6 +63,7 @@ async fn numbers(stream: impl Stream<Item = Watched>) -> (Vec<u64>, u64) {
                 numbers.push(published.sequence);
                 (numbers, missed)
             }
+            Watched::Live(_) => (numbers, missed),
             Watched::Missed(count) => (numbers, missed + count),
         })
         .await
@@ -114,7 +116,7 @@ async fn who_watches_sees_the_same_as_who_reads_afterwards() {
         let past: Vec<_> = past
             .map(|watched| match watched {
                 Watched::Event(published) => (published.sequence, published.event),
-                Watched::Missed(count) => panic!("missed {count}"),
+                other => panic!("{other:?}"),
             })
             .collect()
             .await;
@@ -179,6 +181,7 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
         while let Some(Some(watched)) = slow.next().now_or_never() {
             seen.push(match watched {
                 Watched::Event(published) => kind(&published.event),
+                Watched::Live(shown) => format!("{:?}", shown.event),
                 Watched::Missed(count) => format!("missed {count}"),
             });
         }
@@ -245,7 +248,7 @@ async fn a_reader_of_one_run_sees_no_other() {
     let ids: Vec<RunId> = reader
         .map(|watched| match watched {
             Watched::Event(published) => published.run,
-            Watched::Missed(count) => panic!("missed {count}"),
+            other => panic!("{other:?}"),
         })
         .collect()
         .await;

@@ -229,6 +229,7 @@ impl<'a> Session<'a> {
             }
             let lines = match events.next().await {
                 Some(Watched::Event(event)) => follower.take(&event),
+                Some(Watched::Live(_)) => Vec::new(),
                 Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(trouble)?),
                 None => break,
             };

@@ -1,0 +1,352 @@
+//! What a model can do besides talking: one tool, and a box of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jsonschema::Validator;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::actors::Mode;
+use crate::actors::context::ContextAccess;
+use crate::documents::schema;
+use crate::messages::Json;
+use crate::messages::visible::{cut, quoted};
+
+/// What using a tool may change, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// Nothing.
+    Reads,
+    /// What the board keeps by its own rules: shared context, questions, delegations.
+    Notes,
+    /// Nothing here, but it tells others something: whoever is asked for a page sees its address.
+    Sends,
+    /// Files, or whatever else is outside.
+    Writes,
+    /// Anything that a program may do.
+    Executes,
+}
+
+impl Effect {
+    /// Whether people should have a say in it (SEMANTICS 13).
+    #[must_use]
+    pub const fn is_dangerous(self) -> bool {
+        match self {
+            Self::Reads | Self::Notes => false,
+            Self::Sends | Self::Writes | Self::Executes => true,
+        }
+    }
+
+    /// Whether an agent of this mode has tools with it (SEMANTICS 13): who plans carries nothing out, and who explores leaves
+    /// everything as it is.
+    #[must_use]
+    pub const fn fits(self, mode: Mode) -> bool {
+        match (mode, self) {
+            (Mode::Build | Mode::General, _) => true,
+            (Mode::Plan, Self::Reads | Self::Notes | Self::Sends) => true,
+            (Mode::Explore, Self::Reads | Self::Sends) => true,
+            (Mode::Plan, Self::Writes | Self::Executes) => false,
+            (Mode::Explore, Self::Notes | Self::Writes | Self::Executes) => false,
+        }
+    }
+}
+
+/// A tool as models see it, and the bounds that hold for each use of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// Its name: letters, digits, `_` and `-`, at most 64, because providers take no others.
+    pub name: Arc<str>,
+    /// What it does, for the model.
+    pub description: Arc<str>,
+    /// A JSON Schema of an object: its arguments.
+    pub parameters: Json,
+    /// What it may change.
+    pub effect: Effect,
+    /// How long a use may take (60 s).
+    pub timeout: Duration,
+    /// The most bytes of an answer that a model sees (32 KiB); the rest is cut, and said to be.
+    pub max_output: usize,
+}
+
+/// How long a use of a tool may take if its spec does not say otherwise.
+pub const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The most bytes that a model sees of an answer if the tool's spec does not say otherwise.
+pub const USUAL_OUTPUT: usize = 32 << 10;
+
+impl ToolSpec {
+    /// A tool whose arguments are those of a type.
+    #[must_use]
+    pub fn of<A: JsonSchema>(name: &str, description: &str, effect: Effect) -> Self {
+        let mut parameters = schemars::generate::SchemaSettings::draft2020_12()
+            .with(|settings| {
+                settings.inline_subschemas = true;
+                settings.meta_schema = None;
+            })
+            .into_generator()
+            .into_root_schema_for::<A>();
+        parameters.remove("title");
+        Self::new(name, description, parameters.to_value(), effect)
+    }
+
+    /// A tool with this schema for its arguments.
+    #[must_use]
+    pub fn new(name: &str, description: &str, parameters: impl Into<Json>, effect: Effect) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters: parameters.into(),
+            effect,
+            timeout: USUAL_TIMEOUT,
+            max_output: USUAL_OUTPUT,
+        }
+    }
+
+    /// Its size in bytes, as a model reads it.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.name.len() + self.description.len() + self.parameters.size()
+    }
+}
+
+/// Something that a model can use.
+pub trait Tool: Send + Sync + 'static {
+    /// How models see it.
+    fn spec(&self) -> ToolSpec;
+
+    /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
+    /// cancelled.
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>>;
+}
+
+/// For whom a tool is used.
+#[derive(Clone, Debug)]
+pub struct ToolScope {
+    /// The same for all tries of one use: an idempotency key for whatever is outside.
+    pub key: Arc<str>,
+    /// The shared context with the agent's grants; there is none outside a board.
+    pub context: Option<ContextAccess>,
+}
+
+/// What a tool answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// The answer.
+    pub text: String,
+    /// It comes from strangers: what the run does after reading it needs more care (SEMANTICS 13).
+    pub is_untrusted: bool,
+}
+
+impl<T: Into<String>> From<T> for ToolOutput {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), is_untrusted: false }
+    }
+}
+
+/// Why a tool could not do what it was to do. The model reads it, and may try otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolError(pub String);
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A tool made of a function.
+struct Typed<F, A> {
+    spec: ToolSpec,
+    call: F,
+    arguments: PhantomData<fn(A)>,
+}
+
+/// Makes a tool of a function. The schema of its arguments is that of their type.
+///
+/// ```
+/// use callboard::agents::{Effect, Tools, tool};
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Sum { /** What is added up. */ numbers: Vec<f64> }
+///
+/// let sum = tool("sum", "Adds numbers.", Effect::Reads, |sum: Sum, _scope| async move {
+///     Ok(sum.numbers.iter().sum::<f64>().to_string().into())
+/// });
+/// let tools = Tools::new().with(sum)?;
+/// assert_eq!(tools.names().collect::<Vec<_>>(), ["sum"]);
+/// # Ok::<(), callboard::agents::ToolsError>(())
+/// ```
+pub fn tool<A, F, Fut>(name: &str, description: &str, effect: Effect, call: F) -> impl Tool
+where
+    A: JsonSchema + DeserializeOwned + 'static,
+    F: Fn(A, ToolScope) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+{
+    of_spec(ToolSpec::of::<A>(name, description, effect), call)
+}
+
+/// As [`tool`], with everything that can be said about it.
+pub fn of_spec<A, F, Fut>(spec: ToolSpec, call: F) -> impl Tool
+where
+    A: DeserializeOwned + 'static,
+    F: Fn(A, ToolScope) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+{
+    Typed { spec, call, arguments: PhantomData }
+}
+
+impl<A, F, Fut> Tool for Typed<F, A>
+where
+    A: DeserializeOwned + 'static,
+    F: Fn(A, ToolScope) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+{
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        match arguments.parse() {
+            Ok(arguments) => (self.call)(arguments, scope).boxed(),
+            Err(error) => futures::future::ready(Err(ToolError(format!("the arguments do not fit: {error}")))).boxed(),
+        }
+    }
+}
+
+/// The tools of an agent, by name. A cheap clone.
+#[derive(Clone, Default)]
+pub struct Tools(Arc<BTreeMap<Arc<str>, Entry>>);
+
+/// A tool with its schema made ready.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) spec: ToolSpec,
+    validator: Arc<Validator>,
+    pub(super) tool: Arc<dyn Tool>,
+}
+
+/// Why a tool was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolsError {
+    /// Providers would not take its name.
+    #[error("a tool's name has 1 to 64 letters, digits, `_` and `-`; {} has not", quoted(.0))]
+    Name(String),
+    /// Two tools have one name.
+    #[error("two tools are named {}; give one of them another name", quoted(.0))]
+    Twice(String),
+    /// The schema of its arguments cannot be used.
+    #[error("the schema of the tool {}: {problem}", quoted(name))]
+    Schema {
+        /// The tool.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+const MAX_NAME: usize = 64;
+
+impl Tools {
+    /// No tools.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// These and another one.
+    ///
+    /// # Errors
+    /// See [`ToolsError`]. A schema whose references lead outside it is refused: nothing is fetched.
+    pub fn with(mut self, tool: impl Tool) -> Result<Self, ToolsError> {
+        self.add(Arc::new(tool))?;
+        Ok(self)
+    }
+
+    /// As [`Tools::with`], in place.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
+        let spec = tool.spec();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if spec.name.is_empty() || spec.name.len() > MAX_NAME || !spec.name.chars().all(is_plain) {
+            return Err(ToolsError::Name(spec.name.to_string()));
+        }
+        if self.0.contains_key(&spec.name) {
+            return Err(ToolsError::Twice(spec.name.to_string()));
+        }
+        let wrong = |problem| ToolsError::Schema { name: spec.name.to_string(), problem };
+        if spec.parameters.get("type").and_then(|kind| kind.as_str()) != Some("object") {
+            return Err(wrong("the arguments of a tool are an object: write \"type\": \"object\"".to_owned()));
+        }
+        let validator = Arc::new(schema::ready(spec.parameters.value()).map_err(wrong)?);
+        Arc::make_mut(&mut self.0).insert(Arc::clone(&spec.name), Entry { spec, validator, tool });
+        Ok(())
+    }
+
+    /// Those that an agent of this mode may have, of those that it is allowed; all of them if nothing is said.
+    #[must_use]
+    pub fn for_agent(&self, mode: Mode, allowed: Option<&[Arc<str>]>) -> Self {
+        let is_allowed = |entry: &Entry| {
+            entry.spec.effect.fits(mode) && allowed.is_none_or(|allowed| allowed.contains(&entry.spec.name))
+        };
+        let entries = self.0.iter().filter(|(_, entry)| is_allowed(entry));
+        Self(Arc::new(entries.map(|(name, entry)| (Arc::clone(name), entry.clone())).collect()))
+    }
+
+    /// Their names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|name| &**name)
+    }
+
+    /// How models see them, sorted by name.
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.0.values().map(|entry| &entry.spec)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Entry> {
+        self.0.get(name)
+    }
+}
+
+impl Entry {
+    /// Whether it may be used with these.
+    ///
+    /// # Errors
+    /// Why not, for the model.
+    pub(super) fn check(&self, arguments: &Json) -> Result<(), ToolError> {
+        let name = &self.spec.name;
+        if let Some(text) = arguments.as_str() {
+            return Err(ToolError(format!("the arguments of {name} are not JSON: {}", cut(text))));
+        }
+        schema::check(&self.validator, arguments.value())
+            .map_err(|problem| ToolError(format!("the arguments of {name} do not fit{problem}")))
+    }
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

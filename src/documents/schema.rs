@@ -1,0 +1,132 @@
+//! JSON Schemas that others write, made ready within bounds.
+
+use std::collections::BTreeMap;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use crate::messages::visible::cut;
+
+/// The memory of one pattern, in bytes, and the most patterns of schemas that are made ready together.
+const PATTERN: usize = 256 << 10;
+pub(crate) const MAX_PATTERNS: usize = 256;
+
+/// The most schemas that one schema comes to when each `$ref` is put in the place where it stands, and how deep they may lie.
+const MAX_UNFOLDED: usize = 10_000;
+const MAX_DEPTH: usize = 128;
+
+/// Makes a schema ready. Patterns take time that is linear in the text, and nothing is fetched: a reference that leads
+/// outside is an error.
+///
+/// # Errors
+/// Why it cannot be used, in words.
+pub(crate) fn ready(schema: &Value) -> Result<Validator, String> {
+    if patterns_in(schema) > MAX_PATTERNS {
+        return Err(format!("it has more than {MAX_PATTERNS} patterns"));
+    }
+    if Unfolding::of(schema) > MAX_UNFOLDED {
+        return Err(format!(
+            "its references come to more than {MAX_UNFOLDED} schemas, or {MAX_DEPTH} levels, or lead to no path in it"
+        ));
+    }
+    let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
+    let built = jsonschema::options().with_pattern_options(patterns).build(schema);
+    built.map_err(|error| cut(&error.to_string()))
+}
+
+/// Whether a value meets a schema.
+///
+/// # Errors
+/// The first place where it does not, and why, as it goes on after "does not meet its schema".
+pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+    validator.validate(value).map_err(|error| {
+        let place = error.instance_path().to_string();
+        let place = if place.is_empty() { String::new() } else { format!(" at {}", cut(&place)) };
+        format!("{place}: {}", cut(&error.to_string()))
+    })
+}
+
+pub(crate) fn patterns_in(schema: &Value) -> usize {
+    match schema {
+        Value::Object(fields) => {
+            let own = |(key, field): (&String, &Value)| match (key.as_str(), field) {
+                ("pattern", Value::String(_)) => 1,
+                ("patternProperties", Value::Object(patterns)) => patterns.len() + patterns_in(field),
+                _ => patterns_in(field),
+            };
+            fields.iter().map(own).sum()
+        }
+        Value::Array(items) => items.iter().map(patterns_in).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// How many schemas there are when each `$ref` within the schema is followed; one that leads back to itself is followed once.
+struct Unfolding<'a> {
+    whole: &'a Value,
+    known: BTreeMap<&'a str, Unfolded>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Unfolded {
+    schemas: usize,
+    levels: usize,
+}
+
+impl Unfolded {
+    const ENDLESS: Self = Self { schemas: usize::MAX, levels: usize::MAX };
+
+    /// Both beside each other.
+    fn and(self, other: Self) -> Self {
+        Self { schemas: self.schemas.saturating_add(other.schemas), levels: self.levels.max(other.levels) }
+    }
+}
+
+impl<'a> Unfolding<'a> {
+    fn of(whole: &'a Value) -> usize {
+        Unfolding { whole, known: BTreeMap::new() }.size(whole, 0).schemas
+    }
+
+    /// What a schema comes to that lies `above` levels deep.
+    fn size(&mut self, schema: &'a Value, above: usize) -> Unfolded {
+        if above > MAX_DEPTH {
+            return Unfolded::ENDLESS;
+        }
+        let mut all = Unfolded::default();
+        match schema {
+            Value::Object(fields) => {
+                for target in ["$ref", "$dynamicRef", "$recursiveRef"] {
+                    if let Some(target) = fields.get(target).and_then(Value::as_str) {
+                        all = all.and(self.followed(target, above + 1));
+                    }
+                }
+                // What stands ready to be referred to counts where it is.
+                for (_, part) in fields.iter().filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str())) {
+                    all = all.and(self.size(part, above + 1));
+                }
+                all.schemas = all.schemas.saturating_add(1);
+            }
+            Value::Array(items) => {
+                for item in items {
+                    all = all.and(self.size(item, above + 1));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return all,
+        }
+        all.levels = all.levels.saturating_add(1);
+        all
+    }
+
+    fn followed(&mut self, target: &'a str, above: usize) -> Unfolded {
+        if let Some(known) = self.known.get(target) {
+            return if above.saturating_add(known.levels) > MAX_DEPTH { Unfolded::ENDLESS } else { *known };
+        }
+        // Nothing else is fetched; what leads to a name in it could lead anywhere.
+        let Some(pointer) = target.strip_prefix('#') else { return Unfolded::default() };
+        let Some(found) = self.whole.pointer(pointer) else { return Unfolded::ENDLESS };
+        self.known.insert(target, Unfolded { schemas: 1, levels: 0 });
+        let size = self.size(found, above);
+        self.known.insert(target, size);
+        size
+    }
+}

@@ -1,0 +1,264 @@
+//! What passes between an agent, its model and its tools, and what whoever watches is told of it.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, AgentName, Json, TurnId, Usage};
+
+/// One message of a conversation with a model. What a model is told about its part is not one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// What is asked of the model.
+    User {
+        /// The words.
+        text: Arc<str>,
+    },
+    /// What the model said.
+    Assistant {
+        /// Its words; empty if it only called tools.
+        text: Arc<str>,
+        /// The tools that it called.
+        calls: Vec<ToolCall>,
+    },
+    /// What a tool answered.
+    Tool {
+        /// The call that it answers.
+        call: Arc<str>,
+        /// The tool.
+        name: Arc<str>,
+        /// The answer.
+        text: Arc<str>,
+        /// The tool could not do it; the answer says why.
+        is_error: bool,
+    },
+}
+
+impl Message {
+    /// What a person, or whoever stands for one, says.
+    #[must_use]
+    pub fn user(text: impl Into<Arc<str>>) -> Self {
+        Self::User { text: text.into() }
+    }
+
+    /// The size of its texts and arguments in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::User { text } => text.len(),
+            Self::Assistant { text, calls } => text.len() + calls.iter().map(ToolCall::size).sum::<usize>(),
+            Self::Tool { text, .. } => text.len(),
+        }
+    }
+}
+
+/// A model wants a tool to be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Tells it from the other calls of a conversation.
+    pub id: Arc<str>,
+    /// The tool.
+    pub name: Arc<str>,
+    /// What it is used with; text if the model did not write JSON.
+    pub arguments: Json,
+    /// What some providers want to be given back with the call, unread.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signatures: Vec<Arc<str>>,
+}
+
+impl ToolCall {
+    /// A call.
+    #[must_use]
+    pub fn new(id: &str, name: &str, arguments: impl Into<Json>) -> Self {
+        Self { id: id.into(), name: name.into(), arguments: arguments.into(), signatures: Vec::new() }
+    }
+
+    /// The size of its name and arguments in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.name.len() + self.arguments.size()
+    }
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It has said what it had to say.
+    Finished,
+    /// It wants tools to be used.
+    ToolCalls,
+    /// Its answer was cut at the most tokens that it may write.
+    Length,
+    /// The provider withheld the rest.
+    Filtered,
+    /// Something else, in the provider's words.
+    Other(Arc<str>),
+}
+
+/// Money, in billionths of a US dollar: what one token costs is a whole number of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cost(pub u64);
+
+impl Cost {
+    /// What a number of tokens costs at a price for a million of them.
+    #[must_use]
+    pub fn of(tokens: u64, dollars_per_million: f64) -> Self {
+        // A dollar per million tokens is a thousand billionths each. The cast saturates.
+        Self((tokens as f64 * dollars_per_million * 1_000.0).round() as u64)
+    }
+
+    /// In US dollars.
+    #[must_use]
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+/// `$0.0123`.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${:.4}", self.dollars())
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, more: Self) {
+        self.0 = self.0.saturating_add(more.0);
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), |sum, cost| Self(sum.0.saturating_add(cost.0)))
+    }
+}
+
+/// What an agent does while its turn runs. It is shown to whoever watches just then, and kept nowhere: what counts of it is in
+/// the journal, as steps, questions, approvals and delegations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AgentEvent {
+    /// It asks its model, for the `iteration`th time, from 1.
+    Iteration {
+        /// Which time.
+        iteration: u32,
+    },
+    /// A piece of what the model says.
+    Text {
+        /// The piece.
+        text: Arc<str>,
+    },
+    /// A piece of what the model thinks, of models that show it.
+    Reasoning {
+        /// The piece.
+        text: Arc<str>,
+    },
+    /// The model was not reached, or broke off; another is asked, or the same again.
+    ModelFailed {
+        /// The model.
+        model: Arc<str>,
+        /// Why.
+        error: Arc<str>,
+        /// The one that is asked next.
+        next: Arc<str>,
+    },
+    /// What an answer took.
+    Usage {
+        /// The model.
+        model: Arc<str>,
+        /// Its tokens, as the provider has them.
+        usage: Usage,
+        /// What they cost, if the model's prices are known.
+        cost: Option<Cost>,
+    },
+    /// The model wants a tool to be used.
+    ToolCalled {
+        /// The call.
+        call: ToolCall,
+    },
+    /// The tool has answered.
+    ToolAnswered {
+        /// The call.
+        call: Arc<str>,
+        /// The tool.
+        name: Arc<str>,
+        /// The answer, as the model sees it.
+        text: Arc<str>,
+        /// It could not do it.
+        is_error: bool,
+    },
+    /// People are asked whether a tool may be used.
+    PermissionAsked {
+        /// The call.
+        call: Arc<str>,
+        /// What would be done.
+        action: Action,
+    },
+    /// They have decided.
+    PermissionDecided {
+        /// The call.
+        call: Arc<str>,
+        /// Whether it may.
+        is_granted: bool,
+        /// Why not.
+        reason: Arc<str>,
+    },
+    /// People are asked a question.
+    QuestionAsked {
+        /// The call.
+        call: Arc<str>,
+        /// The question.
+        question: Json,
+    },
+    /// They have answered.
+    QuestionAnswered {
+        /// The call.
+        call: Arc<str>,
+        /// The answer.
+        answer: Json,
+    },
+    /// Control passes to another agent.
+    Handoff {
+        /// Who gets it.
+        to: Arc<str>,
+    },
+    /// It is done.
+    Ended {
+        /// Why.
+        end: LoopEnd,
+    },
+}
+
+/// Why an agent stopped asking its model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopEnd {
+    /// The model has answered without calling a tool.
+    Answered,
+    /// It handed control on.
+    HandedOff,
+    /// It was asked as often as it may be, and has not answered.
+    IterationLimit,
+    /// Somebody stopped it.
+    Cancelled,
+    /// Something went wrong; in words.
+    Failed(Arc<str>),
+}
+
+/// What an agent did, and in which turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The turn.
+    pub turn: TurnId,
+    /// Whose it is.
+    pub agent: AgentName,
+    /// What it did.
+    pub event: AgentEvent,
+}
