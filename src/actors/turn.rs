@@ -742,6 +742,12 @@ impl TurnError {
     pub fn kind(&self) -> FailureKind {
         self.failure.kind
     }
+
+    /// What the guard or a person said, if that is why the turn cannot go on.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.failure.refusal.as_deref()
+    }
 }
 
 impl fmt::Display for TurnError {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Message, StopReason, ToolCall, Usage};
+use crate::messages::{Cost, Message, StopReason, ToolCall, Usage};
 
 use super::tool::ToolSpec;
 
@@ -28,7 +28,8 @@ use super::tool::ToolSpec;
 ///     fn call(&self, request: ModelRequest) -> ModelStream {
 ///         let text = format!("{} so far", request.messages.len());
 ///         let usage = Usage { input_tokens: 10, output_tokens: 3 };
-///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(ModelAnswer { stop: StopReason::Finished, usage })];
+///         let answer = ModelAnswer { stop: StopReason::Finished, usage, model: "counter".into(), cost: None };
+///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(answer)];
 ///         futures::stream::iter(events.map(Ok)).boxed()
 ///     }
 /// }
@@ -80,6 +81,15 @@ pub enum ModelEvent {
     Reasoning(Arc<str>),
     /// A whole call of a tool.
     ToolCall(ToolCall),
+    /// A model was not reached, and the next one is asked, or the same again. Nothing was said before.
+    Failed {
+        /// The model.
+        model: Arc<str>,
+        /// Why.
+        error: ModelError,
+        /// The one that is asked now.
+        next: Arc<str>,
+    },
     /// The answer is complete.
     Ended(ModelAnswer),
 }
@@ -91,6 +101,10 @@ pub struct ModelAnswer {
     pub stop: StopReason,
     /// What it took, as the provider has it.
     pub usage: Usage,
+    /// The model that answered.
+    pub model: Arc<str>,
+    /// What it costs, if the model's prices are known.
+    pub cost: Option<Cost>,
 }
 
 /// Why a call did not go well. The kind says what may be done about it.

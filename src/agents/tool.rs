@@ -69,6 +69,8 @@ pub struct ToolSpec {
     pub parameters: Json,
     /// What it may change.
     pub effect: Effect,
+    /// The argument that says what it is done to, such as a path, for people who are asked for consent.
+    pub target: Option<Arc<str>>,
     /// How long a use may take (60 s).
     pub timeout: Duration,
     /// The most bytes of an answer that a model sees (32 KiB); the rest is cut, and said to be.
@@ -104,9 +106,17 @@ impl ToolSpec {
             description: description.into(),
             parameters: parameters.into(),
             effect,
+            target: None,
             timeout: USUAL_TIMEOUT,
             max_output: USUAL_OUTPUT,
         }
+    }
+
+    /// Names the argument that says what it is done to.
+    #[must_use]
+    pub fn target(mut self, argument: &str) -> Self {
+        self.target = Some(argument.into());
+        self
     }
 
     /// Its size in bytes, as a model reads it.

@@ -1,0 +1,195 @@
+//! What a loop asks of whoever runs it: a turn of a board, or nobody but its caller.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::actors::{DelegationError, Reservation, Turn, TurnError};
+use crate::messages::{Action, AgentEvent, Json, Refusal};
+
+use crate::agents::tool::ToolScope;
+
+/// Runs a loop. Whatever takes an ordinal of a turn takes it when it is called, and not when it is polled: so repeated attempts
+/// find what is recorded, however answers come in.
+pub(super) trait Host: Send + Sync {
+    fn show(&self, event: AgentEvent);
+
+    /// Does something once, if what was done is kept.
+    fn step<'a>(
+        &'a self,
+        name: &'a str,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Json, TurnError>>;
+
+    fn ask(&self, call: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>>;
+
+    fn approve(&self, call: &Arc<str>, action: Action) -> BoxFuture<'_, Result<Permission, TurnError>>;
+
+    /// Has another agent do something. `Err` within is an answer for the model.
+    fn delegate(
+        &self,
+        to: &str,
+        task: &str,
+        input: Option<Json>,
+    ) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>>;
+
+    fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
+
+    fn scope(&self, key: &str) -> ToolScope;
+
+    /// What the one who had control before has left.
+    fn handed_over(&self) -> Json;
+}
+
+/// What people said.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Permission {
+    /// This may be done.
+    Granted(Action),
+    Denied {
+        reason: Arc<str>,
+    },
+}
+
+/// A turn of a board.
+pub(super) struct InTurn<'t>(pub(super) &'t Turn);
+
+impl Host for InTurn<'_> {
+    fn show(&self, event: AgentEvent) {
+        self.0.show(event);
+    }
+
+    fn step<'a>(
+        &'a self,
+        name: &'a str,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Json, TurnError>> {
+        self.0.step(name, work).boxed()
+    }
+
+    fn ask(&self, _: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>> {
+        self.0.ask(question).boxed()
+    }
+
+    fn approve(&self, _: &Arc<str>, action: Action) -> BoxFuture<'_, Result<Permission, TurnError>> {
+        let asked = self.0.approve(action);
+        async move {
+            match asked.await {
+                Ok(action) => Ok(Permission::Granted(action)),
+                Err(error) => match error.refusal() {
+                    Some(Refusal::Denied { reason, .. }) => Ok(Permission::Denied { reason: reason.as_str().into() }),
+                    Some(refusal @ Refusal::ApprovalExpired { .. }) => {
+                        Ok(Permission::Denied { reason: refusal.to_string().into() })
+                    }
+                    Some(_) | None => Err(error),
+                },
+            }
+        }
+        .boxed()
+    }
+
+    fn delegate(
+        &self,
+        to: &str,
+        task: &str,
+        input: Option<Json>,
+    ) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>> {
+        let delegation = self.0.delegate(to, task);
+        let delegation = match input {
+            Some(input) => delegation.input(input),
+            None => delegation,
+        };
+        async move {
+            match delegation.await {
+                Ok(answer) => Ok(Ok(answer)),
+                Err(DelegationError::Turn(error)) => Err(error),
+                Err(error) => Ok(Err(error.to_string())),
+            }
+        }
+        .boxed()
+    }
+
+    fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
+        self.0.reserve(tokens).map(|reserved| reserved.map(Some)).boxed()
+    }
+
+    fn scope(&self, key: &str) -> ToolScope {
+        let id = self.0.id();
+        ToolScope { key: format!("{id}/{key}").into(), context: Some(self.0.context().clone()) }
+    }
+
+    fn handed_over(&self) -> Json {
+        let state = self.0.state().to_json();
+        let previous = self.0.previous_agent();
+        serde_json::json!({ "previous_agent": previous, "state": state }).into()
+    }
+}
+
+/// Nobody but the caller: what the loop does comes out of it as a stream, and who holds its handle decides and answers.
+#[derive(Clone, Default)]
+pub(super) struct Alone(Arc<Desk>);
+
+#[derive(Default)]
+pub(super) struct Desk {
+    pub(super) shown: Mutex<VecDeque<AgentEvent>>,
+    pub(super) permissions: Mutex<BTreeMap<Arc<str>, (Action, oneshot::Sender<Permission>)>>,
+    pub(super) questions: Mutex<BTreeMap<Arc<str>, oneshot::Sender<Json>>>,
+}
+
+impl Alone {
+    pub(super) fn desk(&self) -> &Arc<Desk> {
+        &self.0
+    }
+}
+
+impl Host for Alone {
+    fn show(&self, event: AgentEvent) {
+        self.0.shown.lock().push_back(event);
+    }
+
+    fn step<'a>(
+        &'a self,
+        _: &'a str,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Json, TurnError>> {
+        work
+    }
+
+    fn ask(&self, call: &Arc<str>, _: Json) -> BoxFuture<'_, Result<Json, TurnError>> {
+        let (sender, answer) = oneshot::channel();
+        self.0.questions.lock().insert(Arc::clone(call), sender);
+        answered(answer).boxed()
+    }
+
+    fn approve(&self, call: &Arc<str>, action: Action) -> BoxFuture<'_, Result<Permission, TurnError>> {
+        let (sender, decision) = oneshot::channel();
+        self.0.permissions.lock().insert(Arc::clone(call), (action, sender));
+        answered(decision).boxed()
+    }
+
+    fn delegate(&self, _: &str, _: &str, _: Option<Json>) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>> {
+        ready(Ok(Err("there is no board here, so there are no other agents".to_owned()))).boxed()
+    }
+
+    fn reserve(&self, _: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
+        ready(Ok(None)).boxed()
+    }
+
+    fn scope(&self, key: &str) -> ToolScope {
+        ToolScope { key: key.into(), context: None }
+    }
+
+    fn handed_over(&self) -> Json {
+        Json::null()
+    }
+}
+
+fn answered<T>(answer: oneshot::Receiver<T>) -> impl Future<Output = Result<T, TurnError>> {
+    // The sender is held as long as the loop is.
+    answer.map(|answer| answer.map_err(|_| TurnError::transient("nobody can answer any more")))
+}

@@ -1,0 +1,169 @@
+//! Tools that are part of the loop itself: they ask people and other agents, pass control on, and find further tools.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::messages::{Command, Json};
+
+use super::tool::{Effect, ToolSpec, Tools};
+
+/// A tool of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MetaTool {
+    /// Asks people, and waits for what they answer.
+    AskUser,
+    /// Gives a task to another agent, and waits for what it answers: a delegation, under the name that models know.
+    Task,
+    /// Passes control to another agent.
+    HandoffToAgent,
+    /// Reads what the agent before has left.
+    AcceptHandoff,
+    /// Finds tools that are there but not shown yet.
+    ToolSearch,
+}
+
+impl MetaTool {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::AskUser, Self::Task, Self::HandoffToAgent, Self::AcceptHandoff, Self::ToolSearch];
+
+    /// The name that models see.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AskUser => "AskUser",
+            Self::Task => "Task",
+            Self::HandoffToAgent => "handoff_to_agent",
+            Self::AcceptHandoff => "accept_handoff",
+            Self::ToolSearch => "ToolSearch",
+        }
+    }
+
+    /// The tool of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// How models see it.
+    #[must_use]
+    pub fn spec(self) -> &'static ToolSpec {
+        static SPECS: LazyLock<[ToolSpec; 5]> = LazyLock::new(|| MetaTool::ALL.map(MetaTool::made));
+        &SPECS[self as usize]
+    }
+
+    fn made(self) -> ToolSpec {
+        let (name, effect) = (self.name(), Effect::Reads);
+        match self {
+            Self::AskUser => ToolSpec::of::<AskUser>(
+                name,
+                "Asks the person who is responsible for this run, and waits for the answer. Use it when only they can know or \
+                 decide.",
+                effect,
+            ),
+            Self::Task => ToolSpec::of::<Task>(
+                name,
+                "Gives a task to another agent and waits for its answer. Several calls in one message run side by side. The \
+                 other agent sees nothing of this conversation: write all that it needs into the task.",
+                effect,
+            ),
+            Self::HandoffToAgent => ToolSpec::of::<HandoffToAgent>(
+                name,
+                "Passes control to another agent for good. This conversation ends with it.",
+                effect,
+            ),
+            Self::AcceptHandoff => ToolSpec::of::<AcceptHandoff>(
+                name,
+                "Reads what the agent that passed control to you has left: its context, its artifacts, and where the work \
+                 stands.",
+                effect,
+            ),
+            Self::ToolSearch => ToolSpec::of::<ToolSearch>(
+                name,
+                "Finds further tools by words that their names or descriptions have. What is found can be used from the next \
+                 message on.",
+                effect,
+            ),
+        }
+    }
+}
+
+/// Arguments of [`MetaTool::AskUser`].
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskUser {
+    /// The question, with all that is needed to answer it.
+    pub(super) question: String,
+    /// Answers to choose from, if it is a choice.
+    #[serde(default)]
+    pub(super) choices: Vec<String>,
+}
+
+/// Arguments of [`MetaTool::Task`].
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Task {
+    /// The agent: its name, or a role or capability.
+    pub(super) agent: String,
+    /// What to do, in words.
+    pub(super) task: String,
+    /// Values to work on, beside the words.
+    #[serde(default)]
+    pub(super) input: Option<Value>,
+}
+
+/// Arguments of [`MetaTool::HandoffToAgent`].
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HandoffToAgent {
+    /// The agent: its name, or a role or capability.
+    pub(super) agent_name: String,
+    /// What it is to do, in words.
+    pub(super) task: String,
+    /// What it needs to know, by name.
+    #[serde(default)]
+    pub(super) context: Map<String, Value>,
+}
+
+/// Arguments of [`MetaTool::AcceptHandoff`].
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AcceptHandoff {}
+
+/// Arguments of [`MetaTool::ToolSearch`].
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToolSearch {
+    /// Words to look for.
+    pub(super) query: String,
+}
+
+impl HandoffToAgent {
+    /// The command that passes control on.
+    pub(super) fn command(self) -> Command {
+        let mut context = self.context;
+        context.insert("task_description".to_owned(), Value::from(self.task.as_str()));
+        Command::output(self.task).with("context", Json::from(Value::Object(context))).goto(&self.agent_name)
+    }
+}
+
+/// The most tools that one search gives.
+const MAX_FOUND: usize = 8;
+
+/// The tools of which the name or the description has words of the query; those with the most first.
+pub(super) fn search(tools: &Tools, shown: &BTreeSet<Arc<str>>, query: &str) -> Vec<Arc<str>> {
+    let words: Vec<String> =
+        query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    let score = |spec: &ToolSpec| {
+        let (name, text) = (spec.name.to_lowercase(), spec.description.to_lowercase());
+        words.iter().map(|word| 2 * usize::from(name.contains(word)) + usize::from(text.contains(word))).sum::<usize>()
+    };
+    let hidden = tools.specs().filter(|spec| !shown.contains(&spec.name));
+    let mut found: Vec<(usize, &ToolSpec)> =
+        hidden.map(|spec| (score(spec), spec)).filter(|(score, _)| *score > 0).collect();
+    found.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.name.cmp(&other.1.name)));
+    found.into_iter().take(MAX_FOUND).map(|(_, spec)| Arc::clone(&spec.name)).collect()
+}
