@@ -3,13 +3,14 @@
 //!
 //! A text is read in three steps: its grammar (`scan`), its tree (the `toml` crate), and what the tree says (`fields`,
 //! `values`). Broken grammar ends it at the first step, because the rest would be guessed. `schema` makes JSON Schemas ready that
-//! such texts have in them, or that come from elsewhere.
+//! such texts have in them, or that come from elsewhere, and `template` the templates and expressions.
 
 mod caret;
 pub(crate) mod fields;
 pub(crate) mod found;
 mod scan;
 pub(crate) mod schema;
+pub(crate) mod template;
 pub(crate) mod values;
 
 use std::fmt;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use jsonschema::Validator;
 
 use crate::documents::schema::{self, MAX_PATTERNS};
+use crate::documents::template::Fault;
 use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, State};
-
-use super::template::Fault;
 
 /// The schemas of a plan's channels, made ready.
 #[derive(Default)]

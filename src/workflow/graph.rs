@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::documents::template::{Compiled, Fault, Names, Template, is_free_name};
 use crate::messages::names::nearest;
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{
@@ -13,12 +14,13 @@ use crate::messages::{
 
 use super::checks::Checks;
 use super::progress::{Line, Point, Shape};
-use super::template::{Compiled, Fault, Names, Template, is_free_name};
 
 use self::names::{Here, Scope};
+use self::vars::Var;
 
 mod names;
 mod order;
+pub(crate) mod vars;
 
 /// The most nodes of a workflow, with those within nodes.
 pub(crate) const MAX_NODES: usize = 10_000;
@@ -63,7 +65,7 @@ pub(crate) struct Level {
     pub(crate) nodes: Vec<Station>,
     /// For each edge, what has to hold for it.
     pub(crate) conditions: Vec<Option<Test>>,
-    pub(crate) output: Option<Template>,
+    pub(crate) output: Option<Template<Var>>,
     /// The nearest node that every way through the block passes.
     pub(crate) waist: Option<u32>,
     names: BTreeMap<Arc<str>, u32>,
@@ -89,7 +91,7 @@ pub(crate) struct Station {
     pub(crate) name: Arc<str>,
     pub(crate) task: Task,
     pub(crate) when: Option<Test>,
-    pub(crate) input: Option<Template>,
+    pub(crate) input: Option<Template<Var>>,
     pub(crate) rules: Rules,
     /// Nodes outside read what nodes within it have come to.
     pub(crate) is_read_inside: bool,
@@ -123,7 +125,7 @@ pub(crate) enum Task {
     },
     Map {
         body: u32,
-        over: Compiled,
+        over: Compiled<Var>,
         max: u32,
     },
 }
@@ -139,7 +141,7 @@ pub(crate) enum Exit {
 /// A condition made ready.
 #[derive(Debug)]
 pub(crate) enum Test {
-    Expression(Compiled),
+    Expression(Compiled<Var>),
     /// The predicate of this name, and what it has to say.
     Predicate(Arc<str>, bool),
 }
@@ -576,7 +578,7 @@ impl<'a> Maker<'a> {
         here: Here,
         path: &[u32],
         aspect: Aspect,
-        make: impl FnOnce(&dyn Names) -> Result<T, Fault>,
+        make: impl FnOnce(&dyn Names<Var>) -> Result<T, Fault>,
     ) -> Option<T> {
         let scope = Scope { maker: self, here, fields: RefCell::default(), inner: RefCell::default() };
         let made = make(&scope);
@@ -630,7 +632,7 @@ impl<'a> Maker<'a> {
 }
 
 /// A value with templates, made ready. A journal could not read a deeper one back.
-fn template_of(value: &Json, names: &dyn Names) -> Result<Template, Fault> {
+fn template_of(value: &Json, names: &dyn Names<Var>) -> Result<Template<Var>, Fault> {
     if value.is_too_deep() {
         return Err(Fault::new(format!("it nests deeper than {MAX_JSON_DEPTH} levels")));
     }

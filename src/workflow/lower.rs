@@ -9,11 +9,11 @@ use crate::messages::visible::quoted;
 use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
 
 use crate::documents::found::Found;
+use crate::documents::template::Fault;
 use crate::documents::{Defect, Place, Placed};
 
 use super::draft::{Draft, EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many_nodes};
-use super::template::Fault;
 use super::written::Workflow;
 
 /// The most defects that are told with what a name may mean.

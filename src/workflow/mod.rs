@@ -14,7 +14,6 @@ mod line;
 mod lower;
 pub(crate) mod progress;
 mod sources;
-pub(crate) mod template;
 mod toml;
 mod written;
 

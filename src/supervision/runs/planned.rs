@@ -452,7 +452,7 @@ impl Run {
         id: u32,
         around: u32,
         (body, max): (u32, u32),
-        over: &crate::workflow::template::Compiled,
+        over: &crate::documents::template::Compiled<crate::workflow::graph::vars::Var>,
         effects: &mut Vec<Effect>,
     ) {
         let Some(graph) = self.graph.clone() else { return };

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 
-use super::super::template::{Fault, Names, Part, Var};
+use super::vars::{Part, Var};
 use super::{Level, LevelKind, Maker, UNDECLARED};
+use crate::documents::template::{Fault, Names};
 
 /// What can be read of a node.
 const PARTS: [&str; 3] = ["output", "outcome", "error"];
@@ -110,7 +111,7 @@ impl Scope<'_, '_> {
     }
 }
 
-impl Names for Scope<'_, '_> {
+impl Names<Var> for Scope<'_, '_> {
     fn resolve(&self, path: &[&str]) -> Result<(Var, usize), Fault> {
         let in_kind = |kind: LevelKind, what: &str| {
             let outside = || Fault::new(format!("`{}` is known only within a {what}", path[0]));

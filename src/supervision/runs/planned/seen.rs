@@ -1,8 +1,9 @@
 //! What templates and conditions of a workflow read.
 
+use crate::documents::template::Lookup;
 use crate::messages::{Json, Outcome, State};
+use crate::workflow::graph::vars::{Part, Var};
 use crate::workflow::graph::{Graph, Station, Test};
-use crate::workflow::template::{Lookup, Part, Var};
 
 use super::super::run::Run;
 use super::Scope;
@@ -100,7 +101,7 @@ impl Seen<'_> {
     }
 }
 
-impl Lookup for Seen<'_> {
+impl Lookup<Var> for Seen<'_> {
     fn lookup(&self, var: &Var) -> Result<Json, String> {
         let scope = |up: u32| self.scope(up).ok_or_else(|| "it is read outside of its workflow".to_owned());
         Ok(match var {

@@ -54,13 +54,13 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// What a template may name.
-pub(super) trait Names {
+/// What a template may name; `V` is how whoever has the values calls them.
+pub(crate) trait Names<V> {
     /// What a path means, and how many of its parts say so.
     ///
     /// # Errors
     /// Nobody produces it.
-    fn resolve(&self, path: &[&str]) -> Result<(Var, usize), Fault>;
+    fn resolve(&self, path: &[&str]) -> Result<(V, usize), Fault>;
 }
 
 /// What is wrong with a template.
@@ -80,93 +80,45 @@ impl Fault {
     }
 }
 
-/// Something that a template reads. `up` counts the blocks from the one that it is written in to the one that has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Var {
-    /// All that the workflow was given.
-    Input {
-        up: u32,
-    },
-    /// One field of it.
-    Field {
-        up: u32,
-        name: Arc<str>,
-    },
-    /// All channels.
-    State,
-    Channel(Arc<str>),
-    /// What came of a node; `inside` leads to nodes within it.
-    Node {
-        up: u32,
-        node: u32,
-        inside: Box<[u32]>,
-        part: Part,
-    },
-    /// What a map is at.
-    Item {
-        up: u32,
-    },
-    Index {
-        up: u32,
-    },
-    /// How often a loop has begun.
-    Iteration {
-        up: u32,
-    },
-    /// What its last iteration came to.
-    Previous {
-        up: u32,
-    },
-}
-
-/// What of a node is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    All,
-    Output,
-    Outcome,
-    Error,
-}
-
 /// Where the values are.
-pub(crate) trait Lookup {
+pub(crate) trait Lookup<V> {
     /// The value; null if nothing has been produced.
     ///
     /// # Errors
-    /// The input has no such field.
-    fn lookup(&self, var: &Var) -> Result<Json, String>;
+    /// There is no such value.
+    fn lookup(&self, var: &V) -> Result<Json, String>;
 }
 
 /// JSON in which strings are templates, made ready.
 #[derive(Debug)]
-pub(crate) enum Template {
+pub(crate) enum Template<V> {
     Constant(Json),
-    Expression(Compiled),
-    Text { environment: Box<Environment<'static>>, reads: Reads },
-    List(Vec<Template>),
-    Object(Vec<(String, Template)>),
+    Expression(Compiled<V>),
+    Text { environment: Box<Environment<'static>>, reads: Reads<V> },
+    List(Vec<Template<V>>),
+    Object(Vec<(String, Template<V>)>),
 }
 
 /// An expression, made ready.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct Compiled<V> {
     source: Arc<str>,
-    kind: Kind,
+    kind: Kind<V>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Kind<V> {
     /// A value, or a part of it, as it is.
-    Path(Var, Box<[String]>),
-    Machine(Box<Expression<'static, 'static>>, Reads),
+    Path(V, Box<[String]>),
+    Machine(Box<Expression<'static, 'static>>, Reads<V>),
 }
 
 /// What is read, with the names by which the source calls it.
-type Reads = Vec<(Vec<String>, Var)>;
+type Reads<V> = Vec<(Vec<String>, V)>;
 
-impl Template {
+impl<V: Send> Template<V> {
     /// Makes a value ready.
-    pub(super) fn compile(value: &Value, names: &dyn Names) -> Result<Self, Fault> {
+    pub(crate) fn compile(value: &Value, names: &dyn Names<V>) -> Result<Self, Fault> {
         match value {
             Value::String(text) => Self::of_text(text, names),
             Value::Array(items) => {
@@ -180,7 +132,7 @@ impl Template {
         }
     }
 
-    fn of_text(text: &str, names: &dyn Names) -> Result<Self, Fault> {
+    fn of_text(text: &str, names: &dyn Names<V>) -> Result<Self, Fault> {
         if !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign)) {
             return Ok(Self::Constant(text.into()));
         }
@@ -210,7 +162,7 @@ impl Template {
     ///
     /// # Errors
     /// Something that it reads is not there, it needs a part that a value does not have, or it is too long.
-    pub(crate) fn render(&self, lookup: &dyn Lookup) -> Result<Json, String> {
+    pub(crate) fn render(&self, lookup: &dyn Lookup<V>) -> Result<Json, String> {
         match self {
             Self::Constant(value) => Ok(value.clone()),
             Self::Expression(expression) => expression.value(lookup),
@@ -232,9 +184,9 @@ impl Template {
     }
 }
 
-impl Compiled {
+impl<V: Send> Compiled<V> {
     /// Makes an expression ready.
-    pub(super) fn of(source: &str, names: &dyn Names) -> Result<Self, Fault> {
+    pub(crate) fn of(source: &str, names: &dyn Names<V>) -> Result<Self, Fault> {
         check_length(source)?;
         let path: Vec<&str> = source.trim().split('.').collect();
         let kind = if path.iter().all(|part| is_name(part)) && !is_word(path[0]) {
@@ -259,7 +211,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As for a template.
-    pub(crate) fn value(&self, lookup: &dyn Lookup) -> Result<Json, String> {
+    pub(crate) fn value(&self, lookup: &dyn Lookup<V>) -> Result<Json, String> {
         match &self.kind {
             Kind::Path(var, rest) => {
                 let value = lookup.lookup(var)?;
@@ -285,7 +237,7 @@ impl Compiled {
     }
 
     /// Whether it holds: false, null, zero and what is empty do not.
-    pub(crate) fn holds(&self, lookup: &dyn Lookup) -> Result<bool, String> {
+    pub(crate) fn holds(&self, lookup: &dyn Lookup<V>) -> Result<bool, String> {
         Ok(match self.value(lookup)?.value() {
             Value::Null => false,
             Value::Bool(holds) => *holds,
@@ -307,13 +259,13 @@ fn is_word(name: &str) -> bool {
 }
 
 /// Whether a template can name it.
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.chars().next().is_some_and(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
 }
 
 /// Whether a node may be named so: a template can name it, and it means nothing else there.
-pub(super) fn is_free_name(name: &str) -> bool {
+pub(crate) fn is_free_name(name: &str) -> bool {
     const TAKEN: [&str; 12] = [
         "state",
         "input",
@@ -352,11 +304,11 @@ fn with_room<T: Send>(source: &str, read: impl FnOnce() -> Result<T, Error> + Se
     read.ok_or_else(broken)?.map_err(|error| wrong(&error))
 }
 
-fn reads(names_read: impl IntoIterator<Item = String>, names: &dyn Names) -> Result<Reads, Fault> {
+fn reads<V>(names_read: impl IntoIterator<Item = String>, names: &dyn Names<V>) -> Result<Reads<V>, Fault> {
     let mut paths: Vec<String> = names_read.into_iter().collect();
     // In a hash set until here.
     paths.sort_unstable();
-    let mut reads = Reads::new();
+    let mut reads = Reads::<V>::new();
     for path in paths {
         let parts: Vec<&str> = path.split('.').collect();
         if ENVIRONMENT.globals().any(|(name, _)| name == parts[0]) {
@@ -372,7 +324,7 @@ fn reads(names_read: impl IntoIterator<Item = String>, names: &dyn Names) -> Res
     Ok(reads)
 }
 
-fn context(reads: &Reads, lookup: &dyn Lookup) -> Result<Read, String> {
+fn context<V>(reads: &Reads<V>, lookup: &dyn Lookup<V>) -> Result<Read, String> {
     let mut top: BTreeMap<&str, Read> = BTreeMap::new();
     let mut inner: BTreeMap<&str, BTreeMap<&str, Read>> = BTreeMap::new();
     for (path, var) in reads {

@@ -9,16 +9,15 @@ const PAGE: &str = include_str!("../../../docs/workflow-templates.md");
 /// Every name is a field of the input.
 struct Fields(Value);
 
-impl Names for Fields {
-    fn resolve(&self, path: &[&str]) -> Result<(Var, usize), Fault> {
-        Ok((Var::Field { up: 0, name: path[0].into() }, 1))
+impl Names<String> for Fields {
+    fn resolve(&self, path: &[&str]) -> Result<(String, usize), Fault> {
+        Ok((path[0].to_owned(), 1))
     }
 }
 
-impl Lookup for Fields {
-    fn lookup(&self, var: &Var) -> Result<Json, String> {
-        let Var::Field { name, .. } = var else { return Err(format!("{var:?}")) };
-        self.0.get(&**name).cloned().map(Json::from).ok_or_else(|| format!("the input has no field `{name}`"))
+impl Lookup<String> for Fields {
+    fn lookup(&self, name: &String) -> Result<Json, String> {
+        self.0.get(name).cloned().map(Json::from).ok_or_else(|| format!("the input has no field `{name}`"))
     }
 }
 
