@@ -1,15 +1,22 @@
 //! Kinds of agent: those that think with a language model and use tools.
 
+mod definition;
+mod llm;
 mod looping;
 mod meta;
 mod model;
 mod permission;
+mod prompt;
 mod tool;
 
+pub use crate::documents::{Defect, Defects};
+pub use definition::{Definition, DefinitionReader, DefinitionSource, ModelChoice};
+pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun};
 pub use meta::MetaTool;
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 pub use permission::Tier;
+pub use prompt::Section;
 pub use tool::{
     Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec,
     tool,

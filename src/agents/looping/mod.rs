@@ -69,6 +69,8 @@ pub struct AgentLoop {
     meta: Arc<[MetaTool]>,
     max_iterations: u32,
     max_tokens: u32,
+    token_budget: Option<u64>,
+    asking: Arc<BTreeSet<Arc<str>>>,
     tier: Tier,
 }
 
@@ -98,6 +100,8 @@ impl AgentLoop {
             meta: Arc::default(),
             max_iterations: 25,
             max_tokens: 4_096,
+            token_budget: None,
+            asking: Arc::default(),
             tier: Tier::default(),
         }
     }
@@ -141,6 +145,20 @@ impl AgentLoop {
     #[must_use]
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = tokens.max(1);
+        self
+    }
+
+    /// How many tokens all answers together may take; what the run may if nothing is said.
+    #[must_use]
+    pub fn token_budget(mut self, tokens: Option<u64>) -> Self {
+        self.token_budget = tokens;
+        self
+    }
+
+    /// Tools that people are asked about each time, beside those that the tier asks about.
+    #[must_use]
+    pub fn asking<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.asking = Arc::new(names.into_iter().map(Arc::from).collect());
         self
     }
 
@@ -190,9 +208,20 @@ impl AgentLoop {
                 context.iteration += 1;
                 self.request(&context, &host.scope(&format!("model-{}", context.iteration)).key)
             };
-            let iteration = context.lock().iteration;
+            let needed = request.estimated_tokens() + u64::from(request.max_tokens);
+            let (iteration, used) = {
+                let context = context.lock();
+                (context.iteration, context.usage.total())
+            };
+            if let Some(budget) = self.token_budget.filter(|budget| used + needed > *budget) {
+                let why = format!(
+                    "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
+                     `tokens`, or lower its `max_tokens`"
+                );
+                return Ok(Finish::Failed(why.into()));
+            }
             host.show(AgentEvent::Iteration { iteration });
-            let asked = host.step("model", self.ask(host, request).boxed());
+            let asked = host.step("model", self.ask(host, request, needed).boxed());
             let reply = recorded::<Reply>(&asked.await?)?;
             let (model, usage, cost) = (Arc::clone(&reply.model), reply.usage, reply.cost);
             host.show(AgentEvent::Usage { model, usage, cost });
@@ -226,8 +255,8 @@ impl AgentLoop {
     }
 
     /// Asks the model once.
-    async fn ask(&self, host: &dyn Host, request: ModelRequest) -> Result<Json, TurnError> {
-        let reserved = host.reserve(request.estimated_tokens() + u64::from(request.max_tokens)).await?;
+    async fn ask(&self, host: &dyn Host, request: ModelRequest, needed: u64) -> Result<Json, TurnError> {
+        let reserved = host.reserve(needed).await?;
         let mut answer = self.model.call(request);
         let (mut said, mut calls, mut size) = (String::new(), Vec::new(), 0);
         while let Some(event) = answer.next().await {
@@ -340,6 +369,7 @@ impl AgentLoop {
         }
         let action = action(&entry.spec, &call.arguments);
         match self.tier.consent(entry.spec.effect, context.is_marked) {
+            Consent::Auto if self.asking.contains(&entry.spec.name) => Use::AfterPermission(action, entry.spec.effect),
             Consent::Auto => Use::Tool(action, entry.spec.effect),
             Consent::Ask => Use::AfterPermission(action, entry.spec.effect),
             Consent::Deny => Use::answer(ToolError(format!("{} may not be used here", call.name))),

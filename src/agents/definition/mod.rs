@@ -1,0 +1,112 @@
+//! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
+
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actors::Mode;
+use crate::messages::AgentName;
+
+use super::permission::Tier;
+use super::prompt::Section;
+
+pub(super) use reading::mode_name;
+pub use reading::{DefinitionReader, DefinitionSource};
+
+/// What an agent is: everything that a file may say about one.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Definition {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is for, in a sentence: people and other agents choose it by that.
+    pub description: String,
+    /// What it may do by itself.
+    pub mode: Mode,
+    /// What its model is told: a template (docs/agents.md has what it may name).
+    pub system_prompt: String,
+    /// Further parts of the prompt, and replacements of the usual ones.
+    pub sections: Vec<Section>,
+    /// Which model it asks.
+    pub model: ModelChoice,
+    /// How many tokens one answer of the model may have (4,096).
+    pub max_tokens: u32,
+    /// The tools that it may use, of those that its mode may have; all of these if nothing is said.
+    pub allowed_tools: Option<Vec<Arc<str>>>,
+    /// Of these, those that its model sees only once it has searched for them.
+    pub hidden_tools: Vec<Arc<str>>,
+    /// Tools that people are asked about each time, beside those that its tier asks about.
+    pub ask: Vec<Arc<str>>,
+    /// How often its model is asked in one turn (25).
+    pub max_iterations: u32,
+    /// The role that it announces.
+    pub role: Option<Arc<str>>,
+    /// The capabilities that it announces.
+    pub capabilities: Vec<Arc<str>>,
+    /// The projects that it announces.
+    pub projects: Vec<Arc<str>>,
+    /// How many of its turns run at once (5).
+    pub concurrency: usize,
+    /// How long a turn may take (10 minutes).
+    pub timeout: Duration,
+    /// How often it may be rebuilt, and within which time (5 in 60 s).
+    pub restarts: (u32, Duration),
+    /// The most tokens of one turn; those of the run if nothing is said.
+    pub tokens: Option<u64>,
+    /// The context namespaces that it may use besides its own memory; all of them if nothing is said.
+    pub namespaces: Option<Vec<Arc<str>>>,
+    tier: Tier,
+}
+
+/// Which model an agent asks: the first of these that can be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelChoice {
+    /// The one that it should be.
+    pub preferred: Option<Arc<str>>,
+    /// Those that are asked when it cannot be, in this order.
+    pub fallback: Vec<Arc<str>>,
+    /// After them, any that has all of these tags.
+    pub tags: Vec<Arc<str>>,
+}
+
+impl Definition {
+    /// An agent that is compiled in. What is not said is as it is in a file that does not say it.
+    #[must_use]
+    pub fn built_in(name: AgentName) -> Self {
+        Self::new(name, Tier::BuiltIn)
+    }
+
+    fn new(name: AgentName, tier: Tier) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            mode: Mode::General,
+            system_prompt: String::new(),
+            sections: Vec::new(),
+            model: ModelChoice::default(),
+            max_tokens: 4_096,
+            allowed_tools: None,
+            hidden_tools: Vec::new(),
+            ask: Vec::new(),
+            max_iterations: 25,
+            role: None,
+            capabilities: Vec::new(),
+            projects: Vec::new(),
+            concurrency: 5,
+            timeout: Duration::from_secs(600),
+            restarts: (5, Duration::from_secs(60)),
+            tokens: None,
+            namespaces: None,
+            tier,
+        }
+    }
+
+    /// Where it comes from; it cannot be set (SEMANTICS 13).
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+}

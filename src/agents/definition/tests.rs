@@ -1,0 +1,157 @@
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use serde_json::json;
+
+use super::*;
+use crate::agents::{Effect, Tools, tool::Tool};
+
+struct Named(&'static str, Effect);
+
+impl Tool for Named {
+    fn spec(&self) -> crate::agents::ToolSpec {
+        crate::agents::ToolSpec::new(self.0, "", json!({ "type": "object" }), self.1)
+    }
+
+    fn call(
+        &self,
+        _: crate::messages::Json,
+        _: crate::agents::ToolScope,
+    ) -> futures::future::BoxFuture<'static, Result<crate::agents::ToolOutput, crate::agents::ToolError>> {
+        Box::pin(async { Ok("".into()) })
+    }
+}
+
+fn reader() -> DefinitionReader {
+    let tools = Tools::new().with(Named("FileRead", Effect::Reads)).unwrap();
+    let tools = tools.with(Named("ShellExec", Effect::Executes)).unwrap();
+    Definition::reader().tools(&tools).models(["big", "small"])
+}
+
+fn defects(text: &str) -> String {
+    reader().read("a.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn everything_that_can_be_said_is_taken() {
+    let text = r#"
+[agent]
+name = "coordinator"
+description = "Leads."
+mode = "build"
+system_prompt = "You lead {{ team }}."
+
+[[agent.sections]]
+name = "style"
+priority = 70
+modes = ["build", "plan"]
+text = "Short sentences."
+
+[agent.model]
+preferred = "big"
+fallback = ["small"]
+provider_tags = ["fast"]
+max_tokens = 1000
+
+[agent.capabilities]
+allowed_tools = ["FileRead", "ShellExec", "Task"]
+hidden_tools = ["ShellExec"]
+ask = ["FileRead"]
+max_iterations = 7
+trust_tier = "user_defined"
+
+[agent.announces]
+role = "developer"
+capabilities = ["rust"]
+projects = ["callboard"]
+
+[agent.limits]
+concurrency = 2
+timeout = "5m"
+tokens = 20000
+restarts = { max = 3, within = "30s" }
+
+[agent.context]
+namespaces = ["codebase"]
+"#;
+    let read = reader().read("a.toml", text).unwrap();
+    assert_eq!((read.name.as_str(), read.mode, read.tier()), ("coordinator", Mode::Build, Tier::UserDefined));
+    assert_eq!(read.model.fallback, ["small".into()]);
+    assert_eq!(read.allowed_tools.as_deref().unwrap().len(), 3);
+    assert_eq!((read.max_iterations, read.max_tokens, read.tokens), (7, 1000, Some(20_000)));
+    assert_eq!(read.restarts, (3, Duration::from_secs(30)));
+    assert_eq!(read.sections[0].modes, [Mode::Build, Mode::Plan]);
+    assert_eq!((read.concurrency, read.timeout), (2, Duration::from_secs(300)));
+    assert_eq!(read.namespaces.as_deref(), Some(&["codebase".into()][..]));
+}
+
+#[test]
+fn what_is_not_said_is_as_for_an_agent_that_is_compiled_in() {
+    let read = Definition::from_toml("a", "[agent]\nname = \"a\"").unwrap();
+    let built_in = Definition::built_in(AgentName::new("a").unwrap());
+    assert_eq!(Definition { tier: Tier::BuiltIn, ..read }, built_in);
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_its_place() {
+    insta::assert_snapshot!(
+        "defects",
+        defects(
+            r#"[agent]
+name = "a\nb"
+mod = "plan"
+mode = "plann"
+system_prompt = "{{ taks }}"
+[[agent.sections]]
+name = "x"
+text = "{% for %}"
+priority = -1
+[agent.model]
+preferred = "bigg"
+fallback = ["small", "small"]
+[agent.capabilities]
+allowed_tools = ["FileReed", "Task", 3]
+hidden_tools = ["ShellExec"]
+max_iterations = 0
+trust_tier = "built_in"
+[agent.announces]
+role = ""
+[agent.limits]
+restarts = 5
+[agent.contexts]
+[agents]
+"#
+        )
+    );
+}
+
+#[test]
+fn a_mode_has_only_the_tools_that_fit_it() {
+    let text =
+        "[agent]\nname = \"a\"\nmode = \"explore\"\n[agent.capabilities]\nallowed_tools = [\"ShellExec\", \"AskUser\"]";
+    let told = defects(text);
+    assert!(told.contains("an agent of the mode explore has no tool \"ShellExec\""), "{told}");
+    assert_eq!(told.matches("a.toml:").count(), 1, "{told}");
+}
+
+#[test]
+fn texts_that_are_no_agents_are_told_what_to_write() {
+    insta::assert_snapshot!("empty", defects(""));
+    assert!(defects("[[agent]]\nname = \"a\"").contains("with one pair of brackets"));
+    assert!(defects("x = ").contains("a.toml:1:"));
+    let source = |origin: &str, bytes: &[u8]| DefinitionSource { origin: origin.into(), bytes: bytes.to_vec() };
+    let text = b"[agent]\nname = \"a\"";
+    let read = reader().all(&[
+        source("1", text),
+        source("2", text),
+        source("3", b"\xff"),
+        source("4", b"[agent]\nname = \"b\""),
+    ]);
+    let told: Vec<String> = read
+        .into_iter()
+        .map(|read| read.map_or_else(|defects| defects.list()[0].problem.clone(), |one| one.name.to_string()))
+        .collect();
+    assert_eq!(
+        told,
+        ["a", "1 has an agent of the name \"a\" too", "the text is not UTF-8: byte 0 (0xff) begins no character", "b"]
+    );
+}

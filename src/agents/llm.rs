@@ -1,0 +1,188 @@
+//! An agent that thinks with a language model.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::actors::{Agent, AgentSpec, Turn, TurnError};
+use crate::documents::template::Fault;
+use crate::messages::{Command, Json, Message};
+
+use super::definition::{Definition, mode_name};
+use super::looping::AgentLoop;
+use super::meta::MetaTool;
+use super::model::Model;
+use super::prompt::{Prompt, PromptValues};
+use super::tool::Tools;
+
+/// An agent as its [`Definition`] says, with a model and tools. A cheap clone.
+///
+/// ```
+/// use callboard::agents::{Definition, LlmAgent, Tools};
+/// use callboard::prelude::*;
+/// use callboard::testing::ScriptedModel;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let definition = Definition::from_toml("poet.toml", "[agent]\nname = \"poet\"\nsystem_prompt = \"You are {{ agent.name }}.\"")?;
+/// let model = ScriptedModel::new().says("Leaves fall.");
+/// let poet = LlmAgent::new(&definition, std::sync::Arc::new(model), &Tools::new(), &[])?;
+/// let board = Callboard::builder().with(poet.spec()).start().await?;
+/// let run = board.submit(Task::new("A line about autumn, please.")).await?;
+/// assert_eq!(run.result().await?.output, "Leaves fall.");
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct LlmAgent(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    definition: Definition,
+    thinker: AgentLoop,
+    prompt: Prompt,
+    agent: Json,
+    tools: Json,
+    team: Json,
+}
+
+/// Why an agent cannot be made of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// Its prompt, or a section of it, cannot be used.
+    #[error("agent {agent}: {}: {problem}", section.as_deref().unwrap_or("system_prompt"))]
+    Prompt {
+        /// The agent.
+        agent: String,
+        /// The section.
+        section: Option<String>,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It may use a tool that is not there.
+    #[error("agent {agent} may use the tool {tool:?}, and there is none")]
+    UnknownTool {
+        /// The agent.
+        agent: String,
+        /// The tool.
+        tool: String,
+    },
+}
+
+/// Another agent, as a prompt may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Teammate {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+}
+
+impl LlmAgent {
+    /// An agent as its definition says, of the tools that there are those that it may use. `team` are the others, for its prompt.
+    ///
+    /// # Errors
+    /// Its prompt names what nobody supplies, or it may use a tool that is not there.
+    pub fn new(
+        definition: &Definition,
+        model: Arc<dyn Model>,
+        tools: &Tools,
+        team: &[Teammate],
+    ) -> Result<Self, DefinitionError> {
+        let agent = || definition.name.to_string();
+        let allowed = definition.allowed_tools.as_deref();
+        for tool in allowed.unwrap_or_default() {
+            if MetaTool::of(tool).is_none() && tools.get(tool).is_none() {
+                return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() });
+            }
+        }
+        let own = tools.for_agent(definition.mode, allowed);
+        let prompt = Prompt::of(&definition.system_prompt, &definition.sections, definition.mode, &own)
+            .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
+        let is_allowed = |tool: &MetaTool| match allowed {
+            Some(allowed) => allowed.iter().any(|name| **name == *tool.name()),
+            // There is nothing to search for if all is shown.
+            None => *tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty(),
+        };
+        let thinker = AgentLoop::of(model)
+            .tools(own.clone())
+            .hidden(definition.hidden_tools.iter().map(|name| &**name))
+            .asking(definition.ask.iter().map(|name| &**name))
+            .meta(MetaTool::ALL.into_iter().filter(is_allowed))
+            .max_iterations(definition.max_iterations)
+            .max_tokens(definition.max_tokens)
+            .token_budget(definition.tokens)
+            .tier(definition.tier());
+        let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
+        let team: Vec<_> = team
+            .iter()
+            .filter(|mate| mate.name != definition.name.as_str())
+            .map(|mate| listed(&mate.name, &mate.description))
+            .collect();
+        let tools: Vec<_> = own.specs().map(|spec| listed(&spec.name, &spec.description)).collect();
+        let agent = json!({
+            "name": definition.name,
+            "description": definition.description,
+            "mode": mode_name(definition.mode),
+            "role": definition.role,
+        });
+        let (agent, tools, team) = (agent.into(), Json::from(tools), Json::from(team));
+        Ok(Self(Arc::new(Parts { definition: definition.clone(), thinker, prompt, agent, tools, team })))
+    }
+
+    /// How a board runs it.
+    #[must_use]
+    pub fn spec(&self) -> AgentSpec {
+        let Definition {
+            name,
+            mode,
+            role,
+            capabilities,
+            projects,
+            concurrency,
+            timeout,
+            restarts: (max, within),
+            namespaces,
+            ..
+        } = &self.0.definition;
+        let this = self.clone();
+        let mut spec = AgentSpec::new(name.as_str(), move || this.clone())
+            .mode(*mode)
+            .concurrency(*concurrency)
+            .timeout(*timeout)
+            .restarts(*max, *within);
+        if let Some(role) = role {
+            spec = spec.role(role);
+        }
+        if let Some(namespaces) = namespaces {
+            spec = spec.namespaces(namespaces.iter().map(|name| &**name));
+        }
+        let spec = capabilities.iter().fold(spec, |spec, capability| spec.capability(capability));
+        projects.iter().fold(spec, |spec, project| spec.project(project))
+    }
+}
+
+impl Agent for LlmAgent {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        let system = self.0.prompt(&turn).map_err(TurnError::terminal)?;
+        let asked = match turn.input_json().as_str() {
+            Some(text) => text.to_owned(),
+            None => turn.input_json().to_string(),
+        };
+        self.0.thinker.clone().system(system).turn(&turn, vec![Message::user(asked)]).await
+    }
+}
+
+impl Parts {
+    fn prompt(&self, turn: &Turn) -> Result<String, String> {
+        let values = PromptValues {
+            agent: &self.agent,
+            tools: &self.tools,
+            team: &self.team,
+            task: turn.task().body.as_ref().into(),
+            input: turn.input_json().clone(),
+            state: &|| turn.state().to_json(),
+            previous_agent: Json::from(turn.previous_agent().map(|agent| agent.as_str())),
+        };
+        self.prompt.text(&values)
+    }
+}
