@@ -95,6 +95,7 @@ impl LlmAgent {
                 return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() });
             }
         }
+        let team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
         let own = tools.for_agent(definition.mode, allowed);
         let prompt = Prompt::of(&definition.system_prompt, &definition.sections, definition.mode, &own)
             .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
@@ -107,17 +108,13 @@ impl LlmAgent {
             .tools(own.clone())
             .hidden(definition.hidden_tools.iter().map(|name| &**name))
             .asking(definition.ask.iter().map(|name| &**name))
-            .meta(MetaTool::ALL.into_iter().filter(is_allowed))
+            .meta_for(MetaTool::ALL.into_iter().filter(is_allowed), &team)
             .max_iterations(definition.max_iterations)
             .max_tokens(definition.max_tokens)
             .token_budget(definition.tokens)
             .tier(definition.tier());
         let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
-        let team: Vec<_> = team
-            .iter()
-            .filter(|mate| mate.name != definition.name.as_str())
-            .map(|mate| listed(&mate.name, &mate.description))
-            .collect();
+        let team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
         let tools: Vec<_> = own.specs().map(|spec| listed(&spec.name, &spec.description)).collect();
         let agent = json!({
             "name": definition.name,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::messages::{Command, Json};
 
+use super::llm::Teammate;
 use super::tool::{Effect, ToolSpec, Tools};
 
 /// A tool of the loop.
@@ -148,6 +149,27 @@ impl HandoffToAgent {
         context.insert("task_description".to_owned(), Value::from(self.task.as_str()));
         Command::output(self.task).with("context", Json::from(Value::Object(context))).goto(&self.agent_name)
     }
+}
+
+/// A tool of the loop as the models of an agent see it that has a team: whom it may name, and what each is for.
+pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> ToolSpec {
+    let mut spec = tool.spec().clone();
+    let argument = match tool {
+        MetaTool::Task => "/properties/agent",
+        MetaTool::HandoffToAgent => "/properties/agent_name",
+        MetaTool::AskUser | MetaTool::AcceptHandoff | MetaTool::ToolSearch => return spec,
+    };
+    if team.is_empty() {
+        return spec;
+    }
+    let mut parameters = spec.parameters.value().clone();
+    if let Some(Value::Object(agent)) = parameters.pointer_mut(argument) {
+        agent.insert("examples".to_owned(), team.iter().map(|mate| mate.name.as_str()).collect());
+    }
+    let lines = team.iter().map(|mate| format!("\n- {}: {}", mate.name, mate.description));
+    spec.description = format!("{}\nThe agents are:{}", spec.description, lines.collect::<String>()).into();
+    spec.parameters = parameters.into();
+    spec
 }
 
 /// The most tools that one search gives.

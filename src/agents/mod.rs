@@ -1,6 +1,7 @@
 //! Kinds of agent: those that think with a language model and use tools.
 
 mod definition;
+mod fake;
 mod llm;
 mod looping;
 mod meta;
@@ -11,6 +12,7 @@ mod tool;
 
 pub use crate::documents::{Defect, Defects};
 pub use definition::{Definition, DefinitionReader, DefinitionSource, ModelChoice};
+pub use fake::FakeModel;
 pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun};
 pub use meta::MetaTool;

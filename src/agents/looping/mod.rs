@@ -23,6 +23,7 @@ use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{Action, AgentEvent, Command, Consent, Json, LoopEnd, Message, ToolCall};
 
+use super::llm::Teammate;
 use super::meta::{self, MetaTool};
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
 use super::permission::Tier;
@@ -66,7 +67,7 @@ pub struct AgentLoop {
     tools: Tools,
     /// Tools that a model sees only once it has searched for them.
     hidden: Arc<BTreeSet<Arc<str>>>,
-    meta: Arc<[MetaTool]>,
+    meta: Arc<[(MetaTool, ToolSpec)]>,
     max_iterations: u32,
     max_tokens: u32,
     token_budget: Option<u64>,
@@ -129,8 +130,15 @@ impl AgentLoop {
 
     /// The tools of the loop itself that it may use.
     #[must_use]
-    pub fn meta(mut self, tools: impl IntoIterator<Item = MetaTool>) -> Self {
-        self.meta = tools.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    pub fn meta(self, tools: impl IntoIterator<Item = MetaTool>) -> Self {
+        self.meta_for(tools, &[])
+    }
+
+    /// As [`AgentLoop::meta`]; the model is told of the agents that it may give tasks and control to.
+    #[must_use]
+    pub fn meta_for(mut self, tools: impl IntoIterator<Item = MetaTool>, team: &[Teammate]) -> Self {
+        let tools: BTreeSet<MetaTool> = tools.into_iter().collect();
+        self.meta = tools.into_iter().map(|tool| (tool, meta::for_team(tool, team))).collect();
         self
     }
 
@@ -240,7 +248,7 @@ impl AgentLoop {
 
     fn request(&self, context: &LoopContext, key: &Arc<str>) -> ModelRequest {
         let own = self.tools.specs().filter(|spec| self.is_shown(&spec.name, context));
-        let meta = self.meta.iter().map(|tool| tool.spec());
+        let meta = self.meta.iter().map(|(_, spec)| spec);
         ModelRequest {
             system: Arc::clone(&self.system),
             messages: Arc::clone(&context.history),
@@ -343,11 +351,11 @@ impl AgentLoop {
 
     /// What a call comes to, before anybody is asked.
     fn judge(&self, call: &ToolCall, context: &LoopContext) -> Use {
-        let meta = self.meta.iter().find(|tool| tool.name() == &*call.name);
+        let meta = self.meta.iter().find(|(_, spec)| spec.name == call.name);
         let fits = |error: serde_json::Error| {
             Use::answer(ToolError(format!("the arguments of {} do not fit: {error}", call.name)))
         };
-        if let Some(tool) = meta {
+        if let Some((tool, _)) = meta {
             let arguments = &call.arguments;
             return match tool {
                 MetaTool::AskUser => arguments.parse().map_or_else(fits, Use::Ask),
@@ -378,7 +386,7 @@ impl AgentLoop {
 
     fn unknown(&self, name: &str, context: &LoopContext) -> ToolError {
         let own = self.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
-        let known: Vec<&str> = own.chain(self.meta.iter().map(|tool| tool.name())).collect();
+        let known: Vec<&str> = own.chain(self.meta.iter().map(|(tool, _)| tool.name())).collect();
         let likely = nearest(name, known.iter().copied());
         let there =
             if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };

@@ -1,0 +1,203 @@
+//! Agents that think with a model, on a board: what is journaled, what people decide, and how they work together.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::agents::{
+    Definition, Effect, LlmAgent, Model, ModelErrorKind, Teammate, Tool, ToolSpec, Tools, of_spec,
+};
+use callboard::messages::{AgentEvent, Refusal, RunEvent, Usage};
+use callboard::prelude::*;
+use callboard::testing::ScriptedModel;
+use common::{assert_nothing_left, builder, finish, until};
+use futures::StreamExt;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+#[derive(Deserialize, JsonSchema)]
+struct Path {
+    path: String,
+}
+
+fn counting(name: &str, effect: Effect, count: &Arc<AtomicU32>) -> impl Tool {
+    let count = Arc::clone(count);
+    let spec = ToolSpec::of::<Path>(name, "Does something with a path.", effect).target("path");
+    of_spec(spec, move |Path { path }: Path, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move { Ok(format!("did {path}").into()) }
+    })
+}
+
+fn agent(toml: &str, model: impl Model, tools: &Tools) -> AgentSpec {
+    let definition = Definition::from_toml("agent.toml", toml).unwrap();
+    let team = ["lead", "helper", "other"].map(|name| Teammate { name: name.into(), description: "helps".into() });
+    LlmAgent::new(&definition, Arc::new(model), tools, &team).unwrap().spec()
+}
+
+const LEAD: &str = "[agent]\nname = \"lead\"\nmode = \"build\"\nsystem_prompt = \"You lead. Task: {{ task }}\"";
+const HELPER: &str = "[agent]\nname = \"helper\"\nsystem_prompt = \"You help {{ previous_agent }}.\"";
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_of_a_turn_pays_for_no_answer_twice_and_uses_no_tool_twice() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
+    let model = ScriptedModel::new()
+        .calls("read", json!({ "path": "a" }))
+        .fails(ModelErrorKind::Unavailable, "overloaded")
+        .says("It is fine.");
+    let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
+    let result = finish(&board, Task::new("look")).await;
+    assert_eq!((result.output.as_str(), result.metrics.retries), (Some("It is fine."), 1));
+    assert_eq!((model.requests().len(), count.load(Ordering::Relaxed)), (3, 1));
+    assert_eq!(&*model.requests()[0].system.lines().next().unwrap(), "You lead. Task: look");
+    assert_eq!(model.requests()[1].idempotency_key, model.requests()[2].idempotency_key);
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_providers_report_is_what_a_run_has_spent() {
+    let usage = Usage { input_tokens: 700, output_tokens: 30 };
+    let model = ScriptedModel::new().fails(ModelErrorKind::NotSent, "no route").says("done").using(usage);
+    let board = builder().with(agent(LEAD, model, &Tools::new())).start().await.unwrap();
+    let result = finish(&board, Task::new("x")).await;
+    assert_eq!(result.metrics.usage.total(), 730);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_budget_does_not_allow_is_not_made() {
+    let model = ScriptedModel::new().says("never");
+    let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
+    let limits = Limits { tokens: 4_000, ..Limits::default() };
+    let result = finish(&board, Task::new("x").limits(limits)).await;
+    assert!(matches!(&result.outcome, Outcome::Refused(Refusal::TokenBudget { .. })), "{:?}", result.outcome);
+    assert_eq!(model.left(), 1);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_run_side_by_side_and_their_answers_come_in_order() {
+    let lead = ScriptedModel::new()
+        .calls_all([
+            ("Task", json!({ "agent": "helper", "task": "one" }).into()),
+            ("Task", json!({ "agent": "other", "task": "two", "input": { "n": 2 } }).into()),
+            ("Task", json!({ "agent": "nobody", "task": "three" }).into()),
+        ])
+        .says("both done");
+    let (one, two) = (ScriptedModel::new().says("first"), ScriptedModel::new().says("second"));
+    let board = builder()
+        .with(agent(LEAD, lead.clone(), &Tools::new()))
+        .with(agent(HELPER, one.clone(), &Tools::new()))
+        .with(agent(&HELPER.replace("\"helper\"", "\"other\""), two.clone(), &Tools::new()))
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").to("lead")).await;
+    assert_eq!(result.output, "both done");
+    let answers: Vec<String> =
+        lead.requests()[1].messages[2..].iter().map(|message| serde_json::to_string(message).unwrap()).collect();
+    assert!(answers[0].contains("\"first\"") && answers[1].contains("\"second\""), "{answers:?}");
+    assert!(answers[2].contains("nobody") && answers[2].contains("\"is_error\":true"), "{answers:?}");
+    assert!(one.requests()[0].system.starts_with("You help lead."));
+    assert_eq!(two.requests()[0].messages[0], callboard::messages::Message::user("{\"n\":2}"));
+    let task = &lead.requests()[0].tools.iter().find(|tool| &*tool.name == "Task").unwrap().clone();
+    assert!(task.description.contains("- helper: helps") && !task.description.contains("lead"), "{}", task.description);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handoff_carries_its_context_to_the_next_agent() {
+    let lead = ScriptedModel::new().calls(
+        "handoff_to_agent",
+        json!({ "agent_name": "helper", "task": "write it", "context": { "artifacts_created": ["notes.md"] } }),
+    );
+    let helper = ScriptedModel::new().calls("accept_handoff", json!({})).says("written");
+    let board = builder()
+        .with(agent(LEAD, lead, &Tools::new()))
+        .with(agent(HELPER, helper.clone(), &Tools::new()))
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").to("lead")).await;
+    assert_eq!((result.output.as_str(), result.metrics.handoffs), (Some("written"), 1));
+    let requests = helper.requests();
+    assert_eq!(requests[0].messages[0], callboard::messages::Message::user("write it"));
+    let seen = serde_json::to_string(&requests[1].messages[2]).unwrap();
+    assert!(seen.contains("notes.md") && seen.contains("write it") && seen.contains("lead"), "{seen}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_used_with_the_bytes_that_were_approved_and_a_denial_reaches_the_model() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("write", Effect::Writes, &count)).unwrap();
+    let model = ScriptedModel::new()
+        .calls_all([("write", json!({ "path": "a" }).into()), ("write", json!({ "path": "b" }).into())])
+        .says("done");
+    let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    for _ in 0..2 {
+        let envelope = board.next_approval().await.unwrap();
+        assert_eq!((&*envelope.action.action, count.load(Ordering::Relaxed)), ("write", 0));
+        match &*envelope.action.target {
+            "a" => board.approvals().approve(envelope.id(), "ann").await.unwrap(),
+            _ => board.approvals().deny(envelope.id(), "ann", "b is mine").await.unwrap(),
+        };
+    }
+    assert_eq!(run.result().await.unwrap().output, "done");
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    let seen = serde_json::to_string(&model.requests()[1].messages[2..]).unwrap();
+    assert!(seen.contains("did a") && seen.contains("a person did not allow this: b is mine"), "{seen}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_suspends_the_turn_and_its_answer_goes_on_with_it() {
+    let model = ScriptedModel::new().calls("AskUser", json!({ "question": "Which?" })).says("that one");
+    let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let question = run.next_question().await.unwrap().unwrap();
+    assert_eq!((question.question.as_str(), board.load().free_permits), (Some("Which?"), 5));
+    board.answer(question.id, "the left", "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "that one");
+    let seen = serde_json::to_string(&model.requests()[1].messages[2]).unwrap();
+    assert!(seen.contains("the left"), "{seen}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_watches_is_shown_words_as_they_are_said() {
+    let model = ScriptedModel::new().streams(["It ", "is ", "fine."]);
+    let board = builder().with(agent(LEAD, model, &Tools::new())).start().await.unwrap();
+    let mut watched = board.watch(&[StreamMode::Live]);
+    let run = board.submit(Task::new("x")).await.unwrap();
+    run.result().await.unwrap();
+    let mut said = Vec::new();
+    while let Some(Watched::Live(shown)) = watched.next().await {
+        assert_eq!((shown.turn.run, shown.agent.as_str()), (run.id(), "lead"));
+        match &shown.event {
+            AgentEvent::Text { text } => said.push(text.to_string()),
+            AgentEvent::Ended { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(said, ["It ", "is ", "fine."]);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_from_a_prompt_ends_the_turn_with_its_name() {
+    let definition = LEAD.replace("{{ task }}", "{{ input.nothing }}");
+    let board = builder().with(agent(&definition, ScriptedModel::new(), &Tools::new())).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let failed = until(&run, |event| matches!(event, RunEvent::TurnFailed { .. })).await;
+    assert!(format!("{failed:?}").contains("the prompt, in system_prompt"), "{failed:?}");
+    board.shutdown().await;
+}
