@@ -5,12 +5,21 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
 
+use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
 use crate::workflow::arguments::Workflow;
 
-/// Looks into the runs of a callboard store, and checks and runs workflows
+/// Runs agents and workflows, and looks into their runs
 #[derive(Debug, Parser)]
 #[command(name = "callboard", version)]
 pub(crate) enum Arguments {
+    /// Write a folder of agents to begin with
+    Init(Init),
+    /// Everything that is wrong with the agents of a folder, each defect with its place
+    #[command(after_help = CHECK_CODES)]
+    Check(Check),
+    /// Have agents do something
+    #[command(after_help = RUN_CODES)]
+    Run(Run),
     /// The runs of a store
     #[command(after_help = EXIT_CODES)]
     Runs {
@@ -97,6 +106,14 @@ pub(crate) fn json(text: &str) -> Result<Value, String> {
     };
     serde_json::from_str(&read)
         .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
+}
+
+/// Words, or `@FILE` with them; `@-` is the standard input.
+pub(crate) fn words(text: &str) -> Result<String, String> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some(file) => text_in(file),
+    }
 }
 
 /// What stands in a file; `-` is the standard input.

@@ -1,6 +1,7 @@
-//! `callboard`: looks into the runs of a store, replays, compares and forks them; there, agents live in the programs that have
-//! them. And checks workflows and runs them, with other programs as their agents.
+//! `callboard`: runs agents that are declared in files, with language models; checks workflows and runs them, with other programs
+//! as their agents; and looks into the runs of a store, replays, compares and forks them.
 
+mod agents;
 mod arguments;
 mod comparing;
 mod forking;
@@ -8,6 +9,7 @@ mod listing;
 mod page;
 mod replaying;
 mod showing;
+mod stops;
 mod store;
 mod workflow;
 
@@ -20,6 +22,9 @@ use arguments::{Arguments, Runs};
 
 fn main() -> ExitCode {
     match Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit()) {
+        Arguments::Init(init) => agents::init(&init),
+        Arguments::Check(check) => agents::check(&check),
+        Arguments::Run(run) => agents::run(&run),
         Arguments::Runs { command } => look(&command),
         Arguments::Workflow { command } => workflow::main(command),
     }

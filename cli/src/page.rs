@@ -77,6 +77,11 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     }
 }
 
+/// A line for people. Whoever reads none of them is no error.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
 pub(crate) fn json_text(value: &Value) -> String {
     let (mut escaped, mut units) = (String::new(), [0; 2]);

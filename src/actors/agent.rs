@@ -204,6 +204,17 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Build => "build",
+            Self::Plan => "plan",
+            Self::Explore => "explore",
+            Self::General => "general",
+        }
+    }
+
     /// Whether it only analyses: what it asks consent for is approved by itself.
     #[must_use]
     pub const fn is_analysis_only(self) -> bool {
@@ -231,6 +242,7 @@ pub struct AgentSpec {
     pub(super) capabilities: Vec<Arc<str>>,
     pub(super) projects: Vec<Arc<str>>,
     pub(super) mode: Mode,
+    pub(super) has_effects: bool,
     pub(super) concurrency: usize,
     pub(super) is_reentrant: bool,
     pub(super) is_blocking: bool,
@@ -271,6 +283,7 @@ impl AgentSpec {
             capabilities: Vec::new(),
             projects: Vec::new(),
             mode: Mode::default(),
+            has_effects: false,
             concurrency: 5,
             is_reentrant: true,
             is_blocking: false,
@@ -347,6 +360,13 @@ impl AgentSpec {
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// It has tools with effects outside: what it asks consent for is not approved by itself, whatever its mode.
+    #[must_use]
+    pub fn with_effects(mut self, has_effects: bool) -> Self {
+        self.has_effects = has_effects;
         self
     }
 

@@ -8,7 +8,7 @@ use crate::actors::{Agent, AgentSpec, Turn, TurnError};
 use crate::documents::template::Fault;
 use crate::messages::{Command, Json, Message};
 
-use super::definition::{Definition, mode_name};
+use super::definition::Definition;
 use super::looping::AgentLoop;
 use super::meta::MetaTool;
 use super::model::Model;
@@ -34,11 +34,12 @@ use super::tool::Tools;
 #[derive(Clone, Debug)]
 pub struct LlmAgent(Arc<Parts>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parts {
     definition: Definition,
     thinker: AgentLoop,
     prompt: Prompt,
+    has_effects: bool,
     agent: Json,
     tools: Json,
     team: Json,
@@ -119,11 +120,20 @@ impl LlmAgent {
         let agent = json!({
             "name": definition.name,
             "description": definition.description,
-            "mode": mode_name(definition.mode),
+            "mode": definition.mode.name(),
             "role": definition.role,
         });
+        let has_effects = own.specs().any(|spec| spec.effect.is_dangerous());
         let (agent, tools, team) = (agent.into(), Json::from(tools), Json::from(team));
-        Ok(Self(Arc::new(Parts { definition: definition.clone(), thinker, prompt, agent, tools, team })))
+        Ok(Self(Arc::new(Parts { definition: definition.clone(), thinker, prompt, has_effects, agent, tools, team })))
+    }
+
+    /// The same agent, which passes control to nobody: it finishes what it is asked alone, and may give tasks to others.
+    #[must_use]
+    pub fn independent(mut self) -> Self {
+        let parts = Arc::make_mut(&mut self.0);
+        parts.thinker = parts.thinker.clone().without_handoffs();
+        self
     }
 
     /// How a board runs it.
@@ -146,7 +156,8 @@ impl LlmAgent {
             .mode(*mode)
             .concurrency(*concurrency)
             .timeout(*timeout)
-            .restarts(*max, *within);
+            .restarts(*max, *within)
+            .with_effects(self.0.has_effects);
         if let Some(role) = role {
             spec = spec.role(role);
         }

@@ -206,7 +206,7 @@ pub(crate) fn value_of(text: &str) -> Value {
     }
 }
 
-fn limits(text: &str) -> Result<Limits, String> {
+pub(crate) fn limits(text: &str) -> Result<Limits, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| error.to_string());
     }

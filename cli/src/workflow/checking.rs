@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use callboard::messages::{Block, visible};
-use callboard::workflow::{Defects, Form, Source, Workflow};
+use callboard::workflow::{Defect, Defects, Form, Source, Workflow};
 
 use crate::page::{Failure, Page, count};
 
@@ -88,13 +88,13 @@ fn row(origin: &str, workflow: &Workflow) -> Value {
     })
 }
 
-fn defects_json(defects: &Defects) -> Vec<Value> {
+pub(crate) fn defects_json(defects: &Defects) -> Vec<Value> {
     let place = |start: usize| {
         let before = defects.source().map_or("", |(_, text)| text.get(..start).unwrap_or(text));
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         (before.matches('\n').count() + 1, column)
     };
-    let row = |defect: &callboard::workflow::Defect| {
+    let row = |defect: &Defect| {
         let (line, column) = defect.place.as_ref().map(|range| place(range.start)).unzip();
         json!({ "problem": defect.problem, "advice": defect.advice, "line": line, "column": column })
     };

@@ -1,12 +1,12 @@
 //! `callboard workflow …`: checks workflows, and runs them on a board in this process, with programs as agents.
 
 pub(crate) mod arguments;
-mod checking;
+pub(crate) mod checking;
 mod drawing;
 mod following;
 mod history;
 mod inputs;
-mod people;
+pub(crate) mod people;
 mod program;
 mod programs;
 mod reading;
@@ -19,7 +19,7 @@ use crate::page::{self, Failure, Page};
 use crate::store::Store;
 
 use arguments::Workflow;
-use running::End;
+pub(crate) use running::End;
 
 /// How long a runtime may take to let go of what it runs. Whatever is left are reads from a terminal.
 const LET_GO: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ async fn history(stored: arguments::Stored) -> Result<Page, Failure> {
 }
 
 /// Runs it on one thread: the work is that of the programs.
-fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::trouble(format!("the runtime cannot be started: {error}")))?;
     let done = runtime.block_on(work);
@@ -70,7 +70,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 }
 
 /// The end of a run in this process.
-fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
+pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
     match end {
         Ok(End::Result(result)) => page::print(Ok(running::page(&result, json)), json),
         Ok(End::Waits) => ExitCode::from(3),

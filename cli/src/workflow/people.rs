@@ -84,7 +84,7 @@ pub(crate) fn resumption(run: RunId, store: &Path, going: &Going) -> String {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -1,12 +1,11 @@
 //! `callboard workflow run|resume|fork`: a board in this process that works on one run, and leaves all others as they are.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::state::StateRules;
@@ -18,7 +17,8 @@ use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
 use callboard::workflow::Workflow;
 
-use crate::page::{Failure, Page, count, json_text};
+use crate::page::{Failure, Page, count, json_text, note};
+use crate::stops::Stops;
 use crate::store::{Loaded, Store};
 
 use super::arguments::{Change, Going, Stored};
@@ -298,31 +298,6 @@ impl<'a> Session<'a> {
             store.sled().close().await;
         }
     }
-}
-
-/// What asks this process to stop.
-struct Stops {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Stops {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::trouble(format!("signals cannot be heard: {error}")));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-/// A line for people. Whoever reads none of them is no error.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The workflow that is to run.

@@ -49,6 +49,8 @@ pub struct PolicyQuestion<'a> {
     pub agent: &'a AgentName,
     /// Its mode.
     pub mode: Mode,
+    /// Whether it has tools with effects outside.
+    pub has_effects: bool,
     /// What it wants to do.
     pub action: &'a Action,
 }
@@ -57,7 +59,8 @@ pub struct PolicyQuestion<'a> {
 /// everything else asks.
 #[must_use]
 pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
-    if &*question.action.action == "handoff" || question.mode.is_analysis_only() { Consent::Auto } else { Consent::Ask }
+    let only_analyses = question.mode.is_analysis_only() && !question.has_effects;
+    if &*question.action.action == "handoff" || only_analyses { Consent::Auto } else { Consent::Ask }
 }
 
 /// How many announcements a slow watcher may lag behind.
@@ -86,6 +89,7 @@ pub(crate) struct Router {
 /// An agent that this board hosts.
 #[derive(Clone)]
 pub(crate) struct Listed {
+    pub(crate) has_effects: bool,
     pub(crate) mode: Mode,
     pub(crate) actor: ChildRef<AgentMsg>,
 }
@@ -109,7 +113,7 @@ impl Router {
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
-        self.hosted.write().insert(name.clone(), Listed { mode: spec.mode, actor });
+        self.hosted.write().insert(name.clone(), Listed { mode: spec.mode, has_effects: spec.has_effects, actor });
     }
 
     pub(crate) fn unlist(&self, name: &AgentName) {
@@ -262,8 +266,9 @@ impl Dispatch for Router {
     }
 
     fn consent(&self, agent: &AgentName, action: &Action) -> Consent {
-        let mode = self.hosted.read().get(agent).map(|listed| listed.mode).unwrap_or_default();
-        let question = PolicyQuestion { agent, mode, action };
+        let known = self.hosted.read().get(agent).map(|listed| (listed.mode, listed.has_effects));
+        let (mode, has_effects) = known.unwrap_or_default();
+        let question = PolicyQuestion { agent, mode, has_effects, action };
         let consent = catch_unwind(AssertUnwindSafe(|| (self.policy)(&question))).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny

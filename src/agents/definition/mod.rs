@@ -13,7 +13,6 @@ use crate::messages::AgentName;
 use super::permission::Tier;
 use super::prompt::Section;
 
-pub(super) use reading::mode_name;
 pub use reading::{DefinitionReader, DefinitionSource};
 
 /// What an agent is: everything that a file may say about one.

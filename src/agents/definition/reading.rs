@@ -271,7 +271,7 @@ impl DefinitionReader {
             return;
         };
         if !entry.spec.effect.fits(mode) {
-            let problem = format!("an agent of the mode {} has no tool {}", mode_name(mode), quoted(&tool.value));
+            let problem = format!("an agent of the mode {} has no tool {}", mode.name(), quoted(&tool.value));
             found.add(Defect::new(&tool.place, problem).advise("give the agent the mode build, or remove the tool"));
         }
     }
@@ -309,17 +309,8 @@ impl DefinitionReader {
 }
 
 fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
-    let words = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General].map(|mode| (mode_name(mode), mode));
+    let words = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General].map(|mode| (mode.name(), mode));
     word(field, &words, found)
-}
-
-pub(in crate::agents) const fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Build => "build",
-        Mode::Plan => "plan",
-        Mode::Explore => "explore",
-        Mode::General => "general",
-    }
 }
 
 fn check_tier(field: Field<'_>, found: &mut Found) {

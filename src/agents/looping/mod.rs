@@ -142,6 +142,17 @@ impl AgentLoop {
         self
     }
 
+    /// Takes away the tools that pass control on, and that take it over.
+    #[must_use]
+    pub fn without_handoffs(mut self) -> Self {
+        let is_kept = |tool: MetaTool| match tool {
+            MetaTool::HandoffToAgent | MetaTool::AcceptHandoff => false,
+            MetaTool::AskUser | MetaTool::Task | MetaTool::ToolSearch => true,
+        };
+        self.meta = self.meta.iter().filter(|(tool, _)| is_kept(*tool)).cloned().collect();
+        self
+    }
+
     /// How often the model is asked at most, from 1.
     #[must_use]
     pub fn max_iterations(mut self, times: u32) -> Self {

@@ -1,0 +1,85 @@
+//! What `callboard init|check|run` take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+
+use callboard::messages::Limits;
+
+use crate::arguments::json;
+use crate::workflow::arguments::limits;
+
+/// Write a folder of agents to begin with
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Where to; what is there already stays as it is
+    #[arg(default_value = ".")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// Answer in JSON, for machines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where agents and models are declared.
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    /// The folder with the agents, one in each file *.toml
+    #[arg(long, value_name = "FOLDER", default_value = "agents")]
+    pub(crate) agents: PathBuf,
+    /// The folder that tools may see: files are read, written and searched in it, and programs run in it
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) root: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// What to do, in words; @FILE reads it from there, @- from standard input
+    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = crate::arguments::words)]
+    pub(crate) task: Option<String>,
+    /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) to: Option<String>,
+    /// Values to work on, in place of the words; @FILE reads them from there, @- from standard input
+    #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
+    pub(crate) input: Option<Value>,
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// The model that all agents ask, whatever their files say; `fake` is one that needs no network and does not think
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// What the run may use: simple, medium, complex, or JSON such as '{"tokens": 50000}'
+    #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
+    pub(crate) limits: Option<Limits>,
+    /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
+    #[arg(long)]
+    pub(crate) enable_handoffs: bool,
+    /// Ask nobody: what would have to be asked ends the run
+    #[arg(long)]
+    pub(crate) no_input: bool,
+    /// The folder in which the run is kept, so that it outlives this process; memory if none is given
+    #[arg(long, visible_alias = "data", value_name = "FOLDER")]
+    pub(crate) store: Option<PathBuf>,
+    /// Go on with a run that a process left, or that waits for a person: its id, or a beginning that no other run has
+    #[arg(long, value_name = "RUN", requires = "store")]
+    pub(crate) resume: Option<String>,
+    /// Say nothing of what happens on the way
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Print the whole result as JSON, for machines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) const CHECK_CODES: &str = "Exit codes: 0 all is well; 1 there are defects; 2 the files cannot be read.";
+
+pub(crate) const RUN_CODES: &str =
+    "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled; 2 the command line, an agent or the \
+     store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output goes to standard output, all \
+     else to standard error.";

@@ -1,0 +1,56 @@
+//! `callboard check`.
+
+use serde_json::{Value, json};
+
+use callboard::agents::Definition;
+use callboard::messages::visible;
+
+use crate::page::{Failure, Page, count};
+use crate::workflow::checking::defects_json;
+
+use super::arguments::Check;
+use super::reading::{self, Read};
+
+/// Everything that is wrong with the agents of a folder.
+pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
+    let Read { sources, definitions, .. } = reading::read(&arguments.files, None)?;
+    let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
+    for (source, read) in sources.iter().zip(&definitions) {
+        match read {
+            Ok(definition) => {
+                text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(definition))));
+                rows.push(row(&source.origin, definition));
+            }
+            Err(found) => {
+                remarks.push_str(&format!("{found}\n\n"));
+                (defects, wrong) = (defects + found.list().len(), wrong + 1);
+                rows.push(json!({ "file": source.origin, "defects": defects_json(found) }));
+            }
+        }
+    }
+    if defects > 0 {
+        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(sources.len(), "agent")));
+    }
+    Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
+}
+
+fn summary(definition: &Definition) -> String {
+    let tools = match &definition.allowed_tools {
+        Some(tools) if tools.is_empty() => "no tools".to_owned(),
+        Some(tools) => tools.join(", "),
+        None => "all tools of its mode".to_owned(),
+    };
+    let description = if definition.description.is_empty() { "" } else { ": " };
+    format!("{}{description}{} ({}; {tools})", definition.name, definition.description, definition.mode.name())
+}
+
+fn row(origin: &str, definition: &Definition) -> Value {
+    json!({
+        "file": origin,
+        "agent": definition.name,
+        "description": definition.description,
+        "mode": definition.mode.name(),
+        "tools": definition.allowed_tools,
+        "models": definition.model.preferred.iter().chain(&definition.model.fallback).collect::<Vec<_>>(),
+    })
+}

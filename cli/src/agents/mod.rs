@@ -1,0 +1,28 @@
+//! `callboard init|check|run`: agents from files, on a board in this process.
+
+pub(crate) mod arguments;
+mod asking;
+mod checking;
+mod reading;
+mod running;
+mod starting;
+mod telling;
+
+use std::process::ExitCode;
+
+use crate::page;
+use crate::workflow::{block_on, finish};
+
+use arguments::{Check, Init, Run};
+
+pub(crate) fn init(arguments: &Init) -> ExitCode {
+    page::print(starting::init(&arguments.folder), false)
+}
+
+pub(crate) fn check(arguments: &Check) -> ExitCode {
+    page::print(checking::check(arguments), arguments.json)
+}
+
+pub(crate) fn run(arguments: &Run) -> ExitCode {
+    finish(block_on(running::run(arguments)), arguments.json)
+}
