@@ -2,6 +2,7 @@
 
 mod model;
 mod tool;
+pub mod tools;
 
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 pub use tool::{
