@@ -20,7 +20,7 @@ mod files;
 mod http;
 mod root;
 mod search;
-#[cfg(feature = "shell")]
+#[cfg(all(unix, feature = "shell"))]
 mod shell;
 
 use std::io::{self, Read};
@@ -37,7 +37,7 @@ pub use files::{file_read, file_write};
 pub use http::HttpGet;
 pub use root::{Root, RootError};
 pub use search::file_search;
-#[cfg(feature = "shell")]
+#[cfg(all(unix, feature = "shell"))]
 pub use shell::ShellExec;
 
 /// All tools of this module that the crate was built with, for this folder, with their usual bounds.
@@ -55,12 +55,12 @@ pub fn standard(root: &Root) -> Result<Tools, ToolsError> {
     with_http(with_shell(tools, root)?)
 }
 
-#[cfg(feature = "shell")]
+#[cfg(all(unix, feature = "shell"))]
 fn with_shell(tools: Tools, root: &Root) -> Result<Tools, ToolsError> {
     tools.with(ShellExec::new(root))
 }
 
-#[cfg(not(feature = "shell"))]
+#[cfg(not(all(unix, feature = "shell")))]
 fn with_shell(tools: Tools, _root: &Root) -> Result<Tools, ToolsError> {
     Ok(tools)
 }
@@ -132,7 +132,7 @@ fn beginning(text: &str, most: usize) -> &str {
 }
 
 /// The end of a text, of at most so many bytes.
-#[cfg(feature = "shell")]
+#[cfg(all(unix, feature = "shell"))]
 fn ending(text: &str, most: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }
@@ -165,7 +165,7 @@ mod tests {
     fn texts_are_cut_between_characters() {
         assert_eq!(beginning("aäöü", 4), "aä");
         assert_eq!(beginning("aäöü", 100), "aäöü");
-        #[cfg(feature = "shell")]
+        #[cfg(all(unix, feature = "shell"))]
         assert_eq!((ending("aäöü", 3), ending("aäöü", 100)), ("ü", "aäöü"));
     }
 

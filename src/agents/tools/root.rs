@@ -232,7 +232,7 @@ fn identity_at(place: &Path) -> Option<Identity> {
 
 impl Hidden {
     /// Whether it still stands where it was.
-    #[cfg(feature = "shell")]
+    #[cfg(all(unix, feature = "shell"))]
     pub(super) fn is_in_place(&self) -> bool {
         identity_at(&self.place).is_some_and(|now| identity(&self.folder).is_ok_and(|own| own == now))
     }
