@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -165,7 +165,7 @@ impl ShellExec {
         Ok(format!("{said}\n{}", printed.shown()).into())
     }
 
-    /// Starts a command from a thread of its own, which waits for it: the kernel confines threads, and what they start.
+    /// Starts a command, and waits for it on a thread of its own.
     async fn start(self, command: String) -> Result<Running, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let (output, input) = io::pipe().map_err(failed)?;
@@ -179,8 +179,7 @@ impl ShellExec {
                 Ok(home) => home,
                 Err(error) => return drop(has_started.send(Err(failed(error)))),
             };
-            let child = self.confine(&home).and_then(|()| self.command(&command, input, &home)?.spawn().map_err(failed));
-            let mut child = match child {
+            let mut child = match self.spawned(&command, input, &home) {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
@@ -199,6 +198,20 @@ impl ShellExec {
             Ok(group) => Ok(Running { group: group?, output, rest, ended }),
             Err(_) => Err(ToolError("the command cannot be run: its thread has ended".to_owned())),
         }
+    }
+
+    /// Starts it from a thread that ends with that: the kernel confines threads, and what they start, for good.
+    fn spawned(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Child, ToolError> {
+        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        let spawns = || {
+            self.confine(home)?;
+            self.command(command, output, home)?.spawn().map_err(failed)
+        };
+        let thread = std::thread::Builder::new().name("callboard-shell-start".to_owned());
+        std::thread::scope(|scope| match thread.spawn_scoped(scope, spawns).map_err(failed)?.join() {
+            Ok(child) => child,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
     }
 
     fn confine(&self, home: &Home) -> Result<(), ToolError> {
@@ -304,7 +317,7 @@ impl Drop for Running {
 struct Group(Mutex<Option<Pid>>);
 
 impl Group {
-    fn of(child: &std::process::Child) -> Self {
+    fn of(child: &Child) -> Self {
         Self(Mutex::new(Pid::from_raw(child.id().cast_signed())))
     }
 
