@@ -168,7 +168,8 @@ const ROUND: &str = "in circles";
 async fn no_path_leads_out_of_the_folder_or_into_what_is_hidden() {
     let world = World::new();
     let kept = world.kept();
-    let (outside, inside) = (world.outside("canary.txt").display().to_string(), world.inside("a.txt").display().to_string());
+    let (outside, inside) =
+        (world.outside("canary.txt").display().to_string(), world.inside("a.txt").display().to_string());
     let ups = format!("{}etc/passwd", "../".repeat(60));
     let many = format!("{}canary.txt", "sub/../".repeat(500) + "../outside/");
     let too_many = "./".repeat(3000) + "a.txt";
@@ -275,8 +276,31 @@ async fn no_path_leads_out_of_the_folder_or_into_what_is_hidden() {
 async fn names_that_only_look_like_ways_out_are_names() {
     let world = World::new();
     let kept = world.kept();
-    for path in ["．．/outside/x", "‥/x", "…/x", "%2e%2e/x", "%2e%2e%2foutside", "..%2foutside", "..;/x", "~/x", "~root", "$HOME/x",
-        ".. /x", " ../x", "... /x", "..././x", "c:x", "file:x", "-rf", "*", "。。/x", "․․/x", "∕etc∕passwd", ".BOARD/token", ".board./token"] {
+    for path in [
+        "．．/outside/x",
+        "‥/x",
+        "…/x",
+        "%2e%2e/x",
+        "%2e%2e%2foutside",
+        "..%2foutside",
+        "..;/x",
+        "~/x",
+        "~root",
+        "$HOME/x",
+        ".. /x",
+        " ../x",
+        "... /x",
+        "..././x",
+        "c:x",
+        "file:x",
+        "-rf",
+        "*",
+        "。。/x",
+        "․․/x",
+        "∕etc∕passwd",
+        ".BOARD/token",
+        ".board./token",
+    ] {
         assert!(read(&world.root, path).await.unwrap_err().0.contains("is not there"), "{path}");
         write(&world.root, path).await.unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(fs::read_to_string(world.inside(path)).unwrap(), HARM, "{path}");
@@ -615,7 +639,10 @@ async fn searches_end_whatever_they_meet() {
         (json!({ "pattern": ".", "path": "many" }), Yes("10000 files and folders were looked at")),
         (json!({ "pattern": ".", "path": "many", "names": true }), Yes("there are more than 200 places")),
         (json!({ "pattern": "none", "path": "many", "names": true }), Yes("10000 files and folders were looked at")),
-        (json!({ "pattern": "needle", "path": "odd" }), Yes("2 binary, 1 larger than 8 MiB, 1 with names that are not UTF-8")),
+        (
+            json!({ "pattern": "needle", "path": "odd" }),
+            Yes("2 binary, 1 larger than 8 MiB, 1 with names that are not UTF-8"),
+        ),
         (json!({ "pattern": "needle", "path": "odd" }), Yes("odd/new\\u{a}line:1: needle")),
         (json!({ "pattern": "needle", "path": "odd" }), Yes("odd/latin1:1: needle \u{fffd}")),
         (json!({ "pattern": "needle", "path": "odd" }), Yes("odd/wide:1: …xxx")),
@@ -863,7 +890,14 @@ mod shell {
         assert!(said.contains("it printed 1073741829 bytes"));
         let binary = run(&shell, "head -c 100000 /dev/urandom").await.unwrap();
         assert!(binary.starts_with("exit code 0\n") && binary.contains("it printed 100000 bytes"));
-        for command in ["yes", "yes >&2", "yes & yes >&2 & wait", "trap '' TERM INT HUP; yes", "exec sleep 1000", "exec cat /dev/zero"] {
+        for command in [
+            "yes",
+            "yes >&2",
+            "yes & yes >&2 & wait",
+            "trap '' TERM INT HUP; yes",
+            "exec sleep 1000",
+            "exec cat /dev/zero",
+        ] {
             let said = used(&shell, json!({ "command": command, "timeout_seconds": 1 })).await.unwrap().text;
             assert!(said.starts_with("stopped after 1 s"), "{command}: {}", &said[..60]);
         }
@@ -898,7 +932,8 @@ mod shell {
         let world = World::new();
         let (start, reads) = held(&world);
         let shell = ShellExec::new(&world.root).unconfined();
-        let said = used(&shell, json!({ "command": format!("{start}; wait"), "timeout_seconds": 2 })).await.unwrap().text;
+        let said =
+            used(&shell, json!({ "command": format!("{start}; wait"), "timeout_seconds": 2 })).await.unwrap().text;
         assert!(said.starts_with("stopped after 2 s"), "{said}");
         assert_eq!(reads.join().unwrap(), "begun\n");
     }

@@ -129,3 +129,99 @@ fn about(entry: &ContextEntry) -> String {
 fn context_of(scope: &ToolScope) -> Result<&ContextAccess, ToolError> {
     scope.context.as_ref().ok_or_else(|| ToolError("there is no shared context here, outside a board".to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::actors::context::ContextStore;
+    use crate::env::Env;
+    use crate::messages::{AgentName, Durability};
+    use crate::storage::Memory;
+
+    fn access(store: &ContextStore, agent: &str) -> ToolScope {
+        let granted: Arc<[Arc<str>]> = ["plans".into()].into();
+        let access = ContextAccess::new(store.clone(), AgentName::new(agent).unwrap(), Some(granted), None);
+        ToolScope { key: "test".into(), context: Some(access) }
+    }
+
+    fn store() -> ContextStore {
+        let storage = Arc::new(Memory::new());
+        ContextStore::new(storage, Env::repeatable(7), Durability::Memory, ContextStore::usual_ttls())
+    }
+
+    async fn used(tool: impl Tool, arguments: Value, scope: &ToolScope) -> Result<String, String> {
+        let most = tool.spec().max_output;
+        let answer = tool.call(arguments.into(), scope.clone()).await;
+        let answer = answer.map(|output| output.text).map_err(|error| error.0);
+        assert!(answer.as_ref().map_or_else(String::len, String::len) <= most);
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_is_read_and_listed() {
+        let store = store();
+        let scope = access(&store, "planner");
+        let said =
+            used(context_set(), json!({ "namespace": "plans", "key": "a/1", "value": "one\ntwo" }), &scope).await;
+        assert_eq!(said.unwrap(), "written: plans a/1 (7 bytes, by planner, revision 1)");
+        let said = used(context_get(), json!({ "namespace": "plans", "key": "a/1" }), &scope).await;
+        assert_eq!(said.unwrap(), "plans a/1 (7 bytes, by planner, revision 1)\none\ntwo");
+        used(context_set(), json!({ "namespace": "plans", "key": "b", "value": "x" }), &scope).await.unwrap();
+        let all = used(context_query(), json!({ "namespace": "plans" }), &scope).await.unwrap();
+        assert!(all.starts_with("plans b (1 bytes") && all.ends_with("revision 1)\n  one\n  two\n"), "{all}");
+        let some = used(context_query(), json!({ "namespace": "plans", "prefix": "a/" }), &scope).await.unwrap();
+        assert!(some.contains("a/1") && !some.contains("plans b"), "{some}");
+        let one = used(context_query(), json!({ "namespace": "plans", "limit": 1 }), &scope).await.unwrap();
+        assert!(one.ends_with("(1 are shown, and there are more; ask with another prefix or limit)"), "{one}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_ones_own_and_other_namespaces_are_granted() {
+        let store = store();
+        let (one, other) = (access(&store, "one"), access(&store, "other"));
+        used(context_set(), json!({ "key": "k", "value": "mine" }), &one).await.unwrap();
+        assert!(used(context_get(), json!({ "key": "k" }), &one).await.unwrap().ends_with("\nmine"));
+        assert_eq!(
+            used(context_get(), json!({ "key": "k" }), &other).await.unwrap_err(),
+            "there is no \"k\" in \"memory:other\""
+        );
+        assert_eq!(used(context_query(), json!({}), &other).await.unwrap(), "(there are none)");
+        for namespace in ["memory:one", "security", "plans/x", "", "\u{202e}"] {
+            let get = json!({ "namespace": namespace, "key": "k" });
+            assert!(used(context_get(), get, &other).await.is_err(), "{namespace:?}");
+            let set = json!({ "namespace": namespace, "key": "k", "value": "x" });
+            assert!(used(context_set(), set, &other).await.is_err(), "{namespace:?}");
+            let query = json!({ "namespace": namespace });
+            assert!(used(context_query(), query, &other).await.is_err(), "{namespace:?}");
+        }
+        assert!(used(context_get(), json!({ "key": "k" }), &one).await.unwrap().ends_with("\nmine"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_much_is_refused_and_the_largest_value_fits() {
+        let store = store();
+        let scope = access(&store, "writer");
+        let largest = "x".repeat(64 << 10);
+        used(context_set(), json!({ "key": "k", "value": largest, "ttl_seconds": u64::MAX }), &scope).await.unwrap();
+        assert!(used(context_get(), json!({ "key": "k" }), &scope).await.unwrap().ends_with(&largest));
+        assert!(used(context_set(), json!({ "key": "k", "value": largest.clone() + "x" }), &scope).await.is_err());
+        assert!(used(context_set(), json!({ "key": "k".repeat(129), "value": "" }), &scope).await.is_err());
+        for number in 0..150 {
+            let value = "ä".repeat(1000);
+            used(context_set(), json!({ "key": format!("n{number}"), "value": value }), &scope).await.unwrap();
+        }
+        let all = used(context_query(), json!({ "prefix": "n", "limit": 100_000 }), &scope).await.unwrap();
+        assert!(all.contains("n149 ") && all.contains("(100 are shown"), "{}", all.len());
+    }
+
+    #[tokio::test]
+    async fn without_a_board_there_is_none() {
+        let scope = ToolScope { key: "test".into(), context: None };
+        let said = used(context_get(), json!({ "key": "k" }), &scope).await.unwrap_err();
+        assert_eq!(said, "there is no shared context here, outside a board");
+    }
+}

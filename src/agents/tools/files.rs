@@ -149,7 +149,9 @@ fn written(root: &Root, write: Write, given_up: &GivenUp) -> Result<ToolOutput, 
     let change = match (write.content, write.old, write.new) {
         (Some(content), None, None) => Change::Whole(content),
         (None, Some(old), Some(new)) if !old.is_empty() => Change::Part { old, new },
-        (None, Some(_), Some(_)) => return Err(ToolError("`old` is empty; give `content` for a whole file".to_owned())),
+        (None, Some(_), Some(_)) => {
+            return Err(ToolError("`old` is empty; give `content` for a whole file".to_owned()));
+        }
         (content, old, new) => {
             let has = [("content", content.is_some()), ("old", old.is_some()), ("new", new.is_some())];
             let given: Vec<_> = has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
@@ -223,7 +225,9 @@ fn before(place: &Place) -> Option<String> {
 
 fn replaced(text: &str, old: &str, new: &str) -> Result<String, String> {
     match text.matches(old).count() {
-        1 if overlaps(text, old) => Err("`old` is there more than once, overlapping; give more of what is around".to_owned()),
+        1 if overlaps(text, old) => {
+            Err("`old` is there more than once, overlapping; give more of what is around".to_owned())
+        }
         1 => Ok(text.replacen(old, new, 1)),
         0 => Err("`old` is not there; it must be exactly as in the file, without line numbers".to_owned()),
         times => Err(format!("`old` is there {times} times; give more of what is around the one that is meant")),

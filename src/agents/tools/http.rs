@@ -75,8 +75,8 @@ impl HttpGet {
         }
         let client = self.client.get_or_init(|| self.client()).as_ref();
         let client = client.map_err(|problem| ToolError(format!("pages cannot be fetched: {problem}")))?;
-        let mut url = Url::parse(&get.url)
-            .map_err(|error| ToolError(format!("{} is no address: {error}", quoted(&get.url))))?;
+        let mut url =
+            Url::parse(&get.url).map_err(|error| ToolError(format!("{} is no address: {error}", quoted(&get.url))))?;
         // What strangers say, such as where they redirect to, stands in no error, because errors are not marked.
         let mut hops = 0;
         let response = loop {
@@ -168,7 +168,8 @@ impl Tool for HttpGet {
     fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         let tool = self.clone();
         async move {
-            let get: Get = arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
+            let get: Get =
+                arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
             tool.get(get).await
         }
         .boxed()
@@ -192,7 +193,9 @@ async fn page(mut response: Response, from: usize) -> Result<ToolOutput, ToolErr
     }
     let mut bytes = Vec::new();
     let mut is_whole = true;
-    while let Some(chunk) = response.chunk().await.map_err(|error| ToolError(format!("the page {}", failure(&error))))? {
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| ToolError(format!("the page {}", failure(&error))))?
+    {
         let room = MAX_PAGE - bytes.len();
         bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {
@@ -221,7 +224,8 @@ async fn page(mut response: Response, from: usize) -> Result<ToolOutput, ToolErr
 
 fn is_text(kind: &str) -> bool {
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let known = ["json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "toml", "x-ndjson", "sql", "graphql", "x-sh"];
+    let known =
+        ["json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "toml", "x-ndjson", "sql", "graphql", "x-sh"];
     match kind.split_once('/') {
         Some(("text", _)) => true,
         Some(("application", kind)) => known.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml"),
@@ -336,16 +340,64 @@ mod tests {
 
     #[test]
     fn only_addresses_of_the_open_internet_are_public() {
-        for public in ["8.8.8.8", "1.1.1.1", "172.15.0.1", "172.32.0.1", "100.63.0.1", "100.128.0.1", "192.0.1.1", "223.255.255.255",
-            "2606:4700::1", "2a00:1450::1", "2001:4860:4860::8888", "::ffff:8.8.8.8"] {
+        for public in [
+            "8.8.8.8",
+            "1.1.1.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "100.63.0.1",
+            "100.128.0.1",
+            "192.0.1.1",
+            "223.255.255.255",
+            "2606:4700::1",
+            "2a00:1450::1",
+            "2001:4860:4860::8888",
+            "::ffff:8.8.8.8",
+        ] {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
-        for other in ["0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.255.254",
-            "169.254.169.254", "168.63.129.16", "172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.2.1", "192.88.99.1",
-            "192.168.0.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "240.0.0.1",
-            "255.255.255.255", "::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
-            "64:ff9b::7f00:1", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "fc00::1",
-            "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1"] {
+        for other in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "168.63.129.16",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.0.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "3fff::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
             assert!(!is_public(other.parse().unwrap()), "{other}");
         }
     }
@@ -372,17 +424,27 @@ mod tests {
         ] {
             assert_eq!(check(url), Err(refused), "{url}");
         }
-        for url in ["http://example.org/", "https://8.8.8.8/", "http://127.0.0.1:8080/", "http://2130706433/", "http://[::1]/"] {
+        for url in
+            ["http://example.org/", "https://8.8.8.8/", "http://127.0.0.1:8080/", "http://2130706433/", "http://[::1]/"]
+        {
             assert_eq!(check(url), Ok(()), "{url}");
         }
     }
 
     #[test]
     fn text_is_known_by_its_type() {
-        for kind in ["text/html; charset=utf-8", "TEXT/PLAIN", "application/json", "application/ld+json", "application/atom+xml"] {
+        for kind in [
+            "text/html; charset=utf-8",
+            "TEXT/PLAIN",
+            "application/json",
+            "application/ld+json",
+            "application/atom+xml",
+        ] {
             assert!(is_text(kind), "{kind}");
         }
-        for kind in ["image/png", "application/octet-stream", "application/zip", "video/mp4", "", "nonsense", "image/svg+xml"] {
+        for kind in
+            ["image/png", "application/octet-stream", "application/zip", "video/mp4", "", "nonsense", "image/svg+xml"]
+        {
             assert!(!is_text(kind), "{kind}");
         }
     }
@@ -401,7 +463,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_leads_inside_is_refused_also_among_others() {
-        for addresses in [&["127.0.0.1"][..], &["10.1.2.3"], &["8.8.8.8", "127.0.0.1"], &["::1"], &["169.254.169.254", "1.1.1.1"]] {
+        for addresses in
+            [&["127.0.0.1"][..], &["10.1.2.3"], &["8.8.8.8", "127.0.0.1"], &["::1"], &["169.254.169.254", "1.1.1.1"]]
+        {
             let (tool, count) = leading_to(addresses);
             let get = Get { url: "http://pages.example/".to_owned(), from: None };
             let error = tool.get(get).await.unwrap_err();

@@ -62,12 +62,7 @@ impl Root {
     /// It is not there, is no folder, or may not be opened.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RootError> {
         let (folder, place) = opened(path.as_ref())?;
-        Ok(Self {
-            folder: Arc::new(folder),
-            place: place.into(),
-            hidden: Arc::default(),
-            change: Arc::default(),
-        })
+        Ok(Self { folder: Arc::new(folder), place: place.into(), hidden: Arc::default(), change: Arc::default() })
     }
 
     /// The same folder, without another one that no tool may see, such as the board's data folder. It is known by what it is,

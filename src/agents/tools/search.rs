@@ -435,7 +435,8 @@ mod tests {
 
     #[test]
     fn answers_are_bounded() {
-        let (_folder, root) = folder(&[("a", &"needle\n".repeat(1000)), ("b", &format!("{}\n", "n".repeat(400)).repeat(300))]);
+        let (_folder, root) =
+            folder(&[("a", &"needle\n".repeat(1000)), ("b", &format!("{}\n", "n".repeat(400)).repeat(300))]);
         let told = answer(&root, &search("needle"));
         assert_eq!(told.lines().count(), 201);
         assert!(told.contains("more than 200 places"), "{told}");

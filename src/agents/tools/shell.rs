@@ -372,7 +372,13 @@ impl Printed {
         let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
         let (head, tail) = (beginning(&head, HEAD), ending(&tail, TAIL));
         let mut shown = head.to_owned();
-        let _ = write!(shown, "\n… (it printed {} bytes; here are the first {} and the last {}) …\n{tail}", self.all, head.len(), tail.len());
+        let _ = write!(
+            shown,
+            "\n… (it printed {} bytes; here are the first {} and the last {}) …\n{tail}",
+            self.all,
+            head.len(),
+            tail.len()
+        );
         shown
     }
 }

@@ -29,14 +29,51 @@ const KNOWN: ABI = ABI::V10;
 /// What commands may read, where it is there: programs, and what they need of the system. The processes of others, and
 /// what only administrators may read, are not among it.
 const SYSTEM: &[&str] = &[
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store",
-    "/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/gai.conf", "/etc/group",
-    "/etc/host.conf", "/etc/hosts", "/etc/java", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-    "/etc/locale.alias", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd",
-    "/etc/pki/tls", "/etc/profile", "/etc/protocols", "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf", "/etc/terminfo", "/etc/timezone",
-    "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/sys", "/proc/uptime",
-    "/proc/version", "/sys/devices/system/cpu", "/sys/fs/cgroup",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/java",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/tls",
+    "/etc/profile",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/proc/uptime",
+    "/proc/version",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
 ];
 
 /// The devices that commands may use.
@@ -57,7 +94,9 @@ pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path]) -> Resul
         return Err(format!("the hidden folder {} is no longer in its place", shown(&moved.place)));
     }
     let no_kernel = |error| {
-        format!("the kernel has not what it needs (Linux 6.2 with Landlock; ShellExec::unconfined does without): {error}")
+        format!(
+            "the kernel has not what it needs (Linux 6.2 with Landlock; ShellExec::unconfined does without): {error}"
+        )
     };
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -158,7 +197,8 @@ impl Allowing<'_> {
                     self.folder(&folder, &below, access)?;
                 }
             } else if kind.is_file()
-                && let Ok(file) = openat(folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+                && let Ok(file) =
+                    openat(folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             {
                 self.allow(file, access & AccessFs::from_file(KNOWN))?;
             }
@@ -172,7 +212,8 @@ impl Allowing<'_> {
             return Err(format!("more than {MAX_RULES} files lie beside what is hidden; have it lie elsewhere"));
         }
         let rules = self.rules.take().ok_or("a rule was lost")?;
-        let rules = rules.add_rule(PathBeneath::new(what, access)).map_err(|error| format!("a rule was refused: {error}"))?;
+        let rules =
+            rules.add_rule(PathBeneath::new(what, access)).map_err(|error| format!("a rule was refused: {error}"))?;
         self.rules = Some(rules);
         Ok(())
     }
@@ -198,4 +239,40 @@ fn refuse_local_sockets() -> Result<(), String> {
 
 fn shown(path: &Path) -> String {
     quoted(&path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_it_confines_nothing_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let old_kernel = std::thread::spawn(move || {
+            let filter = SeccompFilter::new(
+                BTreeMap::from([(libc::SYS_landlock_create_ruleset, Vec::new())]),
+                SeccompAction::Allow,
+                SeccompAction::Errno(libc::ENOSYS as u32),
+                std::env::consts::ARCH.try_into().unwrap(),
+            );
+            let program: BpfProgram = filter.unwrap().try_into().unwrap();
+            seccompiler::apply_filter(&program).unwrap();
+            confine(&root, &[], &[])
+        });
+        let said = old_kernel.join().unwrap().unwrap_err();
+        assert!(said.contains("the kernel has not what it needs"), "{said}");
+    }
+
+    #[test]
+    fn a_hidden_folder_that_was_moved_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hidden, moved) = (folder.path().join("hidden"), folder.path().join("moved"));
+        std::fs::create_dir(&hidden).unwrap();
+        let root = Root::open(folder.path()).unwrap().without(&hidden).unwrap();
+        std::fs::rename(&hidden, &moved).unwrap();
+        assert!(confine(&root, &[], &[]).unwrap_err().contains("is no longer in its place"));
+    }
 }
