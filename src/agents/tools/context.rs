@@ -149,8 +149,9 @@ mod tests {
     }
 
     fn store() -> ContextStore {
-        let storage = Arc::new(Memory::new());
-        ContextStore::new(storage, Env::repeatable(7), Durability::Memory, ContextStore::usual_ttls())
+        let env = Env::repeatable(7);
+        let storage = Arc::new(Memory::new(env.clock()));
+        ContextStore::new(storage, env, Durability::Memory, ContextStore::usual_ttls())
     }
 
     async fn used(tool: impl Tool, arguments: Value, scope: &ToolScope) -> Result<String, String> {

@@ -162,6 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_tools_are_there_and_an_agent_that_explores_has_those_that_change_nothing() {
+        use crate::actors::Mode;
+        let folder = tempfile::tempdir().unwrap();
+        let tools = standard(&Root::open(folder.path()).unwrap()).unwrap();
+        let usual = ["context_get", "context_query", "context_set", "file_read", "file_search", "file_write"];
+        assert!(usual.iter().all(|name| tools.names().any(|known| known == *name)), "{tools:?}");
+        let exploring = tools.for_agent(Mode::Explore, None);
+        let left: Vec<_> = exploring.names().filter(|name| *name != "http_get").collect();
+        assert_eq!(left, ["context_get", "context_query", "file_read", "file_search"]);
+        for spec in tools.specs() {
+            assert!(spec.parameters.get("additionalProperties").is_some(), "{} takes anything", spec.name);
+        }
+    }
+
+    #[test]
     fn texts_are_cut_between_characters() {
         assert_eq!(beginning("aäöü", 4), "aä");
         assert_eq!(beginning("aäöü", 100), "aäöü");
