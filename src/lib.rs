@@ -60,6 +60,10 @@ pub mod prelude {
 struct Readme;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/tools.md")]
+struct ToolGuide;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/workflows.md")]
 struct WorkflowGuide;
 

@@ -9,6 +9,7 @@ mod model;
 mod permission;
 mod prompt;
 mod tool;
+pub mod tools;
 
 pub use crate::documents::{Defect, Defects};
 pub use definition::{Definition, DefinitionReader, DefinitionSource, ModelChoice};

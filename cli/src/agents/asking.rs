@@ -17,7 +17,9 @@ pub(super) fn is_anybody_here(no_input: bool) -> bool {
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
     Yes,
-    No { reason: String },
+    No {
+        reason: String,
+    },
     /// Nothing: it waits on.
     Leave,
 }
@@ -94,7 +96,11 @@ mod tests {
         Envelope {
             request: request(),
             agent: AgentName::new("coder").unwrap(),
-            action: Action::new("FileWrite", "src/\u{202e}lib.rs", json!({ "path": "src/\u{202e}lib.rs", "content": "x" })),
+            action: Action::new(
+                "FileWrite",
+                "src/\u{202e}lib.rs",
+                json!({ "path": "src/\u{202e}lib.rs", "content": "x" }),
+            ),
             policy: "default".into(),
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
@@ -123,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_in_words_or_by_the_number_of_a_choice() {
-        let answer = |asked: Value, answers: &str| answer_over(&question(asked), &mut answers.as_bytes(), &mut Vec::new());
+        let answer =
+            |asked: Value, answers: &str| answer_over(&question(asked), &mut answers.as_bytes(), &mut Vec::new());
         assert_eq!(answer(json!("Which?"), "that one\n"), Some(json!("that one")));
         let choice = json!({ "question": "Where?", "choices": ["here", "there"] });
         assert_eq!(answer(choice.clone(), "2\n"), Some(json!("there")));

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use callboard::agents::tools::{self, Root};
-use callboard::agents::{Definition, DefinitionSource, Defects, Tools};
+use callboard::agents::{Defects, Definition, DefinitionSource, Tools};
 use callboard::messages::visible;
 
 use crate::page::Failure;
@@ -57,7 +57,9 @@ fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
         }
     }
     if files.is_empty() {
-        return Err(Failure::trouble(format!("{shown} has no agents: each is a file *.toml; `callboard init` writes some")));
+        return Err(Failure::trouble(format!(
+            "{shown} has no agents: each is a file *.toml; `callboard init` writes some"
+        )));
     }
     files.sort();
     files.iter().map(|file| source(file)).collect()

@@ -23,12 +23,13 @@ use super::reading::{self, Read};
 use super::telling::Teller;
 
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
+    // Before the tools are made, which must not see it.
+    let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
     let Read { definitions, tools, .. } = reading::read(&arguments.files, arguments.store.as_deref())?;
     let definitions = sound(definitions)?;
     let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
     // Before a program runs, because it may be what stops this process.
     let stops = Stops::new()?;
-    let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
     // What else is unfinished in the store is left to whoever began it.
     let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     for definition in &definitions {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub(super) fn init(folder: &Path) -> Result<Page, Failure> {
     fs::create_dir_all(&agents).map_err(|error| cannot(&agents, error))?;
     let (mut text, mut written) = (String::new(), Vec::new());
     for (name, content) in FILES {
-        let path = folder.join(name);
+        let path = if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) };
         let shown = visible(&path.display().to_string());
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {

@@ -70,7 +70,9 @@ fn line(event: &AgentEvent) -> Option<String> {
         AgentEvent::ModelFailed { model, error, next } => {
             format!("model {} failed: {}; asking {}", visible(model), brief(error, SHOWN), visible(next))
         }
-        AgentEvent::PermissionDecided { is_granted: false, reason, .. } => format!("not allowed: {}", brief(reason, SHOWN)),
+        AgentEvent::PermissionDecided { is_granted: false, reason, .. } => {
+            format!("not allowed: {}", brief(reason, SHOWN))
+        }
         AgentEvent::Handoff { to } => format!("hands over to {}", visible(to)),
         AgentEvent::Ended { end: LoopEnd::IterationLimit } => "has asked its model as often as it may".to_owned(),
         // Of what else happens, the run tells, or the person is asked.

@@ -1,0 +1,130 @@
+//! `callboard init|check|run`: real processes, real files, a real disk, and a model that does not think.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    error: String,
+}
+
+/// Runs `callboard ARGUMENTS` in the folder, with nobody to ask.
+fn callboard(folder: &Path, arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+fn begun() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let said = callboard(folder.path(), &["init"]);
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    folder
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) {
+    fs::write(folder.path().join(name), text).unwrap();
+}
+
+const WRITER: &str = r#"
+[agent]
+name = "writer"
+mode = "build"
+
+[agent.capabilities]
+allowed_tools = ["FileSearch"]
+ask = ["FileSearch"]
+"#;
+
+#[test]
+fn a_beginner_comes_to_a_review_without_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = callboard(folder.path(), &["init"]);
+    insta::assert_snapshot!("init", said.out);
+    write(&folder, "main.rs", "fn main() { todo() } // TODO: write it\n");
+    let said = callboard(folder.path(), &["check"]);
+    assert_eq!((said.code, said.error.as_str()), (Some(0), ""));
+    insta::assert_snapshot!("check", said.out);
+    let run = ["run", "review this repository", "--to", "coordinator", "--model", "fake", "--no-input"];
+    let said = callboard(folder.path(), &run);
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    assert!(said.out.contains("review this repository") && said.out.contains("Task answered"), "{}", said.out);
+    assert!(
+        said.error.contains("coordinator · Task") && said.error.contains("researcher · FileSearch"),
+        "{}",
+        said.error
+    );
+    let quiet = callboard(folder.path(), &[&run[..], &["--quiet", "--json"]].concat());
+    let result: Value = serde_json::from_str(&quiet.out).unwrap();
+    assert_eq!((quiet.error.as_str(), &result["outcome"]), ("", &Value::from("Finished")));
+}
+
+#[test]
+fn what_is_there_already_stays_as_it_is() {
+    let folder = begun();
+    write(&folder, "agents/coder.toml", "mine");
+    let said = callboard(folder.path(), &["init"]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.out.contains("agents/coder.toml is there already"), "{}", said.out);
+    assert_eq!(fs::read_to_string(folder.path().join("agents/coder.toml")).unwrap(), "mine");
+}
+
+#[test]
+fn defects_are_told_by_check_and_before_a_run() {
+    let folder = begun();
+    write(&folder, "agents/coder.toml", "[agent]\nname = \"coder\"\nmod = \"build\"\nsystem_prompt = \"{{ taks }}\"\n");
+    let said = callboard(folder.path(), &["check"]);
+    assert_eq!(said.code, Some(1));
+    insta::assert_snapshot!("defects", said.error);
+    let run = callboard(folder.path(), &["run", "x", "--model", "fake"]);
+    assert!(run.code == Some(2) && run.error.contains("2 defects") && run.out.is_empty(), "{}", run.error);
+    let json: Value = serde_json::from_str(&callboard(folder.path(), &["check", "--json"]).out).unwrap();
+    assert_eq!((&json[0]["defects"][0]["line"], &json[1]["agent"]), (&3.into(), &"coordinator".into()));
+}
+
+#[test]
+fn what_nobody_is_there_to_answer_ends_the_process_and_waits_in_the_store() {
+    let folder = begun();
+    write(&folder, "agents/writer.toml", WRITER);
+    let run = ["run", "look", "--to", "writer", "--model", "fake", "--no-input", "--store", "data"];
+    let said = callboard(folder.path(), &run);
+    assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{}", said.error);
+    assert!(
+        said.error.contains("nobody is here to be asked") && said.error.contains("action    FileSearch"),
+        "{}",
+        said.error
+    );
+    let resumption = said.error.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
+    let mut again: Vec<&str> = resumption.split(' ').collect();
+    again.extend(["--model", "fake"]);
+    let said = callboard(folder.path(), &again);
+    assert_eq!(said.code, Some(3), "{}", said.error);
+    assert!(said.error.contains("action    FileSearch"), "{}", said.error);
+}
+
+#[test]
+fn what_is_missing_is_told_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |arguments: &[&str], says: &str| {
+        let said = callboard(folder.path(), arguments);
+        assert!(said.code == Some(2) && said.error.contains(says), "{arguments:?}: {:?} {}", said.code, said.error);
+    };
+    told(&["check"], "there is no folder agents; `callboard init` writes one");
+    told(&["run", "x"], "there is no folder agents");
+    told(&["run"], "required");
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    told(&["check"], "agents has no agents");
+    callboard(folder.path(), &["init"]);
+    told(&["run", "x", "--model", "fake"], "coordinator");
+    told(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
+    told(&["run", "x", "--to", "coder"], "--model");
+}

@@ -1,0 +1,468 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+use tokio::sync::oneshot;
+
+use crate::messages::Json;
+
+use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
+use super::root::Root;
+use super::{beginning, ending};
+
+#[cfg_attr(target_os = "linux", path = "shell/landlock.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "shell/elsewhere.rs")]
+mod confinement;
+
+/// How long a command may take, in seconds: if nothing is said, and at most.
+const USUAL_SECONDS: u64 = 60;
+const MAX_SECONDS: u64 = 600;
+
+/// The longest command, in bytes.
+const MAX_COMMAND: usize = 32 << 10;
+
+/// How much is kept of what is printed, in bytes, from its beginning and from its end.
+const HEAD: usize = 12 << 10;
+const TAIL: usize = 16 << 10;
+
+/// The most that a pipe can hold when whoever wrote into it has ended.
+const MAX_PIPE: usize = 1 << 20;
+
+/// What a shell is given of the environment.
+const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
+
+/// Where programs are looked for if the environment does not say.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Runs command lines with `sh -c` in the folder of the tools. Name: `ShellExec`.
+///
+/// A command has its own process group, which is killed when the command ends, when its time is over, or when nobody waits for
+/// it any more. It reads nothing, and has of the environment `PATH`, `LANG`, `LC_*`, and what [`ShellExec::env`] names; `HOME`
+/// and `TMPDIR` are an empty folder that goes with it. Both outputs come interleaved; the beginning and the end are kept.
+///
+/// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may read, and
+/// to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not from using
+/// up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
+///
+/// It needs a runtime with its drivers enabled (`enable_all`).
+#[derive(Clone, Debug)]
+pub struct ShellExec {
+    root: Root,
+    reads: Vec<PathBuf>,
+    writes: Vec<PathBuf>,
+    env: Vec<String>,
+    is_unconfined: bool,
+}
+
+impl ShellExec {
+    /// A shell in this folder.
+    #[must_use]
+    pub fn new(root: &Root) -> Self {
+        Self { root: root.clone(), reads: Vec::new(), writes: Vec::new(), env: Vec::new(), is_unconfined: false }
+    }
+
+    /// Commands may also read this file or folder, and run the programs in it.
+    #[must_use]
+    pub fn reads(mut self, path: impl Into<PathBuf>) -> Self {
+        self.reads.push(path.into());
+        self
+    }
+
+    /// Commands may also write this file or folder.
+    #[must_use]
+    pub fn writes(mut self, path: impl Into<PathBuf>) -> Self {
+        self.writes.push(path.into());
+        self
+    }
+
+    /// Commands see this variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>) -> Self {
+        self.env.push(name.into());
+        self
+    }
+
+    /// Commands may do whatever this process may, the board's data folder included.
+    #[must_use]
+    pub fn unconfined(mut self) -> Self {
+        self.is_unconfined = true;
+        self
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Exec {
+    /// A command line for `sh -c`.
+    command: String,
+    /// After how many seconds it is stopped; 60 if left out.
+    #[schemars(range(min = 1, max = 600))]
+    timeout_seconds: Option<u64>,
+}
+
+impl Tool for ShellExec {
+    fn spec(&self) -> ToolSpec {
+        let mut description = "Runs a command line with `sh -c` in the folder that the tools work in, and answers its exit code \
+                               and what it printed (of a lot, the beginning and the end). It reads no input. When it ends, what \
+                               it has left running is stopped."
+            .to_owned();
+        if !self.is_unconfined {
+            description.push_str(" It may write in that folder and in $TMPDIR, and read system folders; nothing else.");
+            if self.root.hidden.iter().any(|hidden| hidden.place.starts_with(&self.root.place)) {
+                description.push_str(" It cannot make files beside folders that are hidden from it; FileWrite can.");
+            }
+        }
+        let mut spec = ToolSpec::of::<Exec>("ShellExec", &description, Effect::Executes).target("command");
+        // Commands are stopped by their own time, so that what they have printed is told.
+        spec.timeout = Duration::from_secs(MAX_SECONDS + 30);
+        spec
+    }
+
+    fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        let shell = self.clone();
+        async move {
+            let exec: Exec =
+                arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
+            shell.exec(exec).await
+        }
+        .boxed()
+    }
+}
+
+impl ShellExec {
+    async fn exec(self, exec: Exec) -> Result<ToolOutput, ToolError> {
+        if exec.command.len() > MAX_COMMAND {
+            let size = exec.command.len();
+            return Err(ToolError(format!("the command has {size} bytes; write a script of more than {MAX_COMMAND}")));
+        }
+        let limit = Duration::from_secs(exec.timeout_seconds.unwrap_or(USUAL_SECONDS).clamp(1, MAX_SECONDS));
+        let running = self.start(exec.command).await?;
+        let (printed, end) = running.end(limit).await?;
+        let said = match end {
+            End::Exited(status) => match status.code() {
+                Some(code) => format!("exit code {code}"),
+                None => format!("ended by {status}"),
+            },
+            End::TimedOut => format!("stopped after {} s, with what it had started", limit.as_secs()),
+        };
+        Ok(format!("{said}\n{}", printed.shown()).into())
+    }
+
+    /// Starts a command, and waits for it on a thread of its own.
+    async fn start(self, command: String) -> Result<Running, ToolError> {
+        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        let (output, input) = io::pipe().map_err(failed)?;
+        let rest = output.try_clone().map_err(failed)?;
+        let output = ChildStdout::from_std(OwnedFd::from(output).into()).map_err(failed)?;
+        let (has_started, started) = oneshot::channel();
+        let (has_ended, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("callboard-shell".to_owned());
+        let waits = move || {
+            let home = match Home::new() {
+                Ok(home) => home,
+                Err(error) => return drop(has_started.send(Err(failed(error)))),
+            };
+            let mut child = match self.spawned(&command, input, &home) {
+                Ok(child) => child,
+                Err(error) => return drop(has_started.send(Err(error))),
+            };
+            let group = Arc::new(Group::of(&child));
+            if has_started.send(Ok(Arc::clone(&group))).is_err() {
+                group.kill();
+            }
+            group.wait();
+            let status = child.wait();
+            drop(home);
+            // Nobody may wait for it any more.
+            let _ = has_ended.send(status);
+        };
+        thread.spawn(waits).map_err(failed)?;
+        match started.await {
+            Ok(group) => Ok(Running { group: group?, output, rest, ended }),
+            Err(_) => Err(ToolError("the command cannot be run: its thread has ended".to_owned())),
+        }
+    }
+
+    /// Starts it from a thread that ends with that: the kernel confines threads, and what they start, for good.
+    fn spawned(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Child, ToolError> {
+        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        let spawns = || {
+            self.confine(home)?;
+            self.command(command, output, home)?.spawn().map_err(failed)
+        };
+        let thread = std::thread::Builder::new().name("callboard-shell-start".to_owned());
+        std::thread::scope(|scope| match thread.spawn_scoped(scope, spawns).map_err(failed)?.join() {
+            Ok(child) => child,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    fn confine(&self, home: &Home) -> Result<(), ToolError> {
+        if self.is_unconfined {
+            return Ok(());
+        }
+        let writes: Vec<_> = self.writes.iter().map(PathBuf::as_path).chain([&*home.0]).collect();
+        confinement::confine(&self.root, &self.reads, &writes)
+            .map_err(|problem| ToolError(format!("commands cannot be confined here, so none is run: {problem}")))
+    }
+
+    fn command(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Command, ToolError> {
+        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).process_group(0);
+        shell.env_clear().envs(self.environment()).env("HOME", home.0.join("home")).env("TMPDIR", home.0.join("tmp"));
+        shell.current_dir(place_of(&self.root));
+        shell.stdin(Stdio::null());
+        shell.stdout(output.try_clone().map_err(failed)?).stderr(output);
+        Ok(shell)
+    }
+
+    fn environment(&self) -> BTreeMap<OsString, OsString> {
+        let is_wanted = |name: &str| {
+            ENVIRONMENT.contains(&name) || name.starts_with("LC_") || self.env.iter().any(|wanted| wanted == name)
+        };
+        let own = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_wanted));
+        [("PATH".into(), USUAL_PATH.into())].into_iter().chain(own).collect()
+    }
+}
+
+/// The folder of the tools by its handle, where the system has names for handles.
+fn place_of(root: &Root) -> PathBuf {
+    if cfg!(target_os = "linux") {
+        format!("/proc/self/fd/{}", root.folder.as_raw_fd()).into()
+    } else {
+        root.place.to_path_buf()
+    }
+}
+
+/// A command that runs.
+struct Running {
+    group: Arc<Group>,
+    output: ChildStdout,
+    /// The same pipe, to be emptied at the end without waiting.
+    rest: PipeReader,
+    ended: oneshot::Receiver<io::Result<ExitStatus>>,
+}
+
+enum End {
+    Exited(ExitStatus),
+    TimedOut,
+}
+
+impl Running {
+    /// Takes what is printed until the command ends or its time is over.
+    async fn end(mut self, limit: Duration) -> Result<(Printed, End), ToolError> {
+        let mut printed = Printed::default();
+        let mut buffer = vec![0; 64 << 10];
+        let mut is_open = true;
+        let time = tokio::time::sleep(limit);
+        tokio::pin!(time);
+        let status = loop {
+            tokio::select! {
+                biased;
+                status = &mut self.ended => break Some(status),
+                () = &mut time => break None,
+                read = self.output.read(&mut buffer), if is_open => match read {
+                    Ok(0) | Err(_) => is_open = false,
+                    Ok(read) => printed.take(&buffer[..read]),
+                },
+            }
+        };
+        self.group.kill();
+        let gone = |_| ToolError("the command was lost: its thread has ended".to_owned());
+        let end = match status {
+            Some(status) => End::Exited(status.map_err(gone)??),
+            None => {
+                (&mut self.ended).await.map_err(gone)??;
+                End::TimedOut
+            }
+        };
+        // Whoever has left the group may hold the pipe open, so its end is not waited for.
+        let mut left = MAX_PIPE;
+        while let Ok(read @ 1..) = rustix::io::read(&self.rest, &mut *buffer) {
+            printed.take(&buffer[..read]);
+            match left.checked_sub(read) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        Ok((printed, end))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.group.kill();
+    }
+}
+
+/// A command and whatever it has started, until it has been waited for: then its number may be another's.
+struct Group(Mutex<Option<Pid>>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(Mutex::new(Pid::from_raw(child.id().cast_signed())))
+    }
+
+    fn kill(&self) {
+        if let Some(group) = *self.0.lock() {
+            // It may have ended just now.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Waits for the command, and kills what it has left. Its number is kept from others until this has been done.
+    fn wait(&self) {
+        let Some(group) = *self.0.lock() else { return };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        // An error means that it cannot be waited for, so that it has ended.
+        let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(group), options));
+        self.kill();
+        *self.0.lock() = None;
+    }
+}
+
+/// The beginning and the end of what is printed, and how much it was.
+#[derive(Default)]
+struct Printed {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    all: u64,
+}
+
+impl Printed {
+    fn take(&mut self, bytes: &[u8]) {
+        self.all += bytes.len() as u64;
+        let (head, tail) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend_from_slice(&tail[tail.len().saturating_sub(TAIL)..]);
+        // What is no longer the end is let go now and then, not each time.
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+    }
+
+    fn shown(mut self) -> String {
+        let surplus = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        if self.all == (self.head.len() + self.tail.len()) as u64 {
+            let whole = [&*self.head, &*self.tail].concat();
+            let text = String::from_utf8_lossy(&whole);
+            if text.len() <= HEAD + TAIL {
+                return if text.is_empty() { "(it printed nothing)".to_owned() } else { text.into_owned() };
+            }
+        }
+        let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
+        let (head, tail) = (beginning(&head, HEAD), ending(&tail, TAIL));
+        let mut shown = head.to_owned();
+        let _ = write!(
+            shown,
+            "\n… (it printed {} bytes; here are the first {} and the last {}) …\n{tail}",
+            self.all,
+            head.len(),
+            tail.len()
+        );
+        shown
+    }
+}
+
+/// An empty folder for one command, which goes when the command has ended.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(0o700);
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let place = std::env::temp_dir().join(format!("callboard-shell-{}-{count}", std::process::id()));
+            match builder.create(&place) {
+                // What an earlier process of this number has left.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let home = Self(place);
+                    builder.create(home.0.join("home"))?;
+                    builder.create(home.0.join("tmp"))?;
+                    return Ok(home);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // What stays is in a folder for what may be lost.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(parts: &[&[u8]]) -> Printed {
+        let mut printed = Printed::default();
+        for part in parts {
+            printed.take(part);
+        }
+        printed
+    }
+
+    #[test]
+    fn what_is_short_is_shown_whole() {
+        assert_eq!(printed(&[b"a", b"b\n"]).shown(), "ab\n");
+        assert_eq!(printed(&[]).shown(), "(it printed nothing)");
+        assert_eq!(printed(&[&b"x".repeat(HEAD), &b"y".repeat(TAIL)]).shown(), "x".repeat(HEAD) + &"y".repeat(TAIL));
+        assert_eq!(printed(&["ü".as_bytes().split_at(1).0, "ü".as_bytes().split_at(1).1]).shown(), "ü");
+    }
+
+    #[test]
+    fn of_what_is_long_the_beginning_and_the_end_are_kept_and_no_more_is_held() {
+        let mut printed = printed(&[b"first"]);
+        let block = vec![b'x'; 64 << 10];
+        for _ in 0..(1 << 30) / block.len() {
+            printed.take(&block);
+            assert!(printed.head.capacity() + printed.tail.capacity() <= 2 * HEAD + 6 * TAIL);
+        }
+        printed.take(b"last");
+        let shown = printed.shown();
+        assert!(shown.starts_with("firstx") && shown.ends_with("xlast"));
+        assert!(shown.contains("it printed 1073741833 bytes"));
+        assert!(shown.len() < HEAD + TAIL + 200);
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_longer_for_that() {
+        let shown = printed(&[&vec![0xff; HEAD + TAIL]]).shown();
+        assert!(shown.len() < HEAD + TAIL + 200 && shown.contains("it printed 28672 bytes"), "{}", shown.len());
+    }
+
+    #[test]
+    fn a_number_that_may_be_anothers_is_not_killed() {
+        let mut child = Command::new("true").process_group(0).spawn().unwrap();
+        let group = Group::of(&child);
+        group.wait();
+        assert!(group.0.lock().is_none());
+        assert!(child.wait().unwrap().success(), "it is left to be waited for");
+    }
+}

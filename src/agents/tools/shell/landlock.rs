@@ -1,0 +1,278 @@
+//! The confinement of commands by the Linux kernel. A thread takes it upon itself, and what the thread starts inherits it and
+//! cannot put it off. Landlock allows what is named and refuses all other files; seccomp refuses sockets of this machine, by
+//! which a service could be asked to do what the command may not.
+
+use std::path::{Path, PathBuf};
+
+use cap_fs_ext::DirExt;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::fs::{Mode, OFlags, openat};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use crate::messages::visible::quoted;
+
+use super::super::root::Root;
+
+/// What must be refused for the confinement to be one: since the third version, also that files elsewhere are cut.
+const NEEDED: ABI = ABI::V3;
+
+/// What is refused as well where the kernel knows it.
+const KNOWN: ABI = ABI::V10;
+
+/// What commands may read, where it is there: programs, and what they need of the system. The processes of others, and
+/// what only administrators may read, are not among it.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/java",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/tls",
+    "/etc/profile",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/proc/uptime",
+    "/proc/version",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+];
+
+/// The devices that commands may use.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// The most files and folders that are allowed one by one, because something hidden lies beside them.
+const MAX_RULES: usize = 10_000;
+
+/// The second way into the kernel of x86-64, whose numbers have this bit.
+const X32: i64 = 0x4000_0000;
+
+/// Confines this thread, and what it starts from now on.
+///
+/// # Errors
+/// Why it could not; then nothing may be started.
+pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path]) -> Result<(), String> {
+    if let Some(moved) = root.hidden.iter().find(|hidden| !hidden.is_in_place()) {
+        return Err(format!("the hidden folder {} is no longer in its place", shown(&moved.place)));
+    }
+    let no_kernel = |error| {
+        format!(
+            "the kernel has not what it needs (Linux 6.2 with Landlock; ShellExec::unconfined does without): {error}"
+        )
+    };
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(NEEDED))
+        .map_err(|error| no_kernel(error.to_string()))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))
+        .map_err(|error| no_kernel(error.to_string()))?
+        .scope(Scope::from_all(KNOWN))
+        .map_err(|error| no_kernel(error.to_string()))?
+        .create()
+        .map_err(|error| no_kernel(error.to_string()))?;
+    let read = AccessFs::from_read(KNOWN);
+    let all = AccessFs::from_all(KNOWN);
+    let mut allowing = Allowing { root, rules: Some(rules), count: 0 };
+    for path in SYSTEM {
+        allowing.system(Path::new(path), read)?;
+    }
+    for path in DEVICES {
+        allowing.system(Path::new(path), AccessFs::from_file(KNOWN) ^ AccessFs::Execute)?;
+    }
+    for path in reads {
+        allowing.own(path, read)?;
+    }
+    for path in writes {
+        allowing.own(path, all)?;
+    }
+    allowing.folder(&root.folder, &root.place, all)?;
+    let rules = allowing.rules.take().ok_or("a rule was lost")?;
+    let status = rules.restrict_self().map_err(|error| no_kernel(error.to_string()))?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => {}
+        _ => return Err(no_kernel("it was not enforced".to_owned())),
+    }
+    refuse_local_sockets()
+}
+
+/// Rules as they are made.
+struct Allowing<'a> {
+    root: &'a Root,
+    rules: Option<RulesetCreated>,
+    count: usize,
+}
+
+impl Allowing<'_> {
+    /// Something of the system, if it is there.
+    fn system(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
+        match path.canonicalize() {
+            Ok(place) if !self.is_hidden(&place) => self.at(&place, access),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Something that the owner has named, which must be there.
+    fn own(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
+        let place = path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", shown(path)))?;
+        if self.is_hidden(&place) {
+            return Err(format!("{} is hidden from the tools; it cannot be given to commands", shown(path)));
+        }
+        self.at(&place, access)
+    }
+
+    fn is_hidden(&self, place: &Path) -> bool {
+        self.root.hidden.iter().any(|hidden| place.starts_with(&hidden.place))
+    }
+
+    fn at(&mut self, place: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
+        if !place.is_dir() {
+            let file = openat(rustix::fs::CWD, place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|error| format!("{} cannot be opened: {error}", shown(place)))?;
+            return self.allow(file, access & AccessFs::from_file(KNOWN));
+        }
+        match Dir::open_ambient_dir(place, ambient_authority()) {
+            Ok(folder) => self.folder(&folder, place, access),
+            // Whoever may not read it here may not there either.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+            Err(error) => Err(format!("{} cannot be opened: {error}", shown(place))),
+        }
+    }
+
+    /// A folder; if something hidden lies in it, all that is beside that, one by one, because a rule has no exceptions.
+    fn folder(&mut self, folder: &Dir, place: &Path, access: BitFlags<AccessFs>) -> Result<(), String> {
+        if !self.root.hidden.iter().any(|hidden| hidden.place.starts_with(place)) {
+            return self.allow(folder, access);
+        }
+        if self.is_hidden(place) {
+            return Ok(());
+        }
+        self.allow(folder, AccessFs::ReadDir.into())?;
+        let failed = |error: std::io::Error| format!("{} cannot be looked through: {error}", shown(place));
+        for entry in folder.entries().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
+            let below = place.join(&name);
+            if kind.is_dir() {
+                // It may have gone meanwhile.
+                if let Ok(folder) = folder.open_dir_nofollow(&name) {
+                    self.folder(&folder, &below, access)?;
+                }
+            } else if kind.is_file()
+                && let Ok(file) =
+                    openat(folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            {
+                self.allow(file, access & AccessFs::from_file(KNOWN))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn allow(&mut self, what: impl std::os::fd::AsFd, access: BitFlags<AccessFs>) -> Result<(), String> {
+        self.count += 1;
+        if self.count > MAX_RULES {
+            return Err(format!("more than {MAX_RULES} files lie beside what is hidden; have it lie elsewhere"));
+        }
+        let rules = self.rules.take().ok_or("a rule was lost")?;
+        let rules =
+            rules.add_rule(PathBeneath::new(what, access)).map_err(|error| format!("a rule was refused: {error}"))?;
+        self.rules = Some(rules);
+        Ok(())
+    }
+}
+
+/// Refuses sockets that lead to other processes of this machine by a path, and the way around the refusal (io_uring).
+fn refuse_local_sockets() -> Result<(), String> {
+    let is_local = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)
+        .and_then(|is_local| SeccompRule::new(vec![is_local]))
+        .map_err(|error| error.to_string())?;
+    let refused = [(libc::SYS_socket, vec![is_local]), (libc::SYS_io_uring_setup, Vec::new())];
+    let again = refused.clone().into_iter().map(|(call, rules)| (call | X32, rules));
+    let filter = SeccompFilter::new(
+        refused.clone().into_iter().chain(again.filter(|_| cfg!(target_arch = "x86_64"))).collect(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EACCES as u32),
+        std::env::consts::ARCH.try_into().map_err(|_| "this processor is not known".to_owned())?,
+    );
+    let program: BpfProgram =
+        filter.and_then(TryInto::try_into).map_err(|error| format!("the filter of system calls is wrong: {error}"))?;
+    seccompiler::apply_filter(&program).map_err(|error| format!("the kernel took no filter of system calls: {error}"))
+}
+
+fn shown(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_it_confines_nothing_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let old_kernel = std::thread::spawn(move || {
+            let filter = SeccompFilter::new(
+                BTreeMap::from([(libc::SYS_landlock_create_ruleset, Vec::new())]),
+                SeccompAction::Allow,
+                SeccompAction::Errno(libc::ENOSYS as u32),
+                std::env::consts::ARCH.try_into().unwrap(),
+            );
+            let program: BpfProgram = filter.unwrap().try_into().unwrap();
+            seccompiler::apply_filter(&program).unwrap();
+            confine(&root, &[], &[])
+        });
+        let said = old_kernel.join().unwrap().unwrap_err();
+        assert!(said.contains("the kernel has not what it needs"), "{said}");
+    }
+
+    #[test]
+    fn a_hidden_folder_that_was_moved_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (hidden, moved) = (folder.path().join("hidden"), folder.path().join("moved"));
+        std::fs::create_dir(&hidden).unwrap();
+        let root = Root::open(folder.path()).unwrap().without(&hidden).unwrap();
+        std::fs::rename(&hidden, &moved).unwrap();
+        assert!(confine(&root, &[], &[]).unwrap_err().contains("is no longer in its place"));
+    }
+}
