@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Message, StopReason, ToolCall, Usage};
+use crate::messages::{Cost, Message, StopReason, ToolCall, Usage};
 
 use super::tool::ToolSpec;
 
@@ -28,7 +28,8 @@ use super::tool::ToolSpec;
 ///     fn call(&self, request: ModelRequest) -> ModelStream {
 ///         let text = format!("{} so far", request.messages.len());
 ///         let usage = Usage { input_tokens: 10, output_tokens: 3 };
-///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(ModelAnswer { stop: StopReason::Finished, usage })];
+///         let answer = ModelAnswer::new(self.name(), StopReason::Finished, usage);
+///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(answer)];
 ///         futures::stream::iter(events.map(Ok)).boxed()
 ///     }
 /// }
@@ -67,8 +68,13 @@ impl ModelRequest {
     pub fn estimated_tokens(&self) -> u64 {
         let messages: usize = self.messages.iter().map(|message| message.size() + 16).sum();
         let tools: usize = self.tools.iter().map(ToolSpec::size).sum();
-        ((self.system.len() + messages + tools) as u64).div_ceil(3)
+        estimated_tokens(self.system.len() + messages + tools)
     }
+}
+
+/// How many tokens a text of so many bytes has, as [`ModelRequest::estimated_tokens`] has it.
+pub(crate) const fn estimated_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(3)
 }
 
 /// A piece of an answer.
@@ -80,6 +86,15 @@ pub enum ModelEvent {
     Reasoning(Arc<str>),
     /// A whole call of a tool.
     ToolCall(ToolCall),
+    /// A model was not reached, or broke off before it had said anything; another is asked, or the same again.
+    Failed {
+        /// The model.
+        model: Arc<str>,
+        /// Why.
+        error: ModelError,
+        /// The one that is asked next.
+        next: Arc<str>,
+    },
     /// The answer is complete.
     Ended(ModelAnswer),
 }
@@ -87,10 +102,24 @@ pub enum ModelEvent {
 /// How an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelAnswer {
+    /// The model that has answered.
+    pub model: Arc<str>,
     /// Why.
     pub stop: StopReason,
     /// What it took, as the provider has it.
     pub usage: Usage,
+    /// The provider did not say what it took: the usage is an estimate.
+    pub is_estimate: bool,
+    /// What it cost, if the model's prices are known.
+    pub cost: Option<Cost>,
+}
+
+impl ModelAnswer {
+    /// An answer whose usage the provider has told, and whose prices are not known.
+    #[must_use]
+    pub fn new(model: &str, stop: StopReason, usage: Usage) -> Self {
+        Self { model: model.into(), stop, usage, is_estimate: false, cost: None }
+    }
 }
 
 /// Why a call did not go well. The kind says what may be done about it.
