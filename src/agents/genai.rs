@@ -11,6 +11,8 @@ mod environment;
 mod provider;
 mod refused;
 mod secret;
+#[cfg(test)]
+mod tests;
 mod web;
 
 use std::fmt;
