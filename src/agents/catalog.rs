@@ -216,10 +216,13 @@ struct Listed {
 #[derive(Clone)]
 pub(super) struct Unlisted {
     /// The model of this name, if it can be one.
-    pub(super) make: Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>,
+    pub(super) make: Make,
     /// What can be done if no model fits.
     pub(super) advice: Arc<str>,
 }
+
+/// The error is a problem, in words.
+pub(super) type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>;
 
 /// How many models can be made of names: names come from definitions, of which there are not as many.
 const MAX_MADE: usize = 1_000;
@@ -282,7 +285,7 @@ impl Models {
         let all = self.0.listed.iter().map(|listed| &listed.entry).chain(&entries);
         let facts: Vec<_> = all.clone().map(Facts::of).collect();
         let mut defects = check::check(&facts);
-        defects.extend(all.filter_map(|entry| check::prices(entry.prices?, &None)));
+        defects.extend(all.filter_map(|entry| check::prices(&entry.name, entry.prices?, &None)));
         if !defects.is_empty() {
             return Err(Defects::of("models", None, defects));
         }

@@ -26,8 +26,8 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use super::catalog::ModelEntry;
 use super::model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
-use provider::{Address, Provider};
 pub use provider::ProviderError;
+use provider::{Address, Provider};
 pub use secret::Secret;
 use web::Web;
 
@@ -189,10 +189,11 @@ impl GenaiModel {
     async fn open(self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let service = self.service()?;
         let kind = self.provider.kind(&self.model, self.address.is_some());
-        let http = self.web.client(self.provider.is_here(self.address.as_ref()))?;
+        let http = self.web.client(self.provider.way(self.address.as_ref()))?;
         let teller = refused::Teller { model: self.clone() };
         let failed = |error| teller.error(error, false);
-        let client = Client::builder().with_reqwest(http).append_provider_config(kind, service).build().map_err(failed)?;
+        let client =
+            Client::builder().with_reqwest(http).append_provider_config(kind, service).build().map_err(failed)?;
         // What stands before `::` is taken for a provider, and taken away.
         let model = if self.model.contains("::") {
             ModelIden::new(kind, format!("{}::{}", kind.as_lower_str(), self.model))

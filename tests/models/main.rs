@@ -244,7 +244,8 @@ async fn a_long_message_of_a_provider_is_cut() {
 async fn a_refused_key_names_its_variable_and_is_never_shown() {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
     let _logged = tracing::subscriber::set_default(subscriber.finish());
     tracing::info!("the log is on");
 
@@ -337,11 +338,7 @@ async fn what_cannot_be_read_is_malformed() {
 
 #[tokio::test]
 async fn a_provider_that_says_nothing_for_too_long_is_left() {
-    let server = Server::start([
-        vec![Step::Begin, Step::Hang],
-        vec![Step::Begin, openai_text("so"), Step::Hang],
-    ])
-    .await;
+    let server = Server::start([vec![Step::Begin, Step::Hang], vec![Step::Begin, openai_text("so"), Step::Hang]]).await;
     let timeouts = Timeouts::default().piece(Duration::from_millis(50));
     let model = openai(&server.url).timeouts(timeouts);
     let silent = error(&model).await;
@@ -368,7 +365,8 @@ async fn a_provider_that_wants_less_is_asked_again_after_the_time_that_it_says()
     let entry = ModelEntry::from(openai(&server.url).named("a")).prices(1.0, 2.0);
     let models = Models::of(&Env::system(), [entry]).unwrap();
     let events = all(models.call(&ModelChoice::of("a"), asked())).await;
-    let [Ok(ModelEvent::Failed { model, error, next }), Ok(ModelEvent::Text(_)), Ok(ModelEvent::Ended(answer))] = &events[..]
+    let [Ok(ModelEvent::Failed { model, error, next }), Ok(ModelEvent::Text(_)), Ok(ModelEvent::Ended(answer))] =
+        &events[..]
     else {
         panic!("{events:?}")
     };
@@ -407,7 +405,8 @@ async fn what_a_model_thought_goes_back_with_its_signature() {
     script.push(anthropic("content_block_stop", json!({ "index": 0 })));
     script.extend(anthropic_call(1, "c1", "look", &["{}"]));
     script.extend(anthropic_end("tool_use"));
-    let again: Vec<_> = anthropic_begin().into_iter().chain(anthropic_text(0, &["ok"])).chain(anthropic_end("end_turn")).collect();
+    let again: Vec<_> =
+        anthropic_begin().into_iter().chain(anthropic_text(0, &["ok"])).chain(anthropic_end("end_turn")).collect();
     let server = Server::start([script, again, openai_says("ok")]).await;
     let events = all(anthropic_at(&server.url).call(asked())).await;
     assert_eq!(events[0], Ok(ModelEvent::Reasoning("hm".into())));

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// What is done with a request, step by step.
-pub enum Step {
+pub(crate) enum Step {
     /// The head of an answer, and its whole body.
     Answer { status: u16, headers: &'static str, body: String },
     /// The head of an answer in a stream.
@@ -28,20 +28,20 @@ pub enum Step {
 
 /// What has arrived.
 #[derive(Clone, Debug)]
-pub struct Arrived {
-    pub path: String,
-    pub head: String,
-    pub body: serde_json::Value,
+pub(crate) struct Arrived {
+    pub(crate) path: String,
+    pub(crate) head: String,
+    pub(crate) body: serde_json::Value,
 }
 
-pub struct Server {
-    pub url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     arrived: Mutex<mpsc::UnboundedReceiver<Arrived>>,
 }
 
 impl Server {
     /// A server that does with the first request what the first script says, and so on.
-    pub async fn start(scripts: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub(crate) async fn start(scripts: impl IntoIterator<Item = Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let scripts = Arc::new(Mutex::new(scripts.into_iter().collect::<std::collections::VecDeque<_>>()));
@@ -55,13 +55,13 @@ impl Server {
     }
 
     /// The next request.
-    pub async fn arrived(&self) -> Arrived {
+    pub(crate) async fn arrived(&self) -> Arrived {
         self.arrived.lock().await.recv().await.unwrap()
     }
 }
 
 /// An address at which nobody listens.
-pub async fn nobody() -> String {
+pub(crate) async fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}/v1", listener.local_addr().unwrap())
 }
@@ -80,7 +80,8 @@ async fn serve(mut stream: TcpStream, scripts: Scripts, tell: mpsc::UnboundedSen
                     stream.write_all(format!("{head}{body}").as_bytes()).await
                 }
                 Step::Begin => {
-                    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                    let head =
+                        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
                     stream.write_all(head.as_bytes()).await
                 }
                 Step::Send(text) => stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await,

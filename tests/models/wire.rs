@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use crate::server::Step;
 
 /// One event of OpenAI's chat completions.
-pub fn openai(chunk: Value) -> Step {
+pub(crate) fn openai(chunk: Value) -> Step {
     Step::Send(format!("data: {chunk}\n\n"))
 }
 
-pub fn openai_text(text: &str) -> Step {
+pub(crate) fn openai_text(text: &str) -> Step {
     openai(json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] }))
 }
 
 /// A piece of a call; the first piece of one has its id and its name.
-pub fn openai_call(index: u32, begun: Option<(&str, &str)>, arguments: &str) -> Step {
+pub(crate) fn openai_call(index: u32, begun: Option<(&str, &str)>, arguments: &str) -> Step {
     let mut call = json!({ "index": index, "function": { "arguments": arguments } });
     if let Some((id, name)) = begun {
         call["id"] = json!(id);
@@ -24,7 +24,7 @@ pub fn openai_call(index: u32, begun: Option<(&str, &str)>, arguments: &str) -> 
     openai(json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] }, "finish_reason": null }] }))
 }
 
-pub fn openai_end(reason: &str) -> [Step; 4] {
+pub(crate) fn openai_end(reason: &str) -> [Step; 4] {
     let usage = json!({ "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 });
     [
         openai(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] })),
@@ -35,30 +35,30 @@ pub fn openai_end(reason: &str) -> [Step; 4] {
 }
 
 /// A whole answer.
-pub fn openai_says(text: &str) -> Vec<Step> {
+pub(crate) fn openai_says(text: &str) -> Vec<Step> {
     let mut steps = vec![Step::Begin, openai_text(text)];
     steps.extend(openai_end("stop"));
     steps
 }
 
 /// One event of Anthropic's messages.
-pub fn anthropic(event: &str, mut body: Value) -> Step {
+pub(crate) fn anthropic(event: &str, mut body: Value) -> Step {
     body["type"] = json!(event);
     Step::Send(format!("event: {event}\ndata: {body}\n\n"))
 }
 
-pub fn anthropic_begin() -> [Step; 2] {
+pub(crate) fn anthropic_begin() -> [Step; 2] {
     let usage = json!({ "input_tokens": 20, "output_tokens": 1 });
     let message = json!({ "id": "m", "role": "assistant", "content": [], "usage": usage });
     [Step::Begin, anthropic("message_start", json!({ "message": message }))]
 }
 
-pub fn anthropic_text(index: u32, pieces: &[&str]) -> Vec<Step> {
+pub(crate) fn anthropic_text(index: u32, pieces: &[&str]) -> Vec<Step> {
     let block = json!({ "type": "text", "text": "" });
     block_of(index, block, pieces.iter().map(|text| json!({ "type": "text_delta", "text": text })))
 }
 
-pub fn anthropic_call(index: u32, id: &str, name: &str, pieces: &[&str]) -> Vec<Step> {
+pub(crate) fn anthropic_call(index: u32, id: &str, name: &str, pieces: &[&str]) -> Vec<Step> {
     let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
     block_of(index, block, pieces.iter().map(|text| json!({ "type": "input_json_delta", "partial_json": text })))
 }
@@ -70,7 +70,7 @@ fn block_of(index: u32, block: Value, deltas: impl Iterator<Item = Value>) -> Ve
     steps
 }
 
-pub fn anthropic_end(reason: &str) -> [Step; 3] {
+pub(crate) fn anthropic_end(reason: &str) -> [Step; 3] {
     [
         anthropic("message_delta", json!({ "delta": { "stop_reason": reason }, "usage": { "output_tokens": 9 } })),
         anthropic("message_stop", json!({})),

@@ -71,8 +71,6 @@ impl Call {
                 Asking::Later(wait) => {
                     if !wait.is_zero() {
                         tokio::time::sleep(*wait).await;
-                        // Whoever is dropped in the next wait does not come back to this one.
-                        *wait = Duration::ZERO;
                     }
                     asked.listed.gate.place().await;
                     asked.listed.provider.place().await;

@@ -34,7 +34,8 @@ pub(in crate::agents) fn check(models: &[Facts<'_>]) -> Vec<Defect> {
         }
         for (fallback, place) in &model.fallbacks {
             if find(models, fallback).is_none() {
-                let likely = nearest(fallback, models.iter().map(|other| other.name).filter(|name| *name != model.name));
+                let likely =
+                    nearest(fallback, models.iter().map(|other| other.name).filter(|name| *name != model.name));
                 let problem = format!(
                     "{} falls back to {}, which is not there{}",
                     quoted(model.name),
@@ -64,13 +65,14 @@ fn name(name: &str, place: &Place) -> Option<Defect> {
     Some(Defect::new(place, problem))
 }
 
-/// What is wrong with prices.
-pub(in crate::agents) fn prices(prices: Prices, place: &Place) -> Option<Defect> {
+/// What is wrong with the prices of a model.
+pub(in crate::agents) fn prices(name: &str, prices: Prices, place: &Place) -> Option<Defect> {
     let is_price = |price: f64| price.is_finite() && price >= 0.0;
     if is_price(prices.input) && is_price(prices.output) {
         return None;
     }
-    let problem = "a price is a number of dollars for a million tokens, from zero";
+    let name = quoted(name);
+    let problem = format!("a price of {name} is below zero or no number: it is in dollars for a million tokens");
     Some(Defect::new(place, problem).advise("leave the prices out if they are not known"))
 }
 

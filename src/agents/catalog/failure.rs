@@ -46,10 +46,9 @@ pub(super) fn after(error: &ModelErrorKind, has_spoken: bool, retries: u32, poli
 pub(super) fn signal(error: ModelErrorKind) -> Signal {
     match error {
         ModelErrorKind::RateLimited(_) | ModelErrorKind::Rejected | ModelErrorKind::Unauthorised => Signal::Neutral,
-        ModelErrorKind::NotSent
-        | ModelErrorKind::Unavailable
-        | ModelErrorKind::CutOff
-        | ModelErrorKind::Malformed => Signal::Failure,
+        ModelErrorKind::NotSent | ModelErrorKind::Unavailable | ModelErrorKind::CutOff | ModelErrorKind::Malformed => {
+            Signal::Failure
+        }
     }
 }
 

@@ -107,4 +107,3 @@ impl Drop for Admitted {
         self.end(Signal::Neutral);
     }
 }
-

@@ -12,11 +12,13 @@ use super::*;
 use crate::agents::model::{ModelAnswer, ModelEvent};
 use crate::messages::{Message, StopReason, ToolCall};
 
+type Events = Vec<Result<ModelEvent, ModelError>>;
+
 /// A model that does what it is told to, one call after the other, and then answers.
 #[derive(Clone, Default)]
 struct Told {
     name: &'static str,
-    script: Arc<Mutex<VecDeque<Vec<Result<ModelEvent, ModelError>>>>>,
+    script: Arc<Mutex<VecDeque<Events>>>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
@@ -29,7 +31,7 @@ impl Told {
         self.says(vec![Err(ModelError::new(kind, "planned"))])
     }
 
-    fn says(self, events: Vec<Result<ModelEvent, ModelError>>) -> Self {
+    fn says(self, events: Events) -> Self {
         self.script.lock().push_back(events);
         self
     }
@@ -72,7 +74,7 @@ fn models(entries: impl IntoIterator<Item = ModelEntry>) -> Models {
     Models::of(&Env::repeatable(1), entries).unwrap()
 }
 
-async fn all(mut stream: ModelStream) -> Vec<Result<ModelEvent, ModelError>> {
+async fn all(mut stream: ModelStream) -> Events {
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
         events.push(event);
@@ -82,7 +84,7 @@ async fn all(mut stream: ModelStream) -> Vec<Result<ModelEvent, ModelError>> {
 
 /// What is told, in short.
 async fn told(stream: ModelStream) -> Vec<String> {
-    let short = |event| match event {
+    let short = |event: Result<ModelEvent, ModelError>| match event {
         Ok(ModelEvent::Text(text) | ModelEvent::Reasoning(text)) => text.to_string(),
         Ok(ModelEvent::ToolCall(call)) => format!("call {}", call.name),
         Ok(ModelEvent::Failed { model, error, next }) => format!("{model}: {:?}, then {next}", error.kind),
@@ -287,8 +289,11 @@ fn models_that_do_not_fit_together_are_refused_with_all_that_is_wrong() {
     assert_eq!(problems([entry("a").fallback("a")]), ["fallbacks lead in a circle: \"a\" → \"a\""]);
     assert_eq!(problems([entry("")]), ["a model needs a name"]);
     assert_eq!(problems([entry("a b")]).len(), 1);
-    let price = "a price is a number of dollars for a million tokens, from zero";
-    assert_eq!(problems([entry("a").prices(1.0, f64::NAN), entry("b").prices(-1.0, 0.0)]), [price, price]);
+    let prices =
+        problems([entry("a").prices(1.0, f64::NAN), entry("b").prices(-1.0, 0.0), entry("c").prices(0.0, 0.0)]);
+    let price =
+        |name| format!("a price of \"{name}\" is below zero or no number: it is in dollars for a million tokens");
+    assert_eq!(prices, [price("a"), price("b")]);
 }
 
 #[test]

@@ -8,9 +8,7 @@ use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::agents::model::{
-    ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens,
-};
+use crate::agents::model::{ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens};
 use crate::messages::visible::cut;
 use crate::messages::{Json, Message, StopReason, ToolCall, Usage};
 
@@ -104,7 +102,8 @@ impl Answer {
         self.said += calls.iter().map(ToolCall::size).sum::<usize>();
         let stop = stop(end.captured_stop_reason, !calls.is_empty());
         self.ready.extend(calls.into_iter().map(ModelEvent::ToolCall));
-        let told = end.captured_usage.filter(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some());
+        let told =
+            end.captured_usage.filter(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some());
         let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or_default()).unwrap_or_default();
         let usage = told.as_ref().map(|usage| Usage {
             input_tokens: tokens(usage.prompt_tokens),
@@ -188,4 +187,3 @@ fn stop(said: Option<Said>, has_calls: bool) -> StopReason {
         Some(Said::Other(said)) => StopReason::Other(cut(&said).into()),
     }
 }
-

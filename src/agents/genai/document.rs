@@ -9,7 +9,7 @@ use crate::agents::catalog::check::{self, Facts};
 use crate::agents::catalog::{ModelEntry, Models, Prices};
 use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
-use crate::documents::values::{Item, count, list, mismatch, misfit, string};
+use crate::documents::values::{Item, count, list, misfit, mismatch, string};
 use crate::documents::{self, Defect, Defects, Place, Placed};
 use crate::env::Env;
 use crate::messages::names::{did_you_mean, nearest};
@@ -86,6 +86,8 @@ fn read(document: &DeTable<'_>, variables: &Variables, found: &mut Found) -> Cat
                 written.extend(model(item, variables, &web, found));
             }
         }
+        // Another key has been told of, and says it better.
+        None if !found.is_empty() => {}
         None => found.add(Defect::new(&Some(0..0), "there are no models in this text").advise(EXAMPLE)),
     }
     let facts: Vec<_> = written.iter().map(facts).collect();
@@ -114,7 +116,7 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
     let key_variable = fields.field("key_variable");
     let tags = fields.field("tags").map(|field| texts(field, "a tag", found)).unwrap_or_default();
     let fallbacks = fields.field("fallback").map(|field| texts(field, "a fallback", found)).unwrap_or_default();
-    let prices = fields.get("prices").and_then(|item| prices(item, found));
+    let prices = fields.get("prices").and_then(|item| prices(name.as_ref().map(|name| &*name.value), item, found));
     let max_output = fields.field("max_output_tokens").and_then(|field| count(field, found));
     let requests = fields.field("requests_per_minute").and_then(|field| count(field, found));
     for key in KEYS_OF_KEYS {
@@ -193,14 +195,14 @@ fn texts((key, item): Field<'_>, what: &str, found: &mut Found) -> Vec<Placed<St
     }
 }
 
-fn prices(item: &Item<'_>, found: &mut Found) -> Option<Prices> {
+fn prices(name: Option<&str>, item: &Item<'_>, found: &mut Found) -> Option<Prices> {
     const EXAMPLE: &str = "write prices = { input = 3.0, output = 15.0 }: US dollars for a million tokens";
     let mut fields = Fields::of("prices", item, EXAMPLE, found)?;
     let input = fields.required("input", EXAMPLE, found).and_then(|field| price(field, found));
     let output = fields.required("output", EXAMPLE, found).and_then(|field| price(field, found));
     fields.close(found);
     let prices = Prices { input: input?, output: output? };
-    if let Some(defect) = check::prices(prices, &Some(item.span())) {
+    if let Some(defect) = check::prices(name.unwrap_or_default(), prices, &Some(item.span())) {
         found.add(defect);
         return None;
     }
@@ -237,8 +239,11 @@ fn rates(item: &Item<'_>, providers: &[&str], found: &mut Found) -> Vec<(String,
             rates.extend(rate.map(|rate| (written, rate)));
         } else {
             let likely = nearest(&written, providers.iter().copied());
-            let problem =
-                format!("no model here is of the provider {}{}", quoted(name.get_ref()), did_you_mean(likely.as_deref()));
+            let problem = format!(
+                "no model here is of the provider {}{}",
+                quoted(name.get_ref()),
+                did_you_mean(likely.as_deref())
+            );
             found.add(Defect::new(&Some(name.span()), problem));
         }
     }

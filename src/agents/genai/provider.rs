@@ -9,6 +9,8 @@ use reqwest::Url;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 
+use super::web::Way;
+
 /// A server that speaks OpenAI's protocol, wherever it is.
 pub(super) const COMPATIBLE: &str = "openai-compatible";
 
@@ -36,7 +38,9 @@ pub enum ProviderError {
         problem: String,
     },
     /// What should be the name of a variable is none. It is not shown, because it may be a key.
-    #[error("a key is named by the variable of the environment that it is in, as OPENAI_API_KEY; it is not written here")]
+    #[error(
+        "a key is named by the variable of the environment that it is in, as OPENAI_API_KEY; it is not written here"
+    )]
     KeyVariable,
 }
 
@@ -96,11 +100,14 @@ impl Provider {
         }
     }
 
-    /// Whether it is on this machine.
-    pub(super) fn is_here(&self, address: Option<&Address>) -> bool {
+    /// How it is reached.
+    pub(super) fn way(&self, address: Option<&Address>) -> Way {
         match address {
-            Some(address) => address.is_here(),
-            None => matches!(self.kind, AdapterKind::Ollama | AdapterKind::Omlx),
+            Some(address) => Way { is_here: address.is_here(), is_plain: address.0.scheme() == "http" },
+            None => {
+                let is_local = matches!(self.kind, AdapterKind::Ollama | AdapterKind::Omlx);
+                Way { is_here: is_local, is_plain: is_local }
+            }
         }
     }
 }
@@ -188,5 +195,9 @@ impl Address {
 pub(super) fn check_variable(name: &str) -> Result<(), ProviderError> {
     let is_plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let begins_well = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
-    if begins_well && name.len() <= 100 && name.chars().all(is_plain) { Ok(()) } else { Err(ProviderError::KeyVariable) }
+    if begins_well && name.len() <= 100 && name.chars().all(is_plain) {
+        Ok(())
+    } else {
+        Err(ProviderError::KeyVariable)
+    }
 }

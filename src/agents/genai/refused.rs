@@ -176,12 +176,13 @@ impl Teller {
             Some(address) => format!("{} at {}", self.model.provider.name(), address.shown()),
             None => self.model.provider.name().to_string(),
         };
-        let text = if why.is_empty() { format!("{whose} {what}") } else { format!("{whose} {what}: {why}") };
+        let text = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
         // The key goes before anything is cut: the rest of one is as good as a whole.
         let text = match &self.model.key {
             Some(key) => key.taken_out_of(&text),
             None => text,
         };
+        let text = format!("{whose} {text}");
         ModelError::new(kind, shortened(&text))
     }
 }

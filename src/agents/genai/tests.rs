@@ -3,7 +3,6 @@ use crate::documents::Defects;
 use crate::env::Env;
 
 use super::provider::{Address, Provider};
-use super::*;
 
 /// Looked for in everything that is shown.
 const CANARY: &str = "sk-canary-0123456789abcdef";
@@ -32,7 +31,8 @@ fn every_example_of_the_guide_is_a_catalog() {
         .filter(|text| text.contains("[[models]]"))
         .collect();
     assert_eq!(catalogs.len(), 2);
-    let models = catalogs.into_iter().map(|text| read(text).unwrap_or_else(|error| panic!("{error}"))).next_back().unwrap();
+    let models =
+        catalogs.into_iter().map(|text| read(text).unwrap_or_else(|error| panic!("{error}"))).next_back().unwrap();
     let sonnet = models.entries().next().unwrap();
     assert_eq!((&*sonnet.provider, sonnet.max_output, sonnet.tags.len()), ("anthropic", Some(64_000), 2));
     assert_eq!(sonnet.prices.map(|prices| prices.input), Some(3.0));
@@ -83,7 +83,10 @@ requests_per_minute = 3
     let circle = "[[models]]\nname = \"a\"\nprovider = \"openai\"\nfallback = \"b\"\n\
                   [[models]]\nname = \"b\"\nprovider = \"openai\"\nfallback = \"a\"\n";
     let defects = read(circle).unwrap_err();
-    assert!(defects.to_string().starts_with("models.toml:8:12: fallbacks lead in a circle: \"a\" → \"b\" → \"a\"\n"), "{defects}");
+    assert!(
+        defects.to_string().starts_with("models.toml:8:12: fallbacks lead in a circle: \"a\" → \"b\" → \"a\"\n"),
+        "{defects}"
+    );
 }
 
 #[test]
@@ -106,7 +109,9 @@ fn a_key_that_was_written_into_the_file_is_not_shown() {
     let told = problems(&model(&format!("url = \"https://me:{CANARY}@example.org\"")));
     assert_eq!(
         told,
-        ["the url has a name or a password in it: put a key into a variable; write it as \"https://models.example.org/v1\""]
+        [
+            "the url has a name or a password in it: put a key into a variable; write it as \"https://models.example.org/v1\""
+        ]
     );
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use reqwest::redirect::Policy;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tracing::Dispatch;
 use tracing::dispatcher::with_default;
@@ -18,41 +18,47 @@ use crate::agents::model::{ModelError, ModelErrorKind};
 #[derive(Clone)]
 pub(super) struct Web {
     connect: Duration,
-    here: Made,
-    elsewhere: Made,
+    made: Arc<[OnceLock<Result<reqwest::Client, String>>; 4]>,
 }
 
-type Made = Arc<OnceLock<Result<reqwest::Client, String>>>;
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// It is on this machine: no proxy is asked.
+    pub(super) is_here: bool,
+    /// Without TLS: no certificates are wanted, so that a system without any will do.
+    pub(super) is_plain: bool,
+}
 
 impl Web {
     pub(super) fn new(connect: Duration) -> Self {
-        Self { connect, here: Made::default(), elsewhere: Made::default() }
+        Self { connect, made: Arc::default() }
     }
 
-    /// What requests are sent with. Those to this machine pass no proxy.
-    pub(super) fn client(&self, is_here: bool) -> Result<reqwest::Client, ModelError> {
-        let made = if is_here { &self.here } else { &self.elsewhere };
-        let client = made.get_or_init(|| make(self.connect, is_here).map_err(|error| format!("{error}")));
+    /// What requests are sent with.
+    pub(super) fn client(&self, way: Way) -> Result<reqwest::Client, ModelError> {
+        let made = &self.made[usize::from(way.is_here) * 2 + usize::from(way.is_plain)];
+        let client = made.get_or_init(|| make(self.connect, way).map_err(|error| error.to_string()));
         client.clone().map_err(|error| {
-            ModelError::new(ModelErrorKind::NotSent, format!("TLS cannot be made ready on this machine: {error}"))
+            let text = format!("TLS cannot be made ready on this machine: {error}");
+            ModelError::new(ModelErrorKind::NotSent, text)
         })
     }
 }
 
-fn make(connect: Duration, is_here: bool) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth();
+fn make(connect: Duration, way: Way) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
+    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?;
+    let tls =
+        if way.is_plain { tls.with_root_certificates(RootCertStore::empty()) } else { tls.with_platform_verifier()? };
     let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls.with_no_client_auth())
         .connect_timeout(connect)
         .tcp_nodelay(true)
         .pool_max_idle_per_host(4)
         // A redirection would take keys in headers of their own along to wherever it leads.
         .redirect(Policy::none());
-    let client = if is_here { client.no_proxy() } else { client };
+    let client = if way.is_here { client.no_proxy() } else { client };
     Ok(client.build()?)
 }
 
