@@ -21,7 +21,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
-use crate::documents::{Defect, Defects};
+use crate::documents::Defects;
 use crate::env::Env;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
@@ -214,15 +214,14 @@ struct Listed {
 
 /// Makes models of names that are not listed.
 #[derive(Clone)]
-pub(super) struct Unlisted {
-    /// The model of this name, if it can be one.
-    pub(super) make: Make,
+struct Unlisted {
+    make: Make,
     /// What can be done if no model fits.
-    pub(super) advice: Arc<str>,
+    advice: Arc<str>,
 }
 
 /// The error is a problem, in words.
-pub(super) type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>;
+type Make = Arc<dyn Fn(&str) -> Result<ModelEntry, String> + Send + Sync>;
 
 /// How many models can be made of names: names come from definitions, of which there are not as many.
 const MAX_MADE: usize = 1_000;
@@ -319,8 +318,15 @@ impl Models {
         self
     }
 
-    pub(super) fn with_unlisted(mut self, unlisted: Unlisted) -> Self {
-        Arc::make_mut(&mut self.0).unlisted = Some(unlisted);
+    /// Makes models of names that are not listed, each when it is chosen first; `make` answers with the model, or with what is
+    /// wrong with the name. They are not found by tags. `advice` is what can be done if no model fits.
+    #[must_use]
+    pub fn with_unlisted(
+        mut self,
+        advice: &str,
+        make: impl Fn(&str) -> Result<ModelEntry, String> + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.0).unlisted = Some(Unlisted { make: Arc::new(make), advice: advice.into() });
         self
     }
 
@@ -464,12 +470,6 @@ fn described(entry: &ModelEntry) -> String {
 impl fmt::Debug for Models {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.entries()).finish()
-    }
-}
-
-impl From<ModelsError> for Defect {
-    fn from(error: ModelsError) -> Self {
-        Self::new(&None, error.to_string())
     }
 }
 

@@ -37,7 +37,7 @@ use web::Web;
 pub struct Timeouts {
     /// Until there is a connection (10 s).
     pub connect: Duration,
-    /// Until it begins to answer (120 s): some send nothing while they think.
+    /// Until it begins to answer, the connection included (120 s): some send nothing while they think.
     pub begin: Duration,
     /// Between two pieces of an answer (60 s).
     pub piece: Duration,
@@ -47,14 +47,6 @@ impl Default for Timeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { connect: seconds(10), begin: seconds(120), piece: seconds(60) }
-    }
-}
-
-impl Timeouts {
-    /// The same with another wait between two pieces.
-    #[must_use]
-    pub fn piece(self, piece: Duration) -> Self {
-        Self { piece, ..self }
     }
 }
 
@@ -175,7 +167,7 @@ impl GenaiModel {
             .with_capture_usage(true)
             .with_capture_tool_calls(true)
             .with_capture_reasoning_content(true)
-            .with_stream_header_timeout(self.timeouts.connect.saturating_add(self.timeouts.begin))
+            .with_stream_header_timeout(self.timeouts.begin)
             .with_stream_read_timeout(self.timeouts.piece);
         // The same question to another model is another request.
         let key = format!("{}/{}", request.idempotency_key, self.model);

@@ -338,12 +338,21 @@ async fn what_cannot_be_read_is_malformed() {
 
 #[tokio::test]
 async fn a_provider_that_says_nothing_for_too_long_is_left() {
-    let server = Server::start([vec![Step::Begin, Step::Hang], vec![Step::Begin, openai_text("so"), Step::Hang]]).await;
-    let timeouts = Timeouts::default().piece(Duration::from_millis(50));
+    let so = || openai_text("so");
+    let scripts = [vec![Step::Hang], vec![Step::Begin, Step::Hang], vec![Step::Begin, so(), Step::Hang]];
+    let server = Server::start(scripts).await;
+    let mut timeouts = Timeouts::default();
+    timeouts.begin = Duration::from_millis(60);
+    let silent = error(&openai(&server.url).timeouts(timeouts)).await;
+    assert_eq!(silent.kind, ModelErrorKind::Unavailable);
+    assert!(silent.text.ends_with("has not begun to answer within 0.06 s"), "{silent}");
+
+    let mut timeouts = Timeouts::default();
+    timeouts.piece = Duration::from_millis(50);
     let model = openai(&server.url).timeouts(timeouts);
     let silent = error(&model).await;
     assert_eq!(silent.kind, ModelErrorKind::Unavailable);
-    assert!(silent.text.contains("has said nothing for 0.05 s"), "{silent}");
+    assert!(silent.text.ends_with("has said nothing for 0.05 s"), "{silent}");
     let events = all(model.call(asked())).await;
     let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.kind, ModelErrorKind::CutOff);

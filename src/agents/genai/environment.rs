@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::agents::catalog::{ModelEntry, Models, Unlisted};
+use crate::agents::catalog::{ModelEntry, Models};
 use crate::env::Env;
 use crate::messages::visible::quoted;
 
@@ -38,10 +38,10 @@ impl Models {
     #[must_use]
     pub fn from_variables(env: &Env, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         let variables: Variables = Arc::new(variables);
-        let advice = advice(&variables).into();
+        let advice = advice(&variables);
         let web = Web::new(Timeouts::default().connect);
-        let make = Arc::new(move |name: &str| Ok(ModelEntry::from(of_name(name, &variables)?.sharing(&web))));
-        Self::new(env).with_unlisted(Unlisted { make, advice })
+        let make = move |name: &str| Ok(ModelEntry::from(of_name(name, &variables)?.sharing(&web)));
+        Self::new(env).with_unlisted(&advice, make)
     }
 }
 
