@@ -75,6 +75,10 @@ struct TemplateGuide;
 #[doc = include_str!("../docs/compared-with-langgraph.md")]
 struct ComparedWithLangGraph;
 
+#[cfg(all(doctest, feature = "genai"))]
+#[doc = include_str!("../docs/models.md")]
+struct ModelGuide;
+
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
 struct TestingGuide;

@@ -126,5 +126,5 @@ fn what_is_missing_is_told_with_what_to_do() {
     callboard(folder.path(), &["init"]);
     told(&["run", "x", "--model", "fake"], "coordinator");
     told(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
-    told(&["run", "x", "--to", "coder"], "--model");
+    told(&["run", "x", "--to", "coder"], "agent coder: ");
 }

@@ -28,7 +28,7 @@ use super::tool::ToolSpec;
 ///     fn call(&self, request: ModelRequest) -> ModelStream {
 ///         let text = format!("{} so far", request.messages.len());
 ///         let usage = Usage { input_tokens: 10, output_tokens: 3 };
-///         let answer = ModelAnswer { stop: StopReason::Finished, usage, model: "counter".into(), cost: None };
+///         let answer = ModelAnswer::new(self.name(), StopReason::Finished, usage);
 ///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(answer)];
 ///         futures::stream::iter(events.map(Ok)).boxed()
 ///     }
@@ -68,8 +68,13 @@ impl ModelRequest {
     pub fn estimated_tokens(&self) -> u64 {
         let messages: usize = self.messages.iter().map(|message| message.size() + 16).sum();
         let tools: usize = self.tools.iter().map(ToolSpec::size).sum();
-        ((self.system.len() + messages + tools) as u64).div_ceil(3)
+        estimated_tokens(self.system.len() + messages + tools)
     }
+}
+
+/// How many tokens a text of so many bytes has, as [`ModelRequest::estimated_tokens`] has it.
+pub(crate) const fn estimated_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(3)
 }
 
 /// A piece of an answer.
@@ -81,13 +86,13 @@ pub enum ModelEvent {
     Reasoning(Arc<str>),
     /// A whole call of a tool.
     ToolCall(ToolCall),
-    /// A model was not reached, and the next one is asked, or the same again. Nothing was said before.
+    /// A model was not reached, or broke off before it had said anything; another is asked, or the same again.
     Failed {
         /// The model.
         model: Arc<str>,
         /// Why.
         error: ModelError,
-        /// The one that is asked now.
+        /// The one that is asked next.
         next: Arc<str>,
     },
     /// The answer is complete.
@@ -97,14 +102,24 @@ pub enum ModelEvent {
 /// How an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelAnswer {
+    /// The model that has answered.
+    pub model: Arc<str>,
     /// Why.
     pub stop: StopReason,
     /// What it took, as the provider has it.
     pub usage: Usage,
-    /// The model that answered.
-    pub model: Arc<str>,
-    /// What it costs, if the model's prices are known.
+    /// The provider did not say what it took: the usage is an estimate.
+    pub is_estimate: bool,
+    /// What it cost, if the model's prices are known.
     pub cost: Option<Cost>,
+}
+
+impl ModelAnswer {
+    /// An answer whose usage the provider has told, and whose prices are not known.
+    #[must_use]
+    pub fn new(model: &str, stop: StopReason, usage: Usage) -> Self {
+        Self { model: model.into(), stop, usage, is_estimate: false, cost: None }
+    }
 }
 
 /// Why a call did not go well. The kind says what may be done about it.

@@ -175,6 +175,8 @@ pub enum AgentEvent {
         model: Arc<str>,
         /// Its tokens, as the provider has them.
         usage: Usage,
+        /// The provider has not said, and this is an estimate.
+        is_estimate: bool,
         /// What they cost, if the model's prices are known.
         cost: Option<Cost>,
     },

@@ -8,7 +8,7 @@ use futures::stream;
 use parking_lot::Mutex;
 
 use crate::agents::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
-use crate::messages::{Cost, Json, StopReason, ToolCall, Usage};
+use crate::messages::{Json, StopReason, ToolCall, Usage};
 
 /// A language model for tests: it gives one answer after another, as they were written down, and remembers what it was asked.
 /// A clone is the same model.
@@ -168,12 +168,11 @@ impl Line {
         }
         events.push(match self.error {
             Some(error) => Err(error),
-            None => Ok(ModelEvent::Ended(ModelAnswer {
-                stop: self.stop.unwrap_or(usual),
-                usage: self.usage,
-                model: model.into(),
-                cost: None::<Cost>,
-            })),
+            None => Ok(ModelEvent::Ended(ModelAnswer::new(
+                model,
+                self.stop.unwrap_or(usual),
+                self.usage,
+            ))),
         });
         events
     }

@@ -33,6 +33,9 @@ pub(crate) struct Files {
     /// The folder with the agents, one in each file *.toml
     #[arg(long, value_name = "FOLDER", default_value = "agents")]
     pub(crate) agents: PathBuf,
+    /// The file with the models that agents may choose among; models.toml, if there is one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) models: Option<PathBuf>,
     /// The folder that tools may see: files are read, written and searched in it, and programs run in it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) root: PathBuf,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::actors::Mode;
 use crate::messages::AgentName;
 
+use super::catalog::ModelChoice;
 use super::permission::Tier;
 use super::prompt::Section;
 
@@ -58,17 +59,6 @@ pub struct Definition {
     /// The context namespaces that it may use besides its own memory; all of them if nothing is said.
     pub namespaces: Option<Vec<Arc<str>>>,
     tier: Tier,
-}
-
-/// Which model an agent asks: the first of these that can be asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelChoice {
-    /// The one that it should be.
-    pub preferred: Option<Arc<str>>,
-    /// Those that are asked when it cannot be, in this order.
-    pub fallback: Vec<Arc<str>>,
-    /// After them, any that has all of these tags.
-    pub tags: Vec<Arc<str>>,
 }
 
 impl Definition {

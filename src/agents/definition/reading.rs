@@ -15,7 +15,8 @@ use crate::messages::names::{check_name, did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{AgentName, MAX_AGENT_NAME};
 
-use super::{Definition, ModelChoice};
+use super::Definition;
+use crate::agents::catalog::ModelChoice;
 use crate::agents::meta::MetaTool;
 use crate::agents::permission::Tier;
 use crate::agents::prompt::{Prompt, Section};

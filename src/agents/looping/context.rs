@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Action, Cost, Json, LoopEnd, Message, StopReason, ToolCall, Usage};
+use crate::messages::{Action, AgentEvent, Cost, Json, LoopEnd, Message, StopReason, ToolCall, Usage};
 
 /// Where a loop stands.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +43,17 @@ pub(super) struct Reply {
     pub(super) calls: Vec<ToolCall>,
     pub(super) stop: StopReason,
     pub(super) usage: Usage,
+    pub(super) is_estimate: bool,
     pub(super) model: Arc<str>,
     pub(super) cost: Option<Cost>,
+}
+
+impl Reply {
+    /// What it took, for whoever watches.
+    pub(super) fn usage(&self) -> AgentEvent {
+        let Self { usage, is_estimate, model, cost, .. } = self;
+        AgentEvent::Usage { model: Arc::clone(model), usage: *usage, is_estimate: *is_estimate, cost: *cost }
+    }
 }
 
 /// What a tool answered, as a run's journal keeps it.
@@ -94,7 +103,7 @@ impl LoopContext {
 
     /// Takes an answer of the model.
     pub(super) fn replied(&mut self, reply: Reply) -> After {
-        let Reply { text, calls, stop, usage, model: _, cost } = reply;
+        let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost } = reply;
         self.usage += usage;
         self.cost += cost.unwrap_or_default();
         let calls = self.told_apart(calls);
@@ -144,6 +153,7 @@ mod tests {
             calls: calls.iter().map(|(id, name)| ToolCall::new(id, name, serde_json::json!({}))).collect(),
             stop,
             usage: Usage { input_tokens: 10, output_tokens: 2 },
+            is_estimate: false,
             model: "m".into(),
             cost: Some(Cost(7)),
         }

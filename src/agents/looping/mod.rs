@@ -242,8 +242,7 @@ impl AgentLoop {
             host.show(AgentEvent::Iteration { iteration });
             let asked = host.step("model", self.ask(host, request, needed).boxed());
             let reply = recorded::<Reply>(&asked.await?)?;
-            let (model, usage, cost) = (Arc::clone(&reply.model), reply.usage, reply.cost);
-            host.show(AgentEvent::Usage { model, usage, cost });
+            host.show(reply.usage());
             let after = context.lock().replied(reply);
             match after {
                 After::End(LoopEnd::Failed(why)) => return Ok(Finish::Failed(why)),
@@ -296,11 +295,11 @@ impl AgentLoop {
                 Ok(ModelEvent::Failed { model, error, next }) => {
                     host.show(AgentEvent::ModelFailed { model, error: error.to_string().into(), next });
                 }
-                Ok(ModelEvent::Ended(ModelAnswer { stop, usage, model, cost })) => {
+                Ok(ModelEvent::Ended(ModelAnswer { stop, usage, model, cost, is_estimate })) => {
                     if let Some(reserved) = reserved {
                         drop(reserved.settle(usage));
                     }
-                    let reply = Reply { text: said.into(), calls, stop, usage, model, cost };
+                    let reply = Reply { text: said.into(), calls, stop, usage, is_estimate, model, cost };
                     return Json::of(reply)
                         .map_err(|error| TurnError::terminal(format!("the model's answer: {error}")));
                 }

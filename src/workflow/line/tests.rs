@@ -224,7 +224,7 @@ fn blocks_have_names_of_their_own_or_made_ones() {
 fn every_key_is_read() {
     let text = r#"workflow "code-review":
         # A comment -> with everything.
-        a(workflow="other", input={text: "{{ x }}", "a key": [1, -2.5, true, null]}, when=predicate("p"), attempts=3,
+        a(workflow="other", input={"a key": [1, -2.5, true, null], text: "{{ x }}"}, when=predicate("p"), attempts=3,
           timeout="90s", compensate="undo", interrupt="before", goto=["fix", back("a", 3)], save="notes", over="xs", max=9,)
         -> fix(until="state.ok", max=4, at_max="stop", timeout=7)
         -> b: block(output="{{ c.output }}", timeout="1500ms") { c(max=3) }"#;
@@ -235,7 +235,7 @@ fn every_key_is_read() {
     assert_eq!(a.input.as_ref().unwrap().value, serde_json::json!({"text": "{{ x }}", "a key": [1, -2.5, true, null]}));
     assert_eq!(
         &text[a.input.as_ref().unwrap().place.clone().unwrap()],
-        r#"{text: "{{ x }}", "a key": [1, -2.5, true, null]}"#
+        r#"{"a key": [1, -2.5, true, null], text: "{{ x }}"}"#
     );
     assert_eq!(a.when.as_ref().unwrap().value, Condition::Predicate("p".into()));
     assert_eq!(a.attempts.as_ref().unwrap().value, 3);

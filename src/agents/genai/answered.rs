@@ -1,0 +1,189 @@
+//! An answer of `genai`, as events.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use ::genai::adapter::AdapterKind;
+use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::agents::model::{ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens};
+use crate::messages::visible::cut;
+use crate::messages::{Json, Message, StopReason, ToolCall, Usage};
+
+use super::asked::{Signed, SignedPart};
+use super::refused::Teller;
+
+struct Answer {
+    stream: ChatStream,
+    kind: AdapterKind,
+    teller: Teller,
+    /// The ids of the conversation's calls: new ones must be others.
+    ids: HashSet<Arc<str>>,
+    estimated_input: u64,
+    /// Bytes that it has said.
+    said: usize,
+    /// It has said something, or begun to call a tool: whatever goes wrong now, it has begun.
+    has_begun: bool,
+    ready: VecDeque<ModelEvent>,
+    is_over: bool,
+}
+
+pub(super) fn events(stream: ChatStream, request: &ModelRequest, kind: AdapterKind, teller: Teller) -> ModelStream {
+    let calls = request.messages.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::User { .. } | Message::Tool { .. } => &[],
+    });
+    let answer = Answer {
+        stream,
+        kind,
+        teller,
+        ids: calls.map(|call| Arc::clone(&call.id)).collect(),
+        estimated_input: request.estimated_tokens(),
+        said: 0,
+        has_begun: false,
+        ready: VecDeque::new(),
+        is_over: false,
+    };
+    futures::stream::unfold(answer, |mut answer| async move {
+        let event = answer.next().await?;
+        Some((event, answer))
+    })
+    .boxed()
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.is_over {
+                return None;
+            }
+            match self.stream.next().await {
+                Some(Ok(event)) => self.take(event),
+                Some(Err(error)) => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.error(error, self.has_begun)));
+                }
+                None => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.ended_early(self.has_begun)));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: ChatStreamEvent) {
+        match event {
+            ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
+            ChatStreamEvent::Chunk(chunk) => self.say(chunk.content, ModelEvent::Text),
+            ChatStreamEvent::ReasoningChunk(chunk) => self.say(chunk.content, ModelEvent::Reasoning),
+            // What there is of a call so far; the whole of it is told at the end.
+            ChatStreamEvent::ToolCallChunk(_) => self.has_begun = true,
+            ChatStreamEvent::End(end) => self.end(end),
+        }
+    }
+
+    fn say(&mut self, text: String, event: fn(Arc<str>) -> ModelEvent) {
+        if !text.is_empty() {
+            self.has_begun = true;
+            self.said += text.len();
+            self.ready.push_back(event(text.into()));
+        }
+    }
+
+    fn end(&mut self, end: StreamEnd) {
+        self.is_over = true;
+        let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
+        let calls = calls(parts, self.kind, &mut self.ids);
+        self.said += calls.iter().map(ToolCall::size).sum::<usize>();
+        let stop = stop(end.captured_stop_reason, !calls.is_empty());
+        self.ready.extend(calls.into_iter().map(ModelEvent::ToolCall));
+        let told =
+            end.captured_usage.filter(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some());
+        let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or_default()).unwrap_or_default();
+        let usage = told.as_ref().map(|usage| Usage {
+            input_tokens: tokens(usage.prompt_tokens),
+            output_tokens: tokens(usage.completion_tokens),
+        });
+        let estimate = Usage { input_tokens: self.estimated_input, output_tokens: estimated_tokens(self.said) };
+        let answer = ModelAnswer::new(self.teller.name(), stop, usage.unwrap_or(estimate));
+        self.ready.push_back(ModelEvent::Ended(ModelAnswer { is_estimate: usage.is_none(), ..answer }));
+    }
+}
+
+fn calls(parts: Vec<ContentPart>, kind: AdapterKind, ids: &mut HashSet<Arc<str>>) -> Vec<ToolCall> {
+    let signed = |part| {
+        let signed = Signed { by: kind.as_lower_str().to_owned(), part };
+        // A text or a JSON value can always be written.
+        serde_json::to_string(&signed).map(Arc::<str>::from).ok()
+    };
+    let (mut leading, mut calls) = (Vec::new(), Vec::new());
+    let mut is_more_than_signatures = false;
+    for part in parts {
+        match part {
+            ContentPart::ThoughtSignature(signature) => leading.extend(signed(SignedPart::Signature(signature))),
+            ContentPart::ReasoningContent(text) => {
+                is_more_than_signatures = true;
+                leading.extend(signed(SignedPart::Reasoning(text)));
+            }
+            ContentPart::Custom(part) => {
+                is_more_than_signatures = true;
+                leading.extend(signed(SignedPart::Custom(part.data)));
+            }
+            ContentPart::ToolCall(call) => {
+                let own = call.thought_signatures.unwrap_or_default().into_iter();
+                calls.push(ToolCall {
+                    id: unused(&call.call_id, ids),
+                    name: call.fn_name.into(),
+                    arguments: arguments(call.fn_arguments),
+                    signatures: own.filter_map(|signature| signed(SignedPart::Signature(signature))).collect(),
+                });
+            }
+            ContentPart::Text(_) | ContentPart::Binary(_) | ContentPart::ToolResponse(_) => {}
+        }
+    }
+    // Signatures alone are at the calls already.
+    if is_more_than_signatures && let Some(first) = calls.first_mut() {
+        first.signatures = leading;
+    }
+    calls
+}
+
+/// The id, made one that no other call of the conversation has: some servers count from zero in every answer.
+fn unused(id: &str, ids: &mut HashSet<Arc<str>>) -> Arc<str> {
+    let id = if id.is_empty() { "call" } else { id };
+    let others = (2_u32..).map(|number| Arc::from(format!("{id}-{number}")));
+    let unused = [Arc::<str>::from(id)].into_iter().chain(others).find(|id| !ids.contains(id)).unwrap_or_default();
+    ids.insert(Arc::clone(&unused));
+    unused
+}
+
+/// The arguments; text if they are no JSON, or nest too deep to be kept.
+fn arguments(arguments: Value) -> Json {
+    match arguments {
+        // What models of tools without arguments write.
+        Value::String(text) if text.trim().is_empty() => Json::from(json!({})),
+        Value::Null => Json::from(json!({})),
+        other => {
+            let arguments = Json::from(other);
+            if arguments.is_too_deep() { Json::from(arguments.to_string()) } else { arguments }
+        }
+    }
+}
+
+fn stop(said: Option<Said>, has_calls: bool) -> StopReason {
+    match said {
+        // Some say that they have finished when they want tools.
+        Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None if has_calls => {
+            StopReason::ToolCalls
+        }
+        Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None => StopReason::Finished,
+        Some(Said::MaxTokens(_)) => StopReason::Length,
+        Some(Said::ContentFilter(_)) => StopReason::Filtered,
+        Some(Said::Other(said)) => StopReason::Other(cut(&said).into()),
+    }
+}

@@ -1,0 +1,47 @@
+use std::fmt;
+use std::sync::Arc;
+
+/// A key. It is not shown by `Debug`, and has no other form: nothing can write it down by accident.
+///
+/// ```
+/// use callboard::agents::Secret;
+/// assert_eq!(format!("{:?}", Secret::new("sk-123")), "Secret(…)");
+/// ```
+#[derive(Clone)]
+pub struct Secret(Arc<str>);
+
+/// What stands for a key in a text that is shown.
+const SHOWN: &str = "[the key]";
+
+impl Secret {
+    /// This key.
+    #[must_use]
+    pub fn new(key: &str) -> Self {
+        Self(key.into())
+    }
+
+    /// The key of a variable: white space around it is a slip of the hand, and nothing but that is no key.
+    pub(super) fn of_variable(value: &str) -> Option<Self> {
+        let key = value.trim();
+        (!key.is_empty()).then(|| Self::new(key))
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub(super) fn fits_a_header(&self) -> bool {
+        !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic())
+    }
+
+    /// The text without the key.
+    pub(super) fn taken_out_of(&self, text: &str) -> String {
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&*self.0, SHOWN) }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

@@ -1,0 +1,456 @@
+//! Models of providers, asked over HTTP on this machine.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod server;
+mod wire;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use callboard::agents::{
+    Effect, GenaiModel, Model, ModelAnswer, ModelChoice, ModelEntry, ModelError, ModelErrorKind, ModelEvent,
+    ModelRequest, ModelStream, Models, Secret, Timeouts, ToolSpec,
+};
+use callboard::env::Env;
+use callboard::messages::{Message, StopReason, ToolCall, Usage};
+use futures::StreamExt;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use server::{Server, Step, nobody};
+use wire::*;
+
+/// Looked for in everything that is shown.
+const CANARY: &str = "sk-canary-0123456789abcdef";
+
+fn openai(url: &str) -> GenaiModel {
+    let variables = |name: &str| (name == "OPENAI_API_KEY").then(|| CANARY.to_owned());
+    GenaiModel::new("openai", "gpt-4.1").unwrap().at(url).unwrap().key_from("OPENAI_API_KEY", variables).unwrap()
+}
+
+fn anthropic_at(url: &str) -> GenaiModel {
+    let model = GenaiModel::new("anthropic", "claude-sonnet-4-5").unwrap();
+    model.at(url).unwrap().key(Secret::new(CANARY))
+}
+
+fn request(messages: Vec<Message>) -> ModelRequest {
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+    ModelRequest {
+        system: "be brief".into(),
+        messages: Arc::new(messages),
+        tools: [ToolSpec::new("look", "Looks.", schema, Effect::Reads)].into(),
+        max_tokens: 500,
+        idempotency_key: "turn-1".into(),
+    }
+}
+
+fn asked() -> ModelRequest {
+    request(vec![Message::user("go")])
+}
+
+async fn all(mut stream: ModelStream) -> Vec<Result<ModelEvent, ModelError>> {
+    let mut events = Vec::new();
+    while let Some(event) = stream.next().await {
+        events.push(event);
+    }
+    events
+}
+
+/// What the model has said, and how it ended.
+async fn answer(stream: ModelStream) -> (String, Vec<ToolCall>, ModelAnswer) {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for event in all(stream).await {
+        match event.unwrap() {
+            ModelEvent::Text(piece) => text.push_str(&piece),
+            ModelEvent::Reasoning(_) | ModelEvent::Failed { .. } => {}
+            ModelEvent::ToolCall(call) => calls.push(call),
+            ModelEvent::Ended(answer) => return (text, calls, answer),
+        }
+    }
+    panic!("the answer did not end");
+}
+
+/// The error of a call that says nothing before it.
+async fn error(model: &GenaiModel) -> ModelError {
+    let events = all(model.call(asked())).await;
+    let [Err(error)] = &events[..] else { panic!("{events:?}") };
+    assert!(!format!("{error:?} {error}").contains(CANARY), "{error}");
+    error.clone()
+}
+
+fn fails(status: u16, headers: &'static str, body: &str) -> Vec<Step> {
+    vec![Step::Answer { status, headers, body: body.to_owned() }]
+}
+
+fn text(text: &str) -> Option<Result<ModelEvent, ModelError>> {
+    Some(Ok(ModelEvent::Text(text.into())))
+}
+
+#[tokio::test]
+async fn openai_text_is_passed_on_piece_by_piece() {
+    let (open, gate) = oneshot::channel();
+    let mut script = vec![Step::Begin, openai_text("Hel"), Step::Gate(gate), openai_text("lo")];
+    script.extend(openai_end("stop"));
+    let server = Server::start([script]).await;
+    let mut stream = openai(&server.url).call(asked());
+    assert_eq!(stream.next().await, text("Hel"));
+    // The server goes on when the first piece is here, and not before.
+    open.send(()).unwrap();
+    assert_eq!(stream.next().await, text("lo"));
+    let usage = Usage { input_tokens: 11, output_tokens: 7 };
+    let ended = ModelAnswer::new("gpt-4.1", StopReason::Finished, usage);
+    assert_eq!(stream.next().await, Some(Ok(ModelEvent::Ended(ended))));
+    assert_eq!(stream.next().await, None);
+
+    let arrived = server.arrived().await;
+    assert_eq!(arrived.path, "/v1/chat/completions");
+    assert!(arrived.head.contains(&format!("authorization: Bearer {CANARY}")), "{}", arrived.head);
+    assert!(arrived.head.contains("idempotency-key: turn-1/gpt-4.1"), "{}", arrived.head);
+    assert_eq!(arrived.body["messages"][0], json!({ "role": "system", "content": "be brief" }));
+    assert_eq!(arrived.body["max_tokens"], 500);
+    assert_eq!(arrived.body["stream_options"]["include_usage"], true);
+    assert_eq!(arrived.body["tools"][0]["function"]["name"], "look");
+}
+
+#[tokio::test]
+async fn anthropic_text_is_passed_on_piece_by_piece() {
+    let (open, gate) = oneshot::channel();
+    let mut pieces = anthropic_text(0, &["Hel", "lo"]);
+    let rest = pieces.split_off(2);
+    let mut script: Vec<_> = anthropic_begin().into_iter().chain(pieces).collect();
+    script.push(Step::Gate(gate));
+    script.extend(rest.into_iter().chain(anthropic_end("end_turn")));
+    let server = Server::start([script]).await;
+    let mut stream = anthropic_at(&server.url).call(asked());
+    assert_eq!(stream.next().await, text("Hel"));
+    open.send(()).unwrap();
+    assert_eq!(stream.next().await, text("lo"));
+    let Some(Ok(ModelEvent::Ended(answer))) = stream.next().await else { panic!("no end") };
+    assert_eq!(answer.usage, Usage { input_tokens: 20, output_tokens: 9 });
+    assert!(!answer.is_estimate);
+
+    let arrived = server.arrived().await;
+    assert_eq!(arrived.path, "/v1/messages");
+    assert!(arrived.head.contains(&format!("x-api-key: {CANARY}")), "{}", arrived.head);
+    assert_eq!(arrived.body["system"], "be brief");
+    assert_eq!(arrived.body["tools"][0]["name"], "look");
+}
+
+#[tokio::test]
+async fn openai_calls_come_whole_and_in_their_order() {
+    let mut script = vec![
+        Step::Begin,
+        openai_text("so"),
+        openai_call(0, Some(("c1", "look")), "{\"path\""),
+        openai_call(0, None, ": \"a\"}"),
+        openai_call(1, Some(("c2", "look")), ""),
+    ];
+    script.extend(openai_end("tool_calls"));
+    let server = Server::start([script]).await;
+    let (text, calls, answer) = answer(openai(&server.url).call(asked())).await;
+    let expected = [ToolCall::new("c1", "look", json!({ "path": "a" })), ToolCall::new("c2", "look", json!({}))];
+    assert_eq!((text.as_str(), &calls[..], answer.stop), ("so", &expected[..], StopReason::ToolCalls));
+}
+
+#[tokio::test]
+async fn anthropic_calls_come_whole_and_in_their_order() {
+    let mut script: Vec<_> = anthropic_begin().into_iter().chain(anthropic_text(0, &["so"])).collect();
+    script.extend(anthropic_call(1, "c1", "look", &["{\"path\"", ": \"a\"}"]));
+    script.extend(anthropic_call(2, "c2", "look", &[]));
+    script.extend(anthropic_end("tool_use"));
+    let server = Server::start([script]).await;
+    let (text, calls, answer) = answer(anthropic_at(&server.url).call(asked())).await;
+    let expected = [ToolCall::new("c1", "look", json!({ "path": "a" })), ToolCall::new("c2", "look", json!({}))];
+    assert_eq!((text.as_str(), &calls[..], answer.stop), ("so", &expected[..], StopReason::ToolCalls));
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_told_as_text() {
+    let mut openai_script = vec![Step::Begin, openai_call(0, Some(("c1", "look")), "{\"path\": ")];
+    openai_script.extend(openai_end("tool_calls"));
+    let mut anthropic_script: Vec<_> = anthropic_begin().into_iter().collect();
+    anthropic_script.extend(anthropic_call(0, "c1", "look", &["{\"path\": "]));
+    anthropic_script.extend(anthropic_end("tool_use"));
+    let server = Server::start([openai_script, anthropic_script]).await;
+    for model in [openai(&server.url), anthropic_at(&server.url)] {
+        let (_, calls, answer) = answer(model.call(asked())).await;
+        assert_eq!((&calls[0].arguments, answer.stop), (&"{\"path\": ".into(), StopReason::ToolCalls));
+    }
+}
+
+#[tokio::test]
+async fn a_call_has_an_id_that_no_other_call_of_the_conversation_has() {
+    let mut script = vec![Step::Begin, openai_call(0, Some(("call_0", "look")), "{}")];
+    script.extend(openai_end("tool_calls"));
+    let server = Server::start([script]).await;
+    let called = ToolCall::new("call_0", "look", json!({}));
+    let answered = Message::Tool { call: "call_0".into(), name: "look".into(), text: "a".into(), is_error: false };
+    let said = Message::Assistant { text: "".into(), calls: vec![called] };
+    let asked = request(vec![Message::user("go"), said, answered]);
+    let (_, calls, _) = answer(openai(&server.url).call(asked)).await;
+    assert_eq!(&*calls[0].id, "call_0-2");
+    let sent = server.arrived().await.body;
+    assert_eq!(sent["messages"][2]["tool_calls"][0]["id"], "call_0");
+    assert_eq!(sent["messages"][3], json!({ "role": "tool", "content": "a", "tool_call_id": "call_0" }));
+}
+
+#[tokio::test]
+async fn usage_that_nobody_tells_is_estimated_and_said_to_be() {
+    let done = Step::Send("data: [DONE]\n\n".to_owned());
+    let server = Server::start([vec![Step::Begin, openai_text("Hello!"), done, Step::End]]).await;
+    let (_, _, answer) = answer(openai(&server.url).call(asked())).await;
+    assert!(answer.is_estimate);
+    assert_eq!(answer.usage, Usage { input_tokens: asked().estimated_tokens(), output_tokens: 2 });
+}
+
+#[tokio::test]
+async fn each_status_has_its_kind() {
+    use ModelErrorKind::*;
+    let cases = [
+        (429, "retry-after: 7\r\n", RateLimited(Some(Duration::from_secs(7)))),
+        (429, "retry-after: 7\r\nretry-after-ms: 20\r\n", RateLimited(Some(Duration::from_millis(20)))),
+        (429, "", RateLimited(None)),
+        (408, "", Unavailable),
+        (500, "", Unavailable),
+        (503, "", Unavailable),
+        (529, "", Unavailable),
+        (401, "", Unauthorised),
+        (403, "", Unauthorised),
+        (400, "", Rejected),
+        (404, "", Rejected),
+        (422, "", Rejected),
+        (307, "location: http://127.0.0.1:1/\r\n", Rejected),
+    ];
+    for (status, headers, kind) in cases {
+        let body = r#"{"error":{"message":"because\u001b[31m"}}"#;
+        let server = Server::start([fails(status, headers, body), fails(status, headers, body)]).await;
+        for model in [openai(&server.url), anthropic_at(&server.url)] {
+            let error = error(&model).await;
+            assert_eq!(error.kind, kind, "{status}: {error}");
+            assert!(error.text.contains("because\\u{1b}[31m"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_message_of_a_provider_is_cut() {
+    let server = Server::start([fails(400, "", &"x".repeat(100_000))]).await;
+    let error = error(&openai(&server.url)).await;
+    assert_eq!(error.text.chars().count(), 301);
+}
+
+#[tokio::test]
+async fn a_refused_key_names_its_variable_and_is_never_shown() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let _logged = tracing::subscriber::set_default(subscriber.finish());
+    tracing::info!("the log is on");
+
+    let echo = format!(r#"{{"error":{{"message":"no such key: {CANARY}"}}}}"#);
+    let server = Server::start([fails(401, "", &echo), fails(401, "", &echo), fails(400, "", &echo)]).await;
+    let refused = error(&openai(&server.url)).await;
+    assert_eq!(refused.kind, ModelErrorKind::Unauthorised);
+    assert!(refused.text.contains("look at OPENAI_API_KEY: no such key: [the key]"), "{refused}");
+    error(&anthropic_at(&server.url)).await;
+    error(&openai(&server.url)).await;
+
+    let model = openai(&server.url);
+    let entry = ModelEntry::from(model.clone());
+    let models = Models::of(&Env::system(), [entry.clone()]).unwrap();
+    let shown = format!("{model:?} {entry:?} {models:?} {:?}", Secret::new(CANARY));
+    assert!(!shown.contains(CANARY), "{shown}");
+    let logged = log.text();
+    assert!(logged.contains("the log is on") && !logged.contains(CANARY), "{logged}");
+}
+
+#[tokio::test]
+async fn a_missing_key_names_the_variable_to_set_and_nothing_is_sent() {
+    let model = GenaiModel::new("anthropic", "claude-sonnet-4-5").unwrap().at(&nobody().await).unwrap();
+    let missing = error(&model).await;
+    assert_eq!(missing.kind, ModelErrorKind::Unauthorised);
+    assert_eq!(missing.text, "there is no key for anthropic: set ANTHROPIC_API_KEY");
+    let broken = error(&model.key(Secret::new("sk-\n1"))).await;
+    assert_eq!(broken.text, "the key in ANTHROPIC_API_KEY has characters that no key has");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_has_sent_nothing() {
+    let error = error(&openai(&nobody().await)).await;
+    assert_eq!(error.kind, ModelErrorKind::NotSent, "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_after_some_text_was_cut_off() {
+    let anthropic_script = || anthropic_begin().into_iter().chain(anthropic_text(0, &["so"]));
+    let error_event = anthropic("error", json!({ "error": { "type": "overloaded_error", "message": "full" } }));
+    let server = Server::start([
+        vec![Step::Begin, openai_text("so"), Step::Cut],
+        vec![Step::Begin, openai_text("so"), Step::End],
+        vec![Step::Begin, openai_text("so"), Step::Send("data: {\"error\":{\"message\":\"full\"}}\n\n".to_owned())],
+        anthropic_script().chain([Step::Cut]).collect(),
+        anthropic_script().chain([Step::End]).collect(),
+        anthropic_script().chain([error_event]).collect(),
+    ])
+    .await;
+    let models = [openai(&server.url), openai(&server.url), openai(&server.url)];
+    for model in models.into_iter().chain(std::iter::repeat_n(anthropic_at(&server.url), 3)) {
+        let events = all(model.call(asked())).await;
+        let [Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(error.kind, ModelErrorKind::CutOff, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_before_it_has_said_anything_is_the_providers_fault() {
+    let overloaded = anthropic("error", json!({ "error": { "type": "overloaded_error", "message": "full" } }));
+    let limited = anthropic("error", json!({ "error": { "type": "rate_limit_error", "message": "slow" } }));
+    let server = Server::start([
+        vec![Step::Cut],
+        vec![Step::Begin, Step::Cut],
+        vec![Step::Begin, Step::End],
+        vec![Step::Begin, overloaded],
+        vec![Step::Begin, limited],
+    ])
+    .await;
+    let model = anthropic_at(&server.url);
+    for _ in 0..4 {
+        let error = error(&model).await;
+        assert_eq!(error.kind, ModelErrorKind::Unavailable, "{error}");
+    }
+    assert_eq!(error(&model).await.kind, ModelErrorKind::RateLimited(None));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_malformed() {
+    let server = Server::start([
+        vec![Step::Begin, Step::Send("data: {\"choices\": [\n\n".to_owned()), Step::End],
+        vec![Step::Begin, Step::Send("event: content_block_start\ndata: {\n\n".to_owned()), Step::End],
+    ])
+    .await;
+    for model in [openai(&server.url), anthropic_at(&server.url)] {
+        let error = error(&model).await;
+        assert_eq!(error.kind, ModelErrorKind::Malformed, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_says_nothing_for_too_long_is_left() {
+    let so = || openai_text("so");
+    let scripts = [vec![Step::Hang], vec![Step::Begin, Step::Hang], vec![Step::Begin, so(), Step::Hang]];
+    let server = Server::start(scripts).await;
+    let mut timeouts = Timeouts::default();
+    timeouts.begin = Duration::from_millis(60);
+    let silent = error(&openai(&server.url).timeouts(timeouts)).await;
+    assert_eq!(silent.kind, ModelErrorKind::Unavailable);
+    assert!(silent.text.ends_with("has not begun to answer within 0.06 s"), "{silent}");
+
+    let mut timeouts = Timeouts::default();
+    timeouts.piece = Duration::from_millis(50);
+    let model = openai(&server.url).timeouts(timeouts);
+    let silent = error(&model).await;
+    assert_eq!(silent.kind, ModelErrorKind::Unavailable);
+    assert!(silent.text.ends_with("has said nothing for 0.05 s"), "{silent}");
+    let events = all(model.call(asked())).await;
+    let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(error.kind, ModelErrorKind::CutOff);
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection() {
+    let (tell, closed) = oneshot::channel();
+    let server = Server::start([vec![Step::Begin, openai_text("so"), Step::UntilClosed(tell)]]).await;
+    let mut stream = openai(&server.url).call(asked());
+    assert_eq!(stream.next().await, text("so"));
+    drop(stream);
+    closed.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_provider_that_wants_less_is_asked_again_after_the_time_that_it_says() {
+    let server = Server::start([fails(429, "retry-after-ms: 1\r\n", ""), openai_says("hello")]).await;
+    let entry = ModelEntry::from(openai(&server.url).named("a")).prices(1.0, 2.0);
+    let models = Models::of(&Env::system(), [entry]).unwrap();
+    let events = all(models.call(&ModelChoice::of("a"), asked())).await;
+    let [Ok(ModelEvent::Failed { model, error, next }), Ok(ModelEvent::Text(_)), Ok(ModelEvent::Ended(answer))] =
+        &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((&**model, &**next), ("a", "a"));
+    assert_eq!(error.kind, ModelErrorKind::RateLimited(Some(Duration::from_millis(1))));
+    assert_eq!(answer.cost.unwrap().0, 11_000 + 14_000);
+    // The same for both tries: a provider that knows it answers from its memory.
+    let (first, second) = (server.arrived().await, server.arrived().await);
+    let key = |head: &str| head.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned);
+    assert_eq!(key(&first.head), key(&second.head));
+}
+
+#[tokio::test]
+async fn the_fallback_answers_for_a_provider_that_fails_or_is_not_reached() {
+    let broken = Server::start([fails(500, "", "")]).await;
+    let server = Server::start([openai_says("hello"), openai_says("hello")]).await;
+    let mut policy = callboard::agents::CallPolicy::default();
+    policy.retries = 0;
+    for url in [broken.url.clone(), nobody().await] {
+        let first = ModelEntry::from(anthropic_at(&url).named("a")).fallback("b");
+        let second = ModelEntry::from(openai(&server.url).named("b"));
+        let models = Models::of(&Env::system(), [first, second]).unwrap().with_policy(policy);
+        let (text, _, answer) = answer(models.chosen(&ModelChoice::of("a")).unwrap().call(asked())).await;
+        assert_eq!((text.as_str(), &*answer.model), ("hello", "b"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_thought_goes_back_with_its_signature() {
+    let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
+    let thought = |delta| anthropic("content_block_delta", json!({ "index": 0, "delta": delta }));
+    let mut script: Vec<_> = anthropic_begin().into_iter().collect();
+    script.push(anthropic("content_block_start", json!({ "index": 0, "content_block": block })));
+    script.push(thought(json!({ "type": "thinking_delta", "thinking": "hm" })));
+    script.push(thought(json!({ "type": "signature_delta", "signature": "c2ln" })));
+    script.push(anthropic("content_block_stop", json!({ "index": 0 })));
+    script.extend(anthropic_call(1, "c1", "look", &["{}"]));
+    script.extend(anthropic_end("tool_use"));
+    let again: Vec<_> =
+        anthropic_begin().into_iter().chain(anthropic_text(0, &["ok"])).chain(anthropic_end("end_turn")).collect();
+    let server = Server::start([script, again, openai_says("ok")]).await;
+    let events = all(anthropic_at(&server.url).call(asked())).await;
+    assert_eq!(events[0], Ok(ModelEvent::Reasoning("hm".into())));
+    let Ok(ModelEvent::ToolCall(call)) = &events[1] else { panic!("{events:?}") };
+    let said = Message::Assistant { text: "".into(), calls: vec![call.clone()] };
+    let answered = Message::Tool { call: "c1".into(), name: "look".into(), text: "a".into(), is_error: false };
+    let next = request(vec![Message::user("go"), said, answered]);
+    server.arrived().await;
+    answer(anthropic_at(&server.url).call(next.clone())).await;
+    let sent = server.arrived().await.body;
+    let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "c2ln" });
+    assert_eq!(sent["messages"][1]["content"][0], thinking);
+    // Another provider is not shown it.
+    answer(openai(&server.url).call(next)).await;
+    let sent = server.arrived().await.body.to_string();
+    assert!(!sent.contains("c2ln") && !sent.contains("hm"), "{sent}");
+}
+
+/// Everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
