@@ -21,6 +21,7 @@
 //! The rooms of the crate:
 //! - [`messages`]: the vocabulary, plain data: tasks, commands, state, limits, refusals, events.
 //! - [`actors`]: agents and what they are given, approvals, the shared context, events to watch.
+//! - [`agents`]: kinds of agent that are here already: programs in any language.
 //! - [`runtime`]: the builder, and the handles of a board and its runs.
 //! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
@@ -28,6 +29,7 @@
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
 
 pub mod actors;
+pub mod agents;
 mod documents;
 pub mod env;
 mod error;
@@ -68,6 +70,10 @@ struct TemplateGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/compared-with-langgraph.md")]
 struct ComparedWithLangGraph;
+
+#[cfg(all(doctest, unix, feature = "process"))]
+#[doc = include_str!("../docs/process-agents.md")]
+struct ProcessAgentGuide;
 
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
