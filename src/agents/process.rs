@@ -51,7 +51,7 @@ const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 ///         echo '{"type":"command","turn":"'${id%%'"'*}'","output":"done"}'
 ///     done"#;
 /// let worker = AgentSpec::new("worker", || ProcessAgent::new("sh").args(["-c", SHELL]));
-/// let board = Callboard::builder().agent_spec(worker).start().await?;
+/// let board = Callboard::builder().with(worker).start().await?;
 /// let run = board.submit(Task::new("anything")).await?;
 /// assert_eq!(run.result().await?.output, "done");
 /// # board.shutdown().await;
@@ -149,7 +149,7 @@ impl ProcessAgent {
         let mut hello = Unread::default();
         hello.add(&Message::Hello { protocol: VERSION, agent }).map_err(|error| terminal(error.to_string()))?;
         while !hello.is_empty() {
-            let written = process.input.write(hello.bytes()).await;
+            let written = process.input.write(hello.next()).await;
             hello.take(written);
         }
         let line = match process.output.line().await {

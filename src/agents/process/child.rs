@@ -32,7 +32,7 @@ const KEPT_LINES: usize = 20;
 const KEPT_BYTES: usize = 4 << 10;
 
 /// How long a program that has closed its output may take to exit.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How long is read on after a program has exited, if its streams do not end: processes that have left its group may hold
 /// them.

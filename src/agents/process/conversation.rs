@@ -20,7 +20,7 @@ use super::protocol::{
     AnswerLine, BadLine, Delegate, Ending, Entry, Id, Message, Request, Said, TurnLine, Unmet, read,
 };
 
-/// How many requests of a turn may be open at once, and how many reservations.
+/// How many requests of a turn may be open at once, answers that are not read yet included; and how many reservations.
 const MAX_OPEN: usize = 64;
 
 /// How many failed requests a turn may still end as.
@@ -28,9 +28,6 @@ const KEPT_FAILURES: usize = 64;
 
 /// How many notices of an attempt are passed on.
 const MAX_NOTICES: usize = 1_000;
-
-/// A process that does not read is not listened to once this many bytes wait for it.
-const MAX_UNREAD: usize = 1 << 20;
 
 /// Why a turn could not be taken to its end.
 #[derive(Debug)]
@@ -84,34 +81,35 @@ pub(super) struct Conversation<'a> {
     begins: mpsc::Receiver<(Id, oneshot::Sender<Json>)>,
 }
 
-/// What the process has yet to read.
+/// Lines that the process has yet to read.
 #[derive(Default)]
 pub(super) struct Unread {
-    bytes: Vec<u8>,
-    taken: usize,
+    lines: VecDeque<Vec<u8>>,
+    /// How much of the first one is written.
+    written: usize,
 }
 
 impl Unread {
     pub(super) fn add(&mut self, message: &Message<'_>) -> Result<(), serde_json::Error> {
-        message.write(&mut self.bytes)
+        self.lines.push_back(message.line()?);
+        Ok(())
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[self.taken..]
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.taken
+    /// What is to be written next; nothing if all is.
+    pub(super) fn next(&self) -> &[u8] {
+        self.lines.front().map_or(&[], |line| &line[self.written..])
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.lines.is_empty()
     }
 
-    pub(super) fn take(&mut self, bytes: usize) {
-        self.taken += bytes;
-        if self.is_empty() {
-            *self = Self::default();
+    /// Some of what is next was written.
+    pub(super) fn take(&mut self, written: usize) {
+        self.written += written;
+        if self.next().is_empty() {
+            self.lines.pop_front();
+            self.written = 0;
         }
     }
 }
@@ -147,10 +145,10 @@ impl<'a> Conversation<'a> {
                     self.ids.insert(id, Some(value));
                     self.tell(&Message::Go { id })?;
                 }
-                written = self.process.input.write(self.unread.bytes()), if !self.unread.is_empty() => {
+                written = self.process.input.write(self.unread.next()), if !self.unread.is_empty() => {
                     self.unread.take(written);
                 }
-                line = self.process.output.line(), if self.unread.len() < MAX_UNREAD => {
+                line = self.process.output.line() => {
                     let Some(line) = whole(line, has_spoken)? else { return Err(Broken::Ended { has_spoken }) };
                     has_spoken = true;
                     if let Some(ended) = self.hear(&line).await? {
@@ -192,8 +190,10 @@ impl<'a> Conversation<'a> {
                 if self.ids.contains_key(&id) || self.reservations.contains_key(&id) {
                     return Err(bad(&format!("the id {id} is that of an open request")));
                 }
-                if self.ids.len() >= MAX_OPEN {
-                    return Err(bad(&format!("at most {MAX_OPEN} requests may be open at once")));
+                if self.ids.len() + self.unread.lines.len() >= MAX_OPEN {
+                    let why =
+                        format!("at most {MAX_OPEN} requests may be open at once, or have answers that were not read");
+                    return Err(bad(&why));
                 }
                 let asked = self.ask(id, request).map_err(|why| bad(&why))?;
                 self.ids.insert(id, None);

@@ -95,11 +95,11 @@ pub(super) enum Unmet {
 }
 
 impl Message<'_> {
-    /// Appends the line.
-    pub(super) fn write(&self, line: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        serde_json::to_writer(&mut *line, self)?;
+    /// The line, with its line feed.
+    pub(super) fn line(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
-        Ok(())
+        Ok(line)
     }
 }
 

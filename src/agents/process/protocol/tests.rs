@@ -22,8 +22,7 @@ fn type_of(line: &str) -> String {
 }
 
 fn said(message: &Message<'_>) -> Value {
-    let mut line = Vec::new();
-    message.write(&mut line).unwrap();
+    let mut line = message.line().unwrap();
     assert_eq!(line.pop(), Some(b'\n'));
     serde_json::from_slice(&line).unwrap()
 }
