@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::agents::ProcessAgent;
-use callboard::messages::{Consent, FailureKind, Limits, RunEvent};
+use callboard::messages::{Consent, FailureKind, Limits, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::breaker::BreakerPolicy;
@@ -72,10 +72,14 @@ async fn node(board: &Callboard) -> TreeNode {
     board.tree().await.unwrap().find(&["agents", "worker"]).unwrap().clone()
 }
 
+async fn ended(run: &RunHandle) -> RunResult {
+    timeout(AT_MOST, run.result()).await.expect("the run does not end").unwrap()
+}
+
 /// How the task's run fails.
 async fn failure(board: &Callboard, task: Task) -> String {
     let run = board.submit(task).await.unwrap();
-    match run.result().await.unwrap().outcome {
+    match ended(&run).await.outcome {
         Outcome::Failed { error } => error,
         other => panic!("{other:?}: {:#?}", run.history().await),
     }
@@ -83,7 +87,7 @@ async fn failure(board: &Callboard, task: Task) -> String {
 
 async fn output(board: &Callboard, task: Task) -> Json {
     let run = board.submit(task).await.unwrap();
-    let result = run.result().await.unwrap();
+    let result = ended(&run).await;
     assert_eq!(result.outcome, Outcome::Finished, "{:#?}", run.history().await);
     result.output
 }
@@ -171,7 +175,7 @@ async fn the_example_counts_words_with_a_step_its_memory_and_a_delegation() {
         .unwrap();
     for text in ["To be or not to be", "to be is to do"] {
         let run = board.submit(Task::new("count").to("counter").input(text)).await.unwrap();
-        let output = run.result().await.unwrap().output;
+        let output = ended(&run).await.output;
         assert_eq!((&output["title"], &output["counts"]["to"]), (&json!("On be"), &json!(2)), "{output}");
         let history = run.history().await.unwrap();
         let steps = history.iter().filter(|event| matches!(event, RunEvent::StepFinished { .. })).count();
@@ -209,7 +213,7 @@ end(turn, output=[hello, turn])
         .await
         .unwrap();
     let run = board.submit(Task::new("all of it").to("lead").deadline(secs(1_000))).await.unwrap();
-    let output = run.result().await.unwrap().output;
+    let output = ended(&run).await.output;
     assert_eq!(output[0], json!({ "type": "hello", "protocol": 1, "agent": "worker" }));
     let mut turn = output[1].clone();
     let told = turn.as_object_mut().unwrap();
@@ -347,7 +351,7 @@ tell(type="error", turn=turn["id"], of=1)
         (&told["type"], &told["kind"], &told["output"]),
         (&json!("failed"), &json!("not_finished"), &json!(null))
     );
-    let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("it did not fail") };
+    let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
     assert_eq!(told["error"], error);
     assert!(error.contains("the delegation to helper did not finish") && error.contains("no ink"), "{error}");
     board.shutdown().await;
@@ -366,7 +370,7 @@ end(turn, output=hear())
     let question = run.next_question().await.unwrap().unwrap();
     assert_eq!(question.question, json!({ "which": ["a", "b"] }));
     board.answer(question.id, "b", "me").await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, json!({ "type": "result", "id": 1, "value": "b" }));
+    assert_eq!(ended(&run).await.output, json!({ "type": "result", "id": 1, "value": "b" }));
     board.shutdown().await;
 }
 
@@ -478,13 +482,13 @@ while True:
     for run in &runs {
         let question = run.next_question().await.unwrap().unwrap();
         board.answer(question.id, json!(null), "me").await.unwrap();
-        run.result().await.unwrap();
+        ended(run).await;
     }
     let third = board.submit(Task::new("c")).await.unwrap();
     let question = third.next_question().await.unwrap().unwrap();
     assert!(pids.contains(&question.question));
     board.answer(question.id, json!(null), "me").await.unwrap();
-    third.result().await.unwrap();
+    ended(&third).await;
     board.shutdown().await;
     for pid in pids {
         reaped(self::pid(&pid.to_string())).await;
@@ -575,7 +579,7 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
     for (kind, _, why) in cases {
         let before = output(&board, Task::new("x")).await;
         let run = board.submit(Task::new(kind)).await.unwrap();
-        let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("{kind} did not fail") };
+        let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("{kind} did not fail") };
         assert!(error.starts_with("terminal error: the process \"python3 -c "), "{kind}: {error}");
         assert!(error.contains("wrote a line that is not of the protocol: ") && error.contains(why), "{kind}: {error}");
         assert!(error.len() < 1_000, "{kind}: {error}");
@@ -640,7 +644,7 @@ signal.pause()
     assert_eq!(output(&board, Task::new("x")).await, json!(1));
     let held = wire.taken().await;
     let run = board.submit(once(Task::new("x"))).await.unwrap();
-    let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("it did not fail") };
+    let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
     assert_eq!(error, "timeout: the turn took longer than its agent may");
     held.dropped().await;
     assert_eq!(output(&board, Task::new("x")).await, json!(1), "by a new process");
@@ -717,7 +721,7 @@ end(turn, output="done")
     assert!(what.ends_with("ended with exit status: 3 before its turn did"), "{what}");
     let said: Vec<&str> = said.lines().collect();
     assert_eq!((said.len(), said[0], said[19]), (20, "line 81 \\u{1b}[31m", "no ink"));
-    assert_eq!(run.result().await.unwrap().output, "done");
+    assert_eq!(ended(&run).await.output, "done");
     let node = node(&board).await;
     assert_eq!((node.state, node.restarts, node.generation), (NodeState::Running, 1, 2));
     let logged = logged.text();
@@ -788,7 +792,7 @@ signal.pause()
     let board = board(spec(source)).await;
     let run = board.submit(once(Task::new("x"))).await.unwrap();
     let process = pid(&noticed(&run).await);
-    let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("it did not fail") };
+    let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
     assert!(error.ends_with("closed its standard output before its turn did"), "{error}");
     reaped(process).await;
     board.shutdown().await;
@@ -806,7 +810,7 @@ os._exit(1)
     let board = board(spec(source)).await;
     let run = board.submit(once(Task::new("x"))).await.unwrap();
     let escaped = pid(&noticed(&run).await);
-    let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("it did not fail") };
+    let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
     kill_process(escaped, Signal::KILL).unwrap();
     assert!(error.ends_with("ended with exit status: 1 before its turn did"), "{error}");
     board.shutdown().await;
@@ -871,7 +875,7 @@ end(turn, output="done")
 "#;
     let board = board(spec(source)).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, "done");
+    assert_eq!(ended(&run).await.output, "done");
     let history = run.history().await.unwrap();
     let notices: Vec<&str> = history
         .iter()
@@ -911,6 +915,6 @@ end(turn, output=len(turn["input"]))
 "#;
     let board = board(spec(source)).await;
     let run = board.submit(Task::new("x").input("é".repeat(1 << 20))).await.unwrap();
-    assert_eq!(run.result().await.unwrap().output, json!(1 << 20));
+    assert_eq!(ended(&run).await.output, json!(1 << 20));
     board.shutdown().await;
 }
