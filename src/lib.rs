@@ -21,7 +21,7 @@
 //! The rooms of the crate:
 //! - [`messages`]: the vocabulary, plain data: tasks, commands, state, limits, refusals, events.
 //! - [`actors`]: agents and what they are given, approvals, the shared context, events to watch.
-//! - [`agents`]: kinds of agent: language models with tools.
+//! - [`agents`]: kinds of agent: language models with tools, and programs in any language.
 //! - [`runtime`]: the builder, and the handles of a board and its runs.
 //! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
@@ -75,9 +75,16 @@ struct TemplateGuide;
 #[doc = include_str!("../docs/compared-with-langgraph.md")]
 struct ComparedWithLangGraph;
 
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../docs/agents.md")]
+struct AgentGuide;
+
 #[cfg(all(doctest, feature = "genai"))]
 #[doc = include_str!("../docs/models.md")]
 struct ModelGuide;
+#[cfg(all(doctest, unix, feature = "process"))]
+#[doc = include_str!("../docs/process-agents.md")]
+struct ProcessAgentGuide;
 
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]

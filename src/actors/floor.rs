@@ -718,10 +718,12 @@ impl Floor {
         }
     }
 
-    /// Stops every turn; used when the board stops.
+    /// Stops every turn, and lets go of the agents' values: what they hold ends with the board, not with its last handle.
     pub(crate) fn stop_all(self: &Arc<Self>) {
         self.close();
         self.stop_turns(|_| true);
+        let values: Vec<_> = self.state.lock().places.iter_mut().map(|place| place.value.take()).collect();
+        drop(values);
     }
 
     /// Stops the turns that `is_unwanted` names.

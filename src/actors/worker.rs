@@ -124,6 +124,9 @@ fn finish(floor: &Arc<Floor>, job: &Job, end: End) -> Next {
 fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
     let outcome = match end {
         End::Returned(Ok(command)) => TurnOutcome::Command(command),
+        End::Returned(Err(error)) if error.failure.kind == FailureKind::Panic => {
+            panicked(floor, job, error.failure.text)
+        }
         End::Returned(Err(error)) => TurnOutcome::Failed(error.failure),
         End::Panicked(text) => panicked(floor, job, text),
         End::Stopped(StopReason::Cancelled) => return None,

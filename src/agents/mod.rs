@@ -1,4 +1,4 @@
-//! Kinds of agent: those that think with a language model and use tools.
+//! Kinds of agent: those that think with a language model and use tools, and those that are other programs.
 
 mod catalog;
 mod definition;
@@ -10,21 +10,25 @@ mod looping;
 mod meta;
 mod model;
 mod permission;
+#[cfg(all(unix, feature = "process"))]
+mod process;
 mod prompt;
 mod tool;
 pub mod tools;
 
 pub use crate::documents::{Defect, Defects};
+pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
+#[cfg(feature = "genai")]
+pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun};
 pub use meta::MetaTool;
-pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
-#[cfg(feature = "genai")]
-pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 pub use permission::Tier;
+#[cfg(all(unix, feature = "process"))]
+pub use process::ProcessAgent;
 pub use prompt::Section;
 pub use tool::{
     Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec,

@@ -168,11 +168,7 @@ impl Line {
         }
         events.push(match self.error {
             Some(error) => Err(error),
-            None => Ok(ModelEvent::Ended(ModelAnswer::new(
-                model,
-                self.stop.unwrap_or(usual),
-                self.usage,
-            ))),
+            None => Ok(ModelEvent::Ended(ModelAnswer::new(model, self.stop.unwrap_or(usual), self.usage))),
         });
         events
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::agents::Definition;
+use callboard::agents::{Definition, ModelChoice, Models, ModelsError};
 use callboard::messages::visible;
 
 use crate::page::{Failure, Page, count};
@@ -14,10 +14,15 @@ use super::reading::{self, Read};
 /// Everything that is wrong with the agents of a folder.
 pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
     let Read { sources, definitions, .. } = reading::read(&arguments.files, None)?;
+    let models = reading::models(&arguments.files)?;
     let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
     for (source, read) in sources.iter().zip(&definitions) {
         match read {
             Ok(definition) => {
+                if let Err(error) = has_a_model(&models, definition) {
+                    remarks.push_str(&format!("{}: {error}\n\n", visible(&source.origin)));
+                    (defects, wrong) = (defects + 1, wrong + 1);
+                }
                 text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(definition))));
                 rows.push(row(&source.origin, definition));
             }
@@ -32,6 +37,15 @@ pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
         remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(sources.len(), "agent")));
     }
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
+}
+
+/// Whether the models that it names are there. One that names none gets its model from the command line.
+fn has_a_model(models: &Models, definition: &Definition) -> Result<(), ModelsError> {
+    let choice = &definition.model;
+    if *choice == ModelChoice::default() || choice.preferred.as_deref() == Some("fake") {
+        return Ok(());
+    }
+    models.candidates(choice).map(drop)
 }
 
 fn summary(definition: &Definition) -> String {

@@ -5,10 +5,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use callboard::agents::tools::{self, Root};
-use callboard::agents::{Defects, Definition, DefinitionSource, Tools};
+use callboard::agents::{Defects, Definition, DefinitionSource, Models, Tools};
+use callboard::env::Env;
 use callboard::messages::visible;
 
-use crate::page::Failure;
+use crate::page::{Failure, count};
 
 use super::arguments::Files;
 
@@ -17,6 +18,21 @@ const MAX_TEXT: u64 = 1 << 20;
 
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
+
+/// The models that agents may choose among: those of the catalog, or of the environment where there is none.
+pub(super) fn models(files: &Files) -> Result<Models, Failure> {
+    let usual = Path::new("models.toml");
+    let file = match &files.models {
+        None if !usual.is_file() => return Ok(Models::from_environment(&Env::system())),
+        None => usual,
+        Some(file) => file,
+    };
+    let DefinitionSource { origin, bytes } = source(file)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Failure::trouble(format!("{}: the text is not UTF-8: {error}", visible(&origin))))?;
+    Models::from_toml(&Env::system(), &origin, &text)
+        .map_err(|defects| Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect"))))
+}
 
 /// What was read of a folder.
 pub(super) struct Read {

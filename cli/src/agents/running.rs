@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::agents::{Definition, FakeModel, LlmAgent, Model, Teammate};
+use callboard::agents::{Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
 use callboard::messages::{Envelope, Question, RunEvent, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
@@ -27,13 +27,14 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
     let Read { definitions, tools, .. } = reading::read(&arguments.files, arguments.store.as_deref())?;
     let definitions = sound(definitions)?;
+    let models = reading::models(&arguments.files)?;
     let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
     // Before a program runs, because it may be what stops this process.
     let stops = Stops::new()?;
     // What else is unfinished in the store is left to whoever began it.
     let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     for definition in &definitions {
-        let model = model(definition, arguments.model.as_deref())?;
+        let model = model(&models, definition, arguments.model.as_deref())?;
         let agent = LlmAgent::new(definition, model, &tools, &team);
         let agent = agent.map_err(|error| Failure::trouble(error.to_string()))?;
         let agent = if arguments.enable_handoffs { agent } else { agent.independent() };
@@ -68,13 +69,14 @@ fn sound(read: Vec<Result<Definition, callboard::agents::Defects>>) -> Result<Ve
 }
 
 /// The model that an agent asks.
-fn model(definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, Failure> {
-    let wanted = named.or(definition.model.preferred.as_deref());
-    match wanted {
-        Some("fake") => Ok(Arc::new(FakeModel)),
-        Some(other) => Err(Failure::trouble(format!("there is no model {}", visible(other)))),
-        None => Err(Failure::trouble(format!("the agent {} names no model: give one with --model", definition.name))),
+fn model(models: &Models, definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, Failure> {
+    let choice = named.map_or_else(|| definition.model.clone(), ModelChoice::of);
+    if choice.preferred.as_deref() == Some("fake") {
+        return Ok(Arc::new(FakeModel));
     }
+    let chosen = models.chosen(&choice);
+    let chosen = chosen.map_err(|error| Failure::trouble(format!("agent {}: {error}", definition.name)))?;
+    Ok(Arc::new(chosen))
 }
 
 /// A board that works on one run.

@@ -1,0 +1,240 @@
+//! Agents that are programs in any language (docs/process-agents.md). A program is started when a turn needs one, takes one
+//! turn at a time, and waits for the next: JSON lines on its standard input and output.
+//!
+//! A program ends with its turn when that is cancelled, takes too long, or is not kept to the protocol, and always with the
+//! agent; whatever it has started ends with it, unless that has left its process group. It runs in real time, also on a board
+//! whose time is virtual.
+
+mod child;
+mod conversation;
+mod lines;
+mod protocol;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::process::Command as Program;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::actors::{Agent, Turn, TurnError};
+use crate::messages::visible::quoted;
+use crate::messages::{AgentName, Command};
+
+use child::Process;
+use conversation::{Broken, Conversation, Ended, Unread};
+use lines::Line;
+use protocol::{Message, VERSION, read_ready};
+
+/// How long a program may take to say that it is ready, if nobody says otherwise.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.
+const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
+/// An agent that is a program in any language, spoken to in JSON lines as docs/process-agents.md says.
+///
+/// Several turns at once have a program each; one that has ended its turn waits for the next. A program that dies in a turn
+/// counts as a panic does: the attempt fails, and the agent is rebuilt within its restart window. A program sees `PATH`, `HOME`,
+/// `LANG`, `LC_*` and `TMPDIR` of the environment, and what it is given by [`ProcessAgent::env`].
+///
+/// ```
+/// use callboard::agents::ProcessAgent;
+/// use callboard::prelude::*;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// const SHELL: &str = r#"
+///     read hello; echo '{"type":"ready","protocol":1}'
+///     while read turn; do
+///         id=${turn#*'"id":"'}
+///         echo '{"type":"command","turn":"'${id%%'"'*}'","output":"done"}'
+///     done"#;
+/// let worker = AgentSpec::new("worker", || ProcessAgent::new("sh").args(["-c", SHELL]));
+/// let board = Callboard::builder().with(worker).start().await?;
+/// let run = board.submit(Task::new("anything")).await?;
+/// assert_eq!(run.result().await?.output, "done");
+/// # board.shutdown().await;
+/// # Ok::<(), callboard::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ProcessAgent {
+    program: OsString,
+    arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
+    ready_within: Duration,
+    /// Programs without a turn; each is with its watcher, which gives it to whoever asks.
+    resting: Mutex<Vec<oneshot::Sender<Claim>>>,
+}
+
+/// Where a program is to go.
+type Claim = oneshot::Sender<Process>;
+
+impl ProcessAgent {
+    /// An agent that is this program, looked for in `PATH`.
+    #[must_use]
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Self {
+            program: program.as_ref().to_owned(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            folder: None,
+            ready_within: READY_WITHIN,
+            resting: Mutex::default(),
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds a variable to the program's environment.
+    #[must_use]
+    pub fn env(mut self, variable: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((variable.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets the folder that the program starts in (default: the board's own).
+    #[must_use]
+    pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Sets how long the program may take to say that it is ready (10 s), in real time.
+    #[must_use]
+    pub fn ready_within(mut self, time: Duration) -> Self {
+        self.ready_within = time;
+        self
+    }
+
+    /// The command line, as it stands in errors.
+    fn name(&self) -> String {
+        let words = std::iter::once(&self.program).chain(&self.arguments);
+        let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        format!("the process {}", quoted(&line))
+    }
+
+    fn command(&self) -> Program {
+        let mut program = Program::new(&self.program);
+        program.args(&self.arguments).env_clear();
+        let is_kept =
+            |name: &OsStr| name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with("LC_"));
+        program.envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+        program.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            program.current_dir(folder);
+        }
+        program
+    }
+
+    /// Starts the program and agrees with it on a version.
+    async fn start(&self, agent: &AgentName) -> Result<Process, TurnError> {
+        let process = Process::start(self.command(), agent)
+            .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
+        let time = self.ready_within;
+        timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {
+            let text = format!("{} did not say that it is ready within {time:?}", self.name());
+            Err(TurnError::transient(text))
+        })
+    }
+
+    async fn agree(&self, mut process: Process, agent: &AgentName) -> Result<Process, TurnError> {
+        let terminal = |text: String| TurnError::terminal(format!("{} {text}", self.name()));
+        let mut hello = Unread::default();
+        hello.add(&Message::Hello { protocol: VERSION, agent }).map_err(|error| terminal(error.to_string()))?;
+        while !hello.is_empty() {
+            let written = process.input.write(hello.next()).await;
+            hello.take(written);
+        }
+        let line = match process.output.line().await {
+            Some(Line::Whole(line) | Line::Cut(line)) => line,
+            Some(Line::Unended(_)) | None => return Err(self.died(process).await),
+        };
+        match read_ready(&line) {
+            Ok(VERSION) => Ok(process),
+            Ok(version) => Err(terminal(format!(
+                "speaks version {version} of the protocol, and callboard speaks version {VERSION}; use a program that speaks \
+                 version {VERSION}"
+            ))),
+            Err(bad) => Err(terminal(format!("did not say that it is ready: {bad}"))),
+        }
+    }
+
+    /// The error of a turn whose program has ended.
+    async fn died(&self, process: Process) -> TurnError {
+        TurnError::broken(format!("{} {}", self.name(), process.end().await))
+    }
+
+    /// A program that waits for a turn.
+    async fn rested(&self) -> Option<Process> {
+        loop {
+            let watcher = self.resting.lock().pop()?;
+            let (claim, claimed) = oneshot::channel();
+            if watcher.send(claim).is_ok()
+                && let Ok(process) = claimed.await
+            {
+                return Some(process);
+            }
+        }
+    }
+
+    /// Lets a program wait for its next turn.
+    fn rest(&self, process: Process, agent: &AgentName) {
+        let (watcher, claimed) = oneshot::channel();
+        tokio::spawn(watch(process, claimed, self.name(), agent.clone()));
+        let mut resting = self.resting.lock();
+        resting.retain(|watcher| !watcher.is_closed());
+        resting.push(watcher);
+    }
+}
+
+impl Agent for ProcessAgent {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        loop {
+            let (mut process, is_fresh) = match self.rested().await {
+                Some(process) => (process, false),
+                None => (self.start(turn.agent()).await?, true),
+            };
+            match Conversation::new(&mut process, &turn).hold().await {
+                Ok(Ended { result, is_clean }) => {
+                    if is_clean {
+                        self.rest(process, turn.agent());
+                    }
+                    return result;
+                }
+                // It may have gone before it was given the turn.
+                Err(Broken::Ended { has_spoken: false }) if !is_fresh => {}
+                Err(Broken::Ended { .. }) => return Err(self.died(process).await),
+                Err(Broken::Unfit(what)) => return Err(TurnError::terminal(format!("{} {what}", self.name()))),
+                Err(Broken::Turn(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Keeps a program until it is asked for, or the agent is gone. One that says anything meanwhile is ended.
+async fn watch(mut process: Process, claimed: oneshot::Receiver<Claim>, name: String, agent: AgentName) {
+    let said = tokio::select! {
+        biased;
+        said = process.output.disturbance() => said,
+        claimed = claimed => {
+            if let Ok(claim) = claimed {
+                // A turn that has been stopped meanwhile does not take it.
+                let _ = claim.send(process);
+            }
+            return;
+        }
+    };
+    if said.is_empty() {
+        tracing::debug!(target: "callboard::process", %agent, "{name} ended between turns");
+    } else {
+        let said = quoted(&String::from_utf8_lossy(&said));
+        tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {said}");
+    }
+}
