@@ -57,9 +57,9 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// it any more. It reads nothing, and has of the environment `PATH`, `LANG`, `LC_*`, and what [`ShellExec::env`] names; `HOME`
 /// and `TMPDIR` are an empty folder that goes with it. Both outputs come interleaved; the beginning and the end are kept.
 ///
-/// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may read, and
-/// to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not from using
-/// up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
+/// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
+/// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not
+/// from using up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
 #[derive(Clone, Debug)]
