@@ -55,7 +55,7 @@ async fn a_crash_of_a_turn_pays_for_no_answer_twice_and_uses_no_tool_twice() {
     let result = finish(&board, Task::new("look")).await;
     assert_eq!((result.output.as_str(), result.metrics.retries), (Some("It is fine."), 1));
     assert_eq!((model.requests().len(), count.load(Ordering::Relaxed)), (3, 1));
-    assert_eq!(&*model.requests()[0].system.lines().next().unwrap(), "You lead. Task: look");
+    assert_eq!(model.requests()[0].system.lines().next(), Some("You lead. Task: look"));
     assert_eq!(model.requests()[1].idempotency_key, model.requests()[2].idempotency_key);
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;

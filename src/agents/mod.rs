@@ -23,7 +23,7 @@ pub use fake::FakeModel;
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
-pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun};
+pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
 pub use meta::MetaTool;
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 pub use permission::Tier;

@@ -9,7 +9,7 @@ use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
 
-use crate::messages::{AgentEvent, Command, Json, LoopEnd, Message};
+use crate::messages::{Action, AgentEvent, Command, Json, LoopEnd, Message};
 
 use super::context::LoopContext;
 use super::host::{Alone, Desk, Permission};
@@ -17,10 +17,13 @@ use super::{AgentLoop, Finish};
 
 /// A loop that runs while its events are read.
 pub struct LoopRun {
-    work: Option<Abortable<BoxFuture<'static, (LoopEnd, Option<Command>)>>>,
+    work: Option<Abortable<Work>>,
     handle: LoopHandle,
     handoff: Option<Command>,
 }
+
+/// How it ends, and whom control would go to.
+type Work = BoxFuture<'static, (LoopEnd, Option<Command>)>;
 
 /// Looks into a loop, stops it, and says what people say. A cheap clone.
 #[derive(Clone)]
@@ -125,7 +128,7 @@ impl LoopHandle {
     /// # Errors
     /// Nobody asks for it.
     pub fn allow(&self, call: &str) -> Result<(), NotPending> {
-        self.decide(call, |action| Permission::Granted(action))
+        self.decide(call, Permission::Granted)
     }
 
     /// Allows a use of a tool with other arguments.
@@ -158,11 +161,7 @@ impl LoopHandle {
         waiting.ok_or_else(not_pending)?.send(answer.into()).map_err(|_| not_pending())
     }
 
-    fn decide(
-        &self,
-        call: &str,
-        decision: impl FnOnce(crate::messages::Action) -> Permission,
-    ) -> Result<(), NotPending> {
+    fn decide(&self, call: &str, decision: impl FnOnce(Action) -> Permission) -> Result<(), NotPending> {
         let waiting = self.desk.permissions.lock().remove(call);
         let not_pending = || NotPending { call: call.to_owned() };
         let (action, sender) = waiting.ok_or_else(not_pending)?;

@@ -137,9 +137,12 @@ pub(super) struct Alone(Arc<Desk>);
 #[derive(Default)]
 pub(super) struct Desk {
     pub(super) shown: Mutex<VecDeque<AgentEvent>>,
-    pub(super) permissions: Mutex<BTreeMap<Arc<str>, (Action, oneshot::Sender<Permission>)>>,
+    pub(super) permissions: Mutex<BTreeMap<Arc<str>, Asked>>,
     pub(super) questions: Mutex<BTreeMap<Arc<str>, oneshot::Sender<Json>>>,
 }
+
+/// What people are asked about, and where what they say goes.
+type Asked = (Action, oneshot::Sender<Permission>);
 
 impl Alone {
     pub(super) fn desk(&self) -> &Arc<Desk> {

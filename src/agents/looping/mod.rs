@@ -29,7 +29,7 @@ use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
 use super::permission::Tier;
 use super::tool::{Effect, ToolError, ToolOutput, ToolSpec, Tools};
 
-pub use alone::{LoopHandle, LoopRun};
+pub use alone::{LoopHandle, LoopRun, NotPending};
 pub use context::LoopContext;
 use context::{After, Answered, Reply};
 use host::{Host, InTurn, Permission};

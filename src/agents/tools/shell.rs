@@ -57,9 +57,9 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// it any more. It reads nothing, and has of the environment `PATH`, `LANG`, `LC_*`, and what [`ShellExec::env`] names; `HOME`
 /// and `TMPDIR` are an empty folder that goes with it. Both outputs come interleaved; the beginning and the end are kept.
 ///
-/// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may read, and
-/// to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not from using
-/// up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
+/// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
+/// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not
+/// from using up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
 #[derive(Clone, Debug)]
@@ -184,9 +184,8 @@ impl ShellExec {
                 Err(error) => return drop(has_started.send(Err(error))),
             };
             let group = Arc::new(Group::of(&child));
-            if has_started.send(Ok(Arc::clone(&group))).is_err() {
-                group.kill();
-            }
+            // If nobody takes it, or nobody waits any more, what is sent is dropped, and kills.
+            drop(has_started.send(Ok(KillsIfDropped(Arc::clone(&group)))));
             group.wait();
             let status = child.wait();
             drop(home);
@@ -254,7 +253,7 @@ fn place_of(root: &Root) -> PathBuf {
 
 /// A command that runs.
 struct Running {
-    group: Arc<Group>,
+    group: KillsIfDropped,
     output: ChildStdout,
     /// The same pipe, to be emptied at the end without waiting.
     rest: PipeReader,
@@ -285,7 +284,7 @@ impl Running {
                 },
             }
         };
-        self.group.kill();
+        self.group.0.kill();
         let gone = |_| ToolError("the command was lost: its thread has ended".to_owned());
         let end = match status {
             Some(status) => End::Exited(status.map_err(gone)??),
@@ -307,9 +306,12 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+/// What whoever waits for a command holds of it, on the way to them as well: none is left that nobody waits for.
+struct KillsIfDropped(Arc<Group>);
+
+impl Drop for KillsIfDropped {
     fn drop(&mut self) {
-        self.group.kill();
+        self.0.kill();
     }
 }
 
@@ -455,6 +457,23 @@ mod tests {
     fn what_is_no_text_is_no_longer_for_that() {
         let shown = printed(&[&vec![0xff; HEAD + TAIL]]).shown();
         assert!(shown.len() < HEAD + TAIL + 200 && shown.contains("it printed 28672 bytes"), "{}", shown.len());
+    }
+
+    #[tokio::test]
+    async fn a_command_that_has_begun_before_anybody_knew_is_killed_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let alive = folder.path().join("alive");
+        assert!(Command::new("mkfifo").arg(&alive).status().unwrap().success());
+        let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
+        let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned()));
+        assert!(futures::poll!(&mut start).is_pending());
+        let mut pipe = io::BufReader::new(std::fs::File::open(alive).unwrap());
+        let mut said = String::new();
+        io::BufRead::read_line(&mut pipe, &mut said).unwrap();
+        // It runs, and that it does has been said, or is about to be; nobody hears it.
+        drop(start);
+        io::Read::read_to_string(&mut pipe, &mut said).unwrap();
+        assert_eq!(said, "begun\n");
     }
 
     #[test]
