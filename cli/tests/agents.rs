@@ -112,6 +112,14 @@ fn what_nobody_is_there_to_answer_ends_the_process_and_waits_in_the_store() {
 }
 
 #[test]
+fn editors_get_a_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = callboard(folder.path(), &["check", "--schema"]);
+    let schema: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &schema["required"][0]), (Some(0), &"agent".into()));
+}
+
+#[test]
 fn what_is_missing_is_told_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let told = |arguments: &[&str], says: &str| {
@@ -124,7 +132,7 @@ fn what_is_missing_is_told_with_what_to_do() {
     fs::create_dir(folder.path().join("agents")).unwrap();
     told(&["check"], "agents has no agents");
     callboard(folder.path(), &["init"]);
-    told(&["run", "x", "--model", "fake"], "coordinator");
+    told(&["run", "x", "--model", "fake"], "name one with --to: coder, coordinator, researcher, reviewer");
     told(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
     told(&["run", "x", "--to", "coder"], "agent coder: ");
 }

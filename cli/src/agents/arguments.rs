@@ -22,6 +22,9 @@ pub(crate) struct Init {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) files: Files,
+    /// Print the JSON Schema of the files with agents, for editors, and check nothing
+    #[arg(long)]
+    pub(crate) schema: bool,
     /// Answer in JSON, for machines
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use callboard::agents::{Definition, ModelChoice, Models, ModelsError};
 use callboard::messages::visible;
 
-use crate::page::{Failure, Page, count};
+use crate::page::{Failure, Page, count, json_text};
 use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
@@ -13,6 +13,10 @@ use super::reading::{self, Read};
 
 /// Everything that is wrong with the agents of a folder.
 pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
+    if arguments.schema {
+        let schema = Definition::schema();
+        return Ok(Page::new(format!("{}\n", json_text(&schema)), schema.into_value()));
+    }
     let Read { sources, definitions, .. } = reading::read(&arguments.files, None)?;
     let models = reading::models(&arguments.files)?;
     let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);

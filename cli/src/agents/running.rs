@@ -125,6 +125,11 @@ impl<'a> Session<'a> {
             run.restart_turns().await;
             return Ok(run);
         }
+        let agents = self.board.agents();
+        if let (None, [_, _, ..]) = (&self.arguments.to, agents.as_slice()) {
+            let names: Vec<&str> = agents.iter().map(|agent| agent.as_str()).collect();
+            return Err(trouble(format!("there are several agents: name one with --to: {}", names.join(", "))));
+        }
         let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default());
         task.to = self.arguments.to.as_deref().map(Into::into);
         task.input = self.arguments.input.clone().map(Into::into);

@@ -4,11 +4,11 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::actors::Mode;
-use crate::messages::AgentName;
+use crate::messages::{AgentName, Json};
 
 use super::catalog::ModelChoice;
 use super::permission::Tier;
@@ -66,6 +66,17 @@ impl Definition {
     #[must_use]
     pub fn built_in(name: AgentName) -> Self {
         Self::new(name, Tier::BuiltIn)
+    }
+
+    /// A JSON Schema of the files that define agents, for editors.
+    #[must_use]
+    pub fn schema() -> Json {
+        static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
+            let text = include_str!("schema.json");
+            // It is compiled in, and a test reads it.
+            serde_json::from_str::<serde_json::Value>(text).unwrap_or_default().into()
+        });
+        SCHEMA.clone()
     }
 
     fn new(name: AgentName, tier: Tier) -> Self {

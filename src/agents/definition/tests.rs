@@ -155,3 +155,57 @@ fn texts_that_are_no_agents_are_told_what_to_write() {
         ["a", "1 has an agent of the name \"a\" too", "the text is not UTF-8: byte 0 (0xff) begins no character", "b"]
     );
 }
+
+/// The example of docs/agents.md that says everything.
+fn whole_example() -> &'static str {
+    let page = include_str!("../../../docs/agents.md");
+    page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap()
+}
+
+fn as_json(text: &str) -> serde_json::Value {
+    let mut found = crate::documents::found::Found::default();
+    let item = |document: &toml::de::DeTable<'_>, found: &mut crate::documents::found::Found| {
+        let fields = document.iter().map(|(key, item)| {
+            (key.get_ref().to_string(), crate::documents::values::json(item, found).unwrap_or_default())
+        });
+        Some(serde_json::Value::Object(fields.collect()))
+    };
+    let read = crate::documents::read(text, "", &mut found, item);
+    found.or(read).unwrap().unwrap()
+}
+
+#[test]
+fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
+    let example = whole_example();
+    let tools = ["FileRead", "FileSearch"].map(|name| Named(name, Effect::Reads));
+    let tools = tools.into_iter().fold(Tools::new(), |tools, tool| tools.with(tool).unwrap());
+    let tools =
+        tools.with(Named("FileWrite", Effect::Writes)).unwrap().with(Named("ShellExec", Effect::Executes)).unwrap();
+    Definition::reader().tools(&tools).read("docs/agents.md", example).unwrap_or_else(|defects| panic!("{defects}"));
+    let schema = Definition::schema();
+    let validator = jsonschema::validator_for(schema.value()).unwrap();
+    validator.validate(&as_json(example)).unwrap_or_else(|error| panic!("{error} at {}", error.instance_path()));
+    // Each table, with a key that it does not have: the advice names those that it has.
+    for (table, pointer) in [
+        ("agent", "/properties/agent"),
+        ("agent.model", "/properties/agent/properties/model"),
+        ("agent.capabilities", "/properties/agent/properties/capabilities"),
+        ("agent.announces", "/properties/agent/properties/announces"),
+        ("agent.limits", "/properties/agent/properties/limits"),
+        ("agent.context", "/properties/agent/properties/context"),
+        ("[agent.sections]", "/properties/agent/properties/sections/items"),
+        ("agent.limits.restarts", "/properties/agent/properties/limits/properties/restarts"),
+    ] {
+        let text = format!("agent.name = \"a\"\n[{table}]\nqqqqqqqqqqqqqqq = 1\n")
+            .replace("agent.name = \"a\"\n[agent]", "[agent]");
+        let defects = Definition::from_toml("a", &text).unwrap_err();
+        let advice =
+            defects.list().iter().find_map(|defect| defect.advice.as_deref()?.strip_prefix("its keys are ")).unwrap();
+        let known: std::collections::BTreeSet<&str> = advice.split(", ").map(|key| key.trim_matches('`')).collect();
+        let properties = schema.pointer(&format!("{pointer}/properties")).and_then(|found| found.as_object()).unwrap();
+        assert_eq!(known, properties.keys().map(String::as_str).collect(), "{table}");
+    }
+    for wrong in ["[agent]", "[agent]\nname = \"a\"\nmod = \"plan\"", "[agent]\nname = \"a\"\nmode = \"plann\""] {
+        assert!(!validator.is_valid(&as_json(wrong)), "{wrong}");
+    }
+}
