@@ -166,7 +166,7 @@ async fn the_example_counts_words_with_a_step_its_memory_and_a_delegation() {
         .with(
             AgentSpec::new("namer", |turn: Turn| async move {
                 let counts: Value = turn.input()?;
-                Ok(Command::output(format!("On {}", counts.as_object().unwrap().keys().next().unwrap())))
+                Ok(Command::output(format!("On {}", counts.as_object().unwrap().keys().min().unwrap())))
             })
             .role("editor"),
         )

@@ -10,6 +10,7 @@
 //! ```
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
+mod agents;
 mod contexts;
 mod disks;
 mod measure;
@@ -44,7 +45,7 @@ impl Effort {
 type Measure = fn(&mut Report, Effort);
 
 /// The name is what a filter is compared with.
-const CASES: [(&str, Measure); 18] = [
+const CASES: [(&str, Measure); 21] = [
     ("chain", runs::chain),
     ("delegation", runs::delegation),
     ("ask", runs::ask),
@@ -61,6 +62,9 @@ const CASES: [(&str, Measure); 18] = [
     ("workflow loop", workflows::looping),
     ("workflow disk", workflows::disk),
     ("workflow people", workflows::people),
+    ("agent loop", agents::iteration),
+    ("agent memory", agents::waiting),
+    ("agent words", agents::words),
     ("start", disks::start),
     ("idle agents memory", sizes::idle_agents),
 ];

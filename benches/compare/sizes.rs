@@ -16,7 +16,7 @@ pub(crate) const CHILD: &str = "--measure";
 const KIB: f64 = 1024.0;
 
 /// What each of `count` things takes, as a process of its own has measured it.
-struct Each {
+pub(crate) struct Each {
     bytes: f64,
     /// To make it.
     seconds: f64,
@@ -39,23 +39,24 @@ pub(crate) fn child(arguments: &[String]) {
         "waiting" => waiting(count),
         "agents" => agents(count),
         "actors" => actors(count),
+        "thinkers" => crate::agents::thinkers(count),
         other => panic!("nothing is named {other}"),
     };
     println!("{bytes} {seconds}");
 }
 
 /// Where memory and time stood before something grew.
-struct Before {
+pub(crate) struct Before {
     bytes: f64,
     seconds: f64,
 }
 
 impl Before {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { bytes: resident(), seconds: wall() }
     }
 
-    fn each(&self, count: usize) -> Each {
+    pub(crate) fn each(&self, count: usize) -> Each {
         let count = count as f64;
         Each { bytes: (resident() - self.bytes) / count, seconds: (wall() - self.seconds) / count }
     }
@@ -63,7 +64,7 @@ impl Before {
 
 pub(crate) fn waiting_runs(report: &mut Report, effort: Effort) {
     let count = effort.of(10_000);
-    let each = median((0..3).map(|_| Each::of("waiting", count).bytes).collect());
+    let each = median_of("waiting", count);
     report.add(Line {
         name: "run in flight whose turn waits (10,000)",
         value: each / KIB,
@@ -71,6 +72,11 @@ pub(crate) fn waiting_runs(report: &mut Report, effort: Effort) {
         reference: None,
         target: Target::AtMost(6.0, Some(4.0)),
     });
+}
+
+/// What each takes in bytes, of three processes.
+pub(crate) fn median_of(what: &str, count: usize) -> f64 {
+    median((0..3).map(|_| Each::of(what, count).bytes).collect())
 }
 
 pub(crate) fn idle_agents(report: &mut Report, effort: Effort) {

@@ -32,10 +32,10 @@ impl Tier {
     /// ```
     #[must_use]
     pub const fn consent(self, effect: Effect, is_marked: bool) -> Consent {
-        match self {
-            _ if !effect.is_dangerous() => Consent::Auto,
-            Self::BuiltIn if !is_marked => Consent::Auto,
-            Self::BuiltIn | Self::UserDefined | Self::Dynamic => Consent::Ask,
-        }
+        let is_trusted = match self {
+            Self::BuiltIn => !is_marked,
+            Self::UserDefined | Self::Dynamic => false,
+        };
+        if is_trusted || !effect.is_dangerous() { Consent::Auto } else { Consent::Ask }
     }
 }

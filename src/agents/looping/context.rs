@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Action, AgentEvent, Cost, Json, LoopEnd, Message, StopReason, ToolCall, Usage};
+use crate::messages::{Action, AgentEvent, Cost, Json, Message, StopReason, ToolCall, Usage};
 
 /// Where a loop stands.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,10 @@ impl Answered {
 pub(super) enum After {
     /// These are used, and the model is asked again.
     Use(Vec<ToolCall>),
-    End(LoopEnd),
+    /// It has answered.
+    Answer(Arc<str>),
+    /// It has not, and will not.
+    Fail(&'static str),
 }
 
 impl LoopContext {
@@ -109,16 +112,17 @@ impl LoopContext {
         let calls = self.told_apart(calls);
         self.tool_calls = self.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         self.texts.push(Arc::clone(&text));
+        let said = Arc::clone(&text);
         Arc::make_mut(&mut self.history).push(Message::Assistant { text, calls: calls.clone() });
         if !calls.is_empty() {
             return After::Use(calls);
         }
-        After::End(match stop {
+        match stop {
             // A model that wants tools and names none has said all that it will say.
-            StopReason::Finished | StopReason::ToolCalls | StopReason::Other(_) => LoopEnd::Answered,
-            StopReason::Length => LoopEnd::Failed("the model's answer was cut: raise its `max_tokens`".into()),
-            StopReason::Filtered => LoopEnd::Failed("the provider withheld the model's answer".into()),
-        })
+            StopReason::Finished | StopReason::ToolCalls | StopReason::Other(_) => After::Answer(said),
+            StopReason::Length => After::Fail("the model's answer was cut: raise its `max_tokens`"),
+            StopReason::Filtered => After::Fail("the provider withheld the model's answer"),
+        }
     }
 
     /// Takes the answers of the tools, in the order of their calls.
@@ -164,7 +168,7 @@ mod tests {
         let mut context = LoopContext::begin(vec![Message::user("go")]);
         let After::Use(calls) = context.replied(reply("", &[("a", "x")], StopReason::ToolCalls)) else { panic!() };
         context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));
-        assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::End(LoopEnd::Answered));
+        assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::Answer("fine".into()));
         assert_eq!(context.usage, Usage { input_tokens: 20, output_tokens: 4 });
         assert_eq!((context.cost, context.tool_calls, context.text()), (Cost(14), 1, "fine".to_owned()));
         assert_eq!(context.new_messages().len(), 3);
@@ -174,7 +178,7 @@ mod tests {
     fn an_answer_that_was_cut_or_withheld_is_not_taken_for_one() {
         for stop in [StopReason::Length, StopReason::Filtered] {
             let mut context = LoopContext::begin(Vec::new());
-            assert!(matches!(context.replied(reply("half", &[], stop)), After::End(LoopEnd::Failed(_))));
+            assert!(matches!(context.replied(reply("half", &[], stop)), After::Fail(_)));
         }
     }
 

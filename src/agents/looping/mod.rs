@@ -245,8 +245,8 @@ impl AgentLoop {
             host.show(reply.usage());
             let after = context.lock().replied(reply);
             match after {
-                After::End(LoopEnd::Failed(why)) => return Ok(Finish::Failed(why)),
-                After::End(_) => return Ok(Finish::Answered(context.lock().texts.last().cloned().unwrap_or_default())),
+                After::Fail(why) => return Ok(Finish::Failed(why.into())),
+                After::Answer(text) => return Ok(Finish::Answered(text)),
                 After::Use(calls) => {
                     if let Some(handoff) = self.use_tools(host, context, calls).await? {
                         return Ok(Finish::HandedOff(Box::new(handoff)));
@@ -338,10 +338,7 @@ impl AgentLoop {
         }
         let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(call, &context.lock())).collect();
         self.ask_for_permission(host, context, &calls, &mut uses).await?;
-        let handoff = uses.iter().enumerate().find_map(|(position, one)| match one {
-            Use::Handoff(command) => Some((position, (**command).clone())),
-            _ => None,
-        });
+        let handoff = uses.iter().find_map(Use::handoff).cloned();
         let mut answers: BTreeMap<usize, Answered> = BTreeMap::new();
         let mut side_by_side: Vec<(usize, BoxFuture<'_, Result<Answered, TurnError>>)> = Vec::new();
         for (position, (call, one)) in calls.iter().zip(uses).enumerate() {
@@ -356,7 +353,7 @@ impl AgentLoop {
         }
         settle(host, &calls, &mut side_by_side, &mut answers).await?;
         context.lock().answered(calls.into_iter().zip(answers.into_values()));
-        Ok(handoff.map(|(_, command)| command))
+        Ok(handoff)
     }
 
     /// What a call comes to, before anybody is asked.
@@ -547,6 +544,20 @@ enum Use {
 impl Use {
     fn answer(error: ToolError) -> Self {
         Self::Answer(Answered::error(error.0))
+    }
+
+    /// The command that passes control on.
+    fn handoff(&self) -> Option<&Command> {
+        match self {
+            Self::Handoff(command) => Some(command),
+            Self::Answer(_)
+            | Self::AfterPermission(..)
+            | Self::Tool(..)
+            | Self::Ask(_)
+            | Self::Delegate(_)
+            | Self::AcceptHandoff
+            | Self::Search(_) => None,
+        }
     }
 
     /// Whether it may run beside others: it changes nothing that they could see.

@@ -1,0 +1,216 @@
+//! Agents with language models: what the loop costs beside the model, what one takes that waits, and how late words come.
+
+use std::sync::Arc;
+
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::agents::{
+    Definition, Effect, GenaiModel, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
+};
+use callboard::messages::{AgentEvent, StopReason, ToolCall, Usage};
+use callboard::prelude::*;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::Effort;
+use crate::measure::{cpu, median, one_thread, run, two_workers, wall};
+use crate::report::{Line, Report, Target};
+use crate::sizes::{Before, Each, median_of};
+
+/// Calls a tool until it has been asked so often, without thinking.
+#[derive(Clone)]
+struct Tireless {
+    iterations: usize,
+}
+
+impl Model for Tireless {
+    fn name(&self) -> &str {
+        "tireless"
+    }
+
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        // Each iteration adds the call and its answer.
+        let asked = request.messages.len() / 2 + 1;
+        let usage = Usage { input_tokens: 20, output_tokens: 5 };
+        let (event, stop) = if asked < self.iterations {
+            let call = ToolCall::new(&format!("call-{asked}"), "look", json!({ "path": "a.rs" }));
+            (ModelEvent::ToolCall(call), StopReason::ToolCalls)
+        } else {
+            (ModelEvent::Text("done".into()), StopReason::Finished)
+        };
+        let ended = ModelEvent::Ended(ModelAnswer::new("tireless", stop, usage));
+        futures::stream::iter([Ok(event), Ok(ended)]).boxed()
+    }
+}
+
+/// Never answers.
+struct Slow;
+
+impl Model for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        // A connection would hold what was sent until it is answered.
+        futures::stream::pending().chain(futures::stream::once(async move { Err(never(&request)) })).boxed()
+    }
+}
+
+fn never(request: &ModelRequest) -> callboard::agents::ModelError {
+    let text = format!("{} messages were never answered", request.messages.len());
+    callboard::agents::ModelError::new(callboard::agents::ModelErrorKind::CutOff, text)
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Look {
+    path: String,
+}
+
+fn tools() -> Tools {
+    let look = tool("look", "Looks at a file.", Effect::Reads, |look: Look, _| async move { Ok(look.path.into()) });
+    Tools::new().with(look).unwrap()
+}
+
+fn agent(name: &str, iterations: usize, model: impl Model) -> AgentSpec {
+    let text = format!(
+        "[agent]\nname = \"{name}\"\nsystem_prompt = \"You look at files. Task: {{{{ task }}}}\"\n\
+         [agent.model]\nmax_tokens = 10\n[agent.capabilities]\nallowed_tools = [\"look\"]\nmax_iterations = {iterations}"
+    );
+    let definition = Definition::from_toml("agent.toml", &text).unwrap();
+    LlmAgent::new(&definition, Arc::new(model), &tools(), &[]).unwrap().spec()
+}
+
+pub(crate) fn iteration(report: &mut Report, effort: Effort) {
+    const LONG: usize = 100;
+    let each = |iterations: usize| {
+        let runtime = one_thread();
+        let runs = effort.of(100);
+        run(&runtime, async move {
+            let board = Callboard::builder().with(agent("looker", iterations, Tireless { iterations }));
+            let board = board.start().await.unwrap();
+            let limits = Limits { tokens: u64::MAX / 4, ..Limits::default() };
+            let mut costs = Vec::new();
+            for _ in 0..runs {
+                let before = cpu();
+                let run = board.submit(Task::new("look").limits(limits.clone())).await.unwrap();
+                assert_eq!(run.result().await.unwrap().output, "done");
+                costs.push(cpu() - before);
+            }
+            board.shutdown().await;
+            median(costs)
+        })
+    };
+    let (long, short) = (each(LONG), each(1));
+    report.add(Line {
+        name: "agent loop: an iteration with a tool, without the model",
+        value: (long - short) / (LONG - 1) as f64 * 1e6,
+        unit: "µs CPU",
+        reference: Some(("a run with one answer", short * 1e6)),
+        target: Target::AtMost(50.0, None),
+    });
+}
+
+pub(crate) fn waiting(report: &mut Report, effort: Effort) {
+    let count = effort.of(1_000);
+    let each = median_of("thinkers", count);
+    report.add(Line {
+        name: "agent with a model that does not answer (1,000), with its run",
+        value: each / 1024.0,
+        unit: "KiB",
+        reference: None,
+        target: Target::AtMost(16.0, None),
+    });
+}
+
+/// So many agents, each with a run that waits for its model.
+pub(crate) fn thinkers(count: usize) -> Each {
+    run(&two_workers(), async move {
+        let board = Callboard::builder().pool(count + 1).runs_in_flight(count + 1).start().await.unwrap();
+        let before = Before::now();
+        let model: Arc<dyn Model> = Arc::new(Slow);
+        let shared = tools();
+        for number in 0..count {
+            let text = format!(
+                "[agent]\nname = \"agent-{number}\"\nsystem_prompt = \"You look at files. Task: {{{{ task }}}}\""
+            );
+            let definition = Definition::from_toml("agent.toml", &text).unwrap();
+            let agent = LlmAgent::new(&definition, Arc::clone(&model), &shared, &[]).unwrap();
+            board.spawn(agent.spec()).await.unwrap();
+            board.submit(Task::new("look at a.rs").to(&format!("agent-{number}"))).await.unwrap();
+        }
+        while board.load().turns_at_work < count {
+            tokio::task::yield_now().await;
+        }
+        before.each(count)
+    })
+}
+
+/// How long a piece of an answer is on its way from the server's write to whoever watches the board.
+pub(crate) fn words(report: &mut Report, effort: Effort) {
+    let pieces = effort.of(400);
+    let late = run(&two_workers(), async move {
+        let sent: Arc<Mutex<Vec<f64>>> = Arc::default();
+        let (seen, mut is_seen) = tokio::sync::mpsc::channel(1);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        tokio::spawn({
+            let sent = Arc::clone(&sent);
+            async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let mut request = vec![0; 64 << 10];
+                // One small request, which comes in few pieces.
+                let mut read = 0;
+                while !request[..read].ends_with(b"}") {
+                    read += stream.read(&mut request[read..]).await.unwrap();
+                }
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.unwrap();
+                let chunk = |data: String| format!("{:x}\r\ndata: {data}\n\n\r\n", data.len() + 8);
+                for number in 0..pieces {
+                    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": format!("{number} ") } }] });
+                    let bytes = chunk(delta.to_string());
+                    sent.lock().push(wall());
+                    stream.write_all(bytes.as_bytes()).await.unwrap();
+                    // The next one goes out when this one was seen.
+                    is_seen.recv().await.unwrap();
+                }
+                let end = json!({
+                    "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }],
+                    "usage": { "prompt_tokens": 10, "completion_tokens": pieces },
+                });
+                let rest = format!("{}{}0\r\n\r\n", chunk(end.to_string()), chunk("[DONE]".to_owned()));
+                stream.write_all(rest.as_bytes()).await.unwrap();
+            }
+        });
+        let model = GenaiModel::new("openai", "gpt-4.1").unwrap().at(&url).unwrap();
+        let model = model.key_from("KEY", |_: &str| Some("none".to_owned())).unwrap();
+        let board = Callboard::builder().with(agent("speaker", 1, model)).start().await.unwrap();
+        let mut watched = board.watch(&[StreamMode::Live]);
+        let run = board.submit(Task::new("speak")).await.unwrap();
+        let mut late = Vec::new();
+        while late.len() < pieces {
+            let Some(Watched::Live(shown)) = watched.next().await else { panic!("the board ended") };
+            if let AgentEvent::Text { .. } = shown.event {
+                late.push(wall() - sent.lock()[late.len()]);
+                seen.send(()).await.unwrap();
+            }
+        }
+        run.result().await.unwrap();
+        board.shutdown().await;
+        late
+    });
+    let worst = late.iter().copied().fold(0.0, f64::max);
+    report.add(Line {
+        name: "a piece of an answer, from the provider's write to a watcher",
+        value: median(late) * 1e3,
+        unit: "ms",
+        reference: Some(("the slowest", worst * 1e3)),
+        target: Target::AtMost(1.0, None),
+    });
+}
