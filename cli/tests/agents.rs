@@ -112,6 +112,17 @@ fn what_nobody_is_there_to_answer_ends_the_process_and_waits_in_the_store() {
 }
 
 #[test]
+fn the_fake_model_needs_no_catalog_and_what_is_kept_nowhere_is_said_to_be() {
+    let folder = begun();
+    write(&folder, "agents/writer.toml", WRITER);
+    write(&folder, "models.toml", "[[models");
+    let said = callboard(folder.path(), &["run", "look", "--to", "writer", "--model", "fake", "--no-input"]);
+    assert!(said.code == Some(3) && said.error.contains("no --store was given"), "{}", said.error);
+    let said = callboard(folder.path(), &["run", "look", "--to", "writer", "--no-input"]);
+    assert!(said.code == Some(2) && said.error.contains("models.toml:1:"), "{}", said.error);
+}
+
+#[test]
 fn editors_get_a_schema() {
     let folder = tempfile::tempdir().unwrap();
     let said = callboard(folder.path(), &["check", "--schema"]);

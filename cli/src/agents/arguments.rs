@@ -52,7 +52,8 @@ pub(crate) struct Run {
     /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
     #[arg(long, value_name = "AGENT")]
     pub(crate) to: Option<String>,
-    /// Values to work on, in place of the words; @FILE reads them from there, @- from standard input
+    /// Values that the agent is given in place of the words, which its prompt may still name; @FILE reads them from there, @-
+    /// from standard input
     #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
     pub(crate) input: Option<Value>,
     #[command(flatten)]

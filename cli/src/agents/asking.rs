@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal as _, Write};
 
 use callboard::actors::approvals::card;
 use callboard::messages::{Envelope, Question, visible, visible_lines};
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 
 use crate::workflow::arguments::value_of;
@@ -38,8 +39,15 @@ pub(super) fn shown(question: &Question) -> String {
     shown
 }
 
+/// Throws away what was typed before a question was shown: it cannot have been meant for it.
+fn forget_what_was_typed() {
+    // What is no terminal has nobody at it who could type too early.
+    let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+}
+
 /// Asks at the terminal about an action.
 pub(super) fn decide(envelope: &Envelope) -> Decision {
+    forget_what_was_typed();
     decide_over(envelope, &mut std::io::stdin().lock(), &mut std::io::stderr())
 }
 
@@ -59,6 +67,7 @@ fn decide_over(envelope: &Envelope, answers: &mut impl BufRead, out: &mut impl W
 
 /// Asks a question at the terminal; `None` leaves it open.
 pub(super) fn answer(question: &Question) -> Option<Value> {
+    forget_what_was_typed();
     answer_over(question, &mut std::io::stdin().lock(), &mut std::io::stderr())
 }
 

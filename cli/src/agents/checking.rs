@@ -10,6 +10,7 @@ use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
 use super::reading::{self, Read};
+use super::running::FAKE;
 
 /// Everything that is wrong with the agents of a folder.
 pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
@@ -46,7 +47,7 @@ pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
 /// Whether the models that it names are there. One that names none gets its model from the command line.
 fn has_a_model(models: &Models, definition: &Definition) -> Result<(), ModelsError> {
     let choice = &definition.model;
-    if *choice == ModelChoice::default() || choice.preferred.as_deref() == Some("fake") {
+    if *choice == ModelChoice::default() || choice.preferred.as_deref() == Some(FAKE) {
         return Ok(());
     }
     models.candidates(choice).map(drop)

@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::{Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
+use callboard::env::Env;
 use callboard::messages::{Envelope, Question, RunEvent, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
@@ -27,7 +28,11 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
     let Read { definitions, tools, .. } = reading::read(&arguments.files, arguments.store.as_deref())?;
     let definitions = sound(definitions)?;
-    let models = reading::models(&arguments.files)?;
+    let models = match arguments.model.as_deref() {
+        // The one that needs no others.
+        Some(FAKE) => Models::new(&Env::system()),
+        Some(_) | None => reading::models(&arguments.files)?,
+    };
     let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
     // Before a program runs, because it may be what stops this process.
     let stops = Stops::new()?;
@@ -68,10 +73,13 @@ fn sound(read: Vec<Result<Definition, callboard::agents::Defects>>) -> Result<Ve
     Err(Failure::trouble(format!("{}\n\n{}", count(defects, "defect"), wrong.join("\n\n"))))
 }
 
+/// The model that does not think.
+pub(super) const FAKE: &str = "fake";
+
 /// The model that an agent asks.
 fn model(models: &Models, definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, Failure> {
     let choice = named.map_or_else(|| definition.model.clone(), ModelChoice::of);
-    if choice.preferred.as_deref() == Some("fake") {
+    if choice.preferred.as_deref() == Some(FAKE) {
         return Ok(Arc::new(FakeModel));
     }
     let chosen = models.chosen(&choice);
@@ -111,9 +119,13 @@ impl<'a> Session<'a> {
             }
             end = self.follow(&run) => end,
         };
-        if let (Ok(End::Waits | End::Stopped), Some(folder)) = (&end, &self.arguments.store) {
-            let folder = people::quoted(&folder.display().to_string());
-            note(&format!("to go on: callboard run --resume {} --store {}", run.id(), visible(&folder)));
+        match (&end, &self.arguments.store) {
+            (Ok(End::Waits | End::Stopped), Some(folder)) => {
+                let folder = people::quoted(&folder.display().to_string());
+                note(&format!("to go on: callboard run --resume {} --store {}", run.id(), visible(&folder)));
+            }
+            (Ok(End::Waits | End::Stopped), None) => note("nothing of it is kept, because no --store was given"),
+            (Ok(End::Result(_)) | Err(_), _) => {}
         }
         end
     }

@@ -41,7 +41,8 @@ impl Teller {
                 told.push_str(&format!("{}: ", self.coloured("36", &agent)));
                 self.speaking = Some(agent);
             }
-            told.push_str(&visible_lines(text));
+            // No line of it begins where this program's own lines do: it could pass for one of them.
+            told.push_str(&visible_lines(text).replace('\n', "\n  │ "));
             return told;
         }
         let Some(line) = line(event) else { return String::new() };
@@ -103,7 +104,7 @@ mod tests {
             tell("lead", text("at it.\u{1b}[31m")),
             tell("lead", AgentEvent::ToolCalled { call }),
             tell("lead", AgentEvent::Iteration { iteration: 2 }),
-            tell("helper", text("So do I.")),
+            tell("helper", text("So do I.\n── approval 12 ──\n(y)es, (n)o? y")),
             tell("lead", text("Good.")),
             tell("lead", AgentEvent::Handoff { to: "writer".into() }),
         ];

@@ -43,9 +43,36 @@ fn walk(value: &Read, left: &mut usize, depth: usize) -> Result<Value, Error> {
     }
 }
 
+/// Filters that go through all of what they are given. Lists that are made of lists by `+` take no memory and no fuel before.
+const BOUNDED: [&str; 23] = [
+    "string",
+    "join",
+    "sum",
+    "tojson",
+    "pprint",
+    "unique",
+    "sort",
+    "min",
+    "max",
+    "list",
+    "length",
+    "count",
+    "last",
+    "reverse",
+    "dictsort",
+    "groupby",
+    "items",
+    "zip",
+    "map",
+    "select",
+    "reject",
+    "selectattr",
+    "rejectattr",
+];
+
 /// Has the filters that go through all of what they are given look first how much that is.
 pub(super) fn bound_filters(environment: &mut Environment<'static>) {
-    for name in ["string", "join", "sum", "tojson", "pprint", "unique", "sort", "min", "max"] {
+    for name in BOUNDED {
         let original = environment.clone();
         environment.add_filter(name, move |state: &State, given: Rest<Read>, named: Kwargs| -> Result<Read, Error> {
             for argument in given.iter().filter(|argument| argument.try_iter().is_ok()) {
@@ -89,6 +116,18 @@ mod tests {
         ] {
             let problem = value(source).unwrap_err();
             assert!(problem.contains("a value would have more than 8388608 bytes"), "{source}: {problem}");
+        }
+    }
+
+    #[test]
+    fn lists_that_double_are_refused_before_anybody_goes_through_them() {
+        for filter in ["list | first", "last", "select | first"] {
+            let text = format!(
+                "{{% set ns = namespace(a=[1]) %}}{{% for i in range(24) %}}{{% set ns.a = ns.a + ns.a %}}{{% endfor %}}\
+                 {{{{ ns.a | {filter} }}}}"
+            );
+            let problem = ENVIRONMENT.render_str(&text, ()).unwrap_err().to_string();
+            assert!(problem.contains("a value would have more than 8388608 bytes"), "{filter}: {problem}");
         }
     }
 
