@@ -49,7 +49,7 @@ pub use runtime::{Builder, Callboard, RunHandle};
 /// What a first program needs.
 pub mod prelude {
     pub use crate::actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
-    pub use crate::messages::{Command, Complexity, Json, Limits, Outcome, Task};
+    pub use crate::messages::{Command, Complexity, Handoffs, Json, Limits, Outcome, Task};
     pub use crate::runtime::Callboard;
     #[cfg(feature = "sled")]
     pub use crate::storage::Sled;

@@ -37,6 +37,8 @@ impl StreamMode {
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
             | RunEvent::Decided { .. }
+            | RunEvent::HandoffChecked { .. }
+            | RunEvent::Marked { .. }
             | RunEvent::NeedsAttention { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Recovered { .. }

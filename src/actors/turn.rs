@@ -21,16 +21,16 @@ use tokio::sync::oneshot;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{
-    Action, AgentEvent, AgentName, Answer, Chain, ContextStrategy, Durability, EarlierAnswer, Failure, FailureKind,
-    Json, MAX_JSON_DEPTH, Order, Origin, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId,
+    Action, AgentEvent, AgentName, Answer, Chain, Command, ContextStrategy, Durability, EarlierAnswer, Failure,
+    FailureKind, Json, MAX_JSON_DEPTH, Order, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId,
     TurnId, Usage,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
-use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
+use crate::supervision::runs::inbox::{Inbox, Input, TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
-use super::context::{ContextAccess, ContextStore};
+use super::context::{ContextAccess, ContextStore, Writer};
 use super::events::Hub;
 use super::floor::Seat;
 
@@ -55,6 +55,8 @@ pub(super) struct TurnShared {
     next_ordinal: AtomicU32,
     /// Results of steps that may not be on disk yet.
     is_unsynced: AtomicBool,
+    /// Whether it works with what strangers wrote, if that may have changed since it was admitted.
+    mark: OnceLock<Arc<MarkOfTurn>>,
     pub(super) stop: StopSignal,
     /// The attempt's outcome is on its way to the run.
     pub(super) has_reported: AtomicBool,
@@ -106,9 +108,14 @@ impl TurnShared {
             waits: AtomicUsize::new(0),
             next_ordinal: AtomicU32::new(0),
             is_unsynced: AtomicBool::new(false),
+            mark: OnceLock::new(),
             stop: StopSignal::default(),
             has_reported: AtomicBool::new(false),
         }
+    }
+
+    fn mark(&self) -> &Arc<MarkOfTurn> {
+        self.mark.get_or_init(|| Arc::new(MarkOfTurn::of(&self.ready)))
     }
 }
 
@@ -210,8 +217,8 @@ impl Turn {
     pub fn context(&self) -> &ContextAccess {
         let TurnShared { ready, store, namespaces, context, .. } = &*self.shared;
         context.get_or_init(|| {
-            let origin = Origin { run: ready.id.run, chain: ready.chain.clone() };
-            Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces.clone(), Some(origin)))
+            let writer = Writer { run: ready.id.run, chain: ready.chain.clone(), mark: Arc::clone(self.shared.mark()) };
+            Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces.clone(), Some(writer)))
         })
     }
 
@@ -344,6 +351,38 @@ impl Turn {
         }
     }
 
+    /// Whether control may go where a command has it go, as far as that can be known now; `None` says that it may. What
+    /// is refused here and ended without a `goto` is among the turns that finished alone
+    /// ([`RunResult::alone`](crate::messages::RunResult)).
+    ///
+    /// # Errors
+    /// When an earlier attempt asked for something else in this place.
+    pub fn check_handoff(
+        &self,
+        command: &Command,
+    ) -> impl Future<Output = Result<Option<Refusal>, TurnError>> + Send + use<> {
+        let (ordinal, turn, command) = (self.take_ordinal(), self.clone(), Arc::new(command.clone()));
+        async move {
+            match turn.request(ordinal, TurnRequest::CheckHandoff(command)).await? {
+                TurnReply::Checked(refusal) => Ok(refusal),
+                reply => Err(unexpected(&reply)),
+            }
+        }
+    }
+
+    /// Whether the turn works with what strangers wrote: its run had read it before, or the turn has since, or somebody to
+    /// whom it delegated (SEMANTICS 13).
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.shared.mark.get().map_or(self.shared.ready.is_marked, |mark| mark.is_set())
+    }
+
+    /// Says that the turn has read what strangers wrote, such as a page of the web. Turns that come after it are marked, and
+    /// context entries that it writes; entries that are marked do it by being read.
+    pub fn mark(&self, source: &str) {
+        self.shared.mark().set(source);
+    }
+
     /// Tells whoever watches the run.
     pub fn notice(&self, text: &str) {
         self.send(u32::MAX, TurnRequest::Notice(text.into()), None);
@@ -435,6 +474,8 @@ impl Leg {
             | TurnRequest::FinishStep(..)
             | TurnRequest::Reserve(_)
             | TurnRequest::Settle(_)
+            | TurnRequest::CheckHandoff(_)
+            | TurnRequest::Mark(_)
             | TurnRequest::Notice(_) => return None,
         };
         Some(match self {
@@ -492,6 +533,7 @@ fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
         TurnRequest::FinishStep(name, _) => format!("the result of step {name:?}"),
         TurnRequest::Delegate(order) => format!("the input of the delegation to {:?}", order.to),
         TurnRequest::Approve(action) => format!("the arguments of {:?}", action.action),
+        TurnRequest::CheckHandoff(_) => "what is handed on".to_owned(),
         _ => "the question".to_owned(),
     };
     Err(TurnError::terminal(format!("{what} may be nested {MAX_JSON_DEPTH} levels deep at most")))
@@ -514,6 +556,40 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waits.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a turn works with what strangers wrote. What it reads of the shared context may change it.
+#[derive(Debug)]
+pub(crate) struct MarkOfTurn {
+    is_set: AtomicBool,
+    turn: RequestId,
+    attempt: u32,
+    inbox: Arc<Inbox>,
+}
+
+impl MarkOfTurn {
+    fn of(ready: &ReadyTurn) -> Self {
+        let ReadyTurn { id, attempt, is_marked, inbox, .. } = ready;
+        let turn = RequestId { turn: *id, ordinal: u32::MAX };
+        Self { is_set: AtomicBool::new(*is_marked), turn, attempt: *attempt, inbox: Arc::clone(inbox) }
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// The run knows already.
+    fn inherit(&self) {
+        self.is_set.store(true, Ordering::Release);
+    }
+
+    /// Marks the turn, and tells its run before whatever the turn asks for next.
+    pub(super) fn set(&self, source: &str) {
+        if !self.is_set.swap(true, Ordering::AcqRel) {
+            let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Mark(source.into()));
+            self.inbox.hand_in(Input::Request { id, attempt, request, reply: None }).work();
+        }
     }
 }
 
@@ -577,7 +653,7 @@ impl Delegation {
         let request = TurnRequest::Delegate(self.order);
         match self.turn.request(self.ordinal, request).await.map_err(DelegationError::Turn)? {
             TurnReply::Done => Ok(id),
-            TurnReply::Delegated(Err(refusal)) => Err(DelegationError::Refused(refusal)),
+            TurnReply::Delegated { answer: Err(refusal), .. } => Err(DelegationError::Refused(refusal)),
             reply => Err(DelegationError::Turn(unexpected(&reply))),
         }
     }
@@ -595,8 +671,13 @@ impl Future for Delegation {
 async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
     let agent = Arc::clone(&order.to);
     let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
-        TurnReply::Delegated(Ok(answer)) => answer,
-        TurnReply::Delegated(Err(refusal)) => return Err(DelegationError::Refused(refusal)),
+        TurnReply::Delegated { answer: Ok(answer), is_marked } => {
+            if is_marked {
+                turn.shared.mark().inherit();
+            }
+            answer
+        }
+        TurnReply::Delegated { answer: Err(refusal), .. } => return Err(DelegationError::Refused(refusal)),
         reply => return Err(DelegationError::Turn(unexpected(&reply))),
     };
     let Answer { outcome, output } = answer;

@@ -128,14 +128,6 @@ impl LlmAgent {
         Ok(Self(Arc::new(Parts { definition: definition.clone(), thinker, prompt, has_effects, agent, tools, team })))
     }
 
-    /// The same agent, which passes control to nobody: it finishes what it is asked alone, and may give tasks to others.
-    #[must_use]
-    pub fn independent(mut self) -> Self {
-        let parts = Arc::make_mut(&mut self.0);
-        parts.thinker = parts.thinker.clone().without_handoffs();
-        self
-    }
-
     /// How a board runs it.
     #[must_use]
     pub fn spec(&self) -> AgentSpec {

@@ -31,6 +31,15 @@ impl MetaTool {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::AskUser, Self::Task, Self::HandoffToAgent, Self::AcceptHandoff, Self::ToolSearch];
 
+    /// Whether it is about passing control on.
+    #[must_use]
+    pub const fn is_handoff(self) -> bool {
+        match self {
+            Self::HandoffToAgent | Self::AcceptHandoff => true,
+            Self::AskUser | Self::Task | Self::ToolSearch => false,
+        }
+    }
+
     /// The name that models see.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -25,6 +25,14 @@ pub struct ContextEntry {
     pub origin: Option<Origin>,
 }
 
+impl ContextEntry {
+    /// Whether it may say what strangers wrote: the turn that wrote it had read that.
+    #[must_use]
+    pub fn is_untrusted(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.is_marked)
+    }
+}
+
 /// Where an entry comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
@@ -32,4 +40,6 @@ pub struct Origin {
     pub run: RunId,
     /// The delegation chain of the writing turn.
     pub chain: Chain,
+    /// The turn had read what strangers wrote (SEMANTICS 13), so the entry may say it.
+    pub is_marked: bool,
 }

@@ -130,6 +130,28 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// A turn asked whether control may go from it.
+    HandoffChecked {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// To whom, as the agent wrote it.
+        to: Vec<Arc<str>>,
+        /// Why not, if not.
+        refusal: Option<Refusal>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A turn has read what strangers wrote: turns that come after it are marked.
+    Marked {
+        /// The turn.
+        turn: u32,
+        /// What it read.
+        source: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
     /// A turn told its observers something.
     Noticed {
         /// The turn.
@@ -270,6 +292,8 @@ macro_rules! turn_of {
             | RunEvent::Answered { turn, .. }
             | RunEvent::ApprovalAsked { turn, .. }
             | RunEvent::Decided { turn, .. }
+            | RunEvent::HandoffChecked { turn, .. }
+            | RunEvent::Marked { turn, .. }
             | RunEvent::Noticed { turn, .. }
             | RunEvent::AttemptFailed { turn, .. }
             | RunEvent::TurnEnded { turn, .. }

@@ -42,6 +42,11 @@ impl fmt::Display for RunEvent {
                 }
                 Said(verdict).fmt(f)
             }
+            Self::HandoffChecked { to, refusal: None, .. } => write!(f, "may go to {}", cut(&to.join(", "))),
+            Self::HandoffChecked { to, refusal: Some(refusal), .. } => {
+                write!(f, "may not go to {} ({})", cut(&to.join(", ")), refusal.name())
+            }
+            Self::Marked { source, .. } => write!(f, "read what strangers wrote: {}", cut(source)),
             Self::Noticed { text, .. } => write!(f, "says {}", cut(text)),
             Self::AttemptFailed { attempt, failure, .. } => {
                 write!(f, "attempt {attempt} failed: {}", cut(&failure.to_string()))

@@ -110,6 +110,8 @@ impl Flow {
                 | RunEvent::Asked { .. }
                 | RunEvent::Answered { .. }
                 | RunEvent::ApprovalAsked { .. }
+                | RunEvent::HandoffChecked { .. }
+                | RunEvent::Marked { .. }
                 | RunEvent::Noticed { .. }
                 | RunEvent::Recovered { .. }
                 | RunEvent::Resumed { .. }

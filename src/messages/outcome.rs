@@ -1,11 +1,12 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::state::FinalState;
 use super::visible::{visible, visible_lines};
-use super::{Json, Refusal, RunId, Usage};
+use super::{AgentName, Handoffs, Json, Refusal, RunId, Usage};
 
 /// How a run, or a branch of it, ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +83,30 @@ pub struct RunResult {
     pub state: FinalState,
     /// What it took.
     pub metrics: RunMetrics,
+    /// Whether agents might pass control on in it.
+    pub handoffs: Handoffs,
+    /// The turns that finished alone what they would have handed on.
+    pub alone: Vec<Alone>,
+}
+
+/// An agent that asked whether it may pass control on, was refused, and finished by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alone {
+    /// Its turn.
+    pub turn: u32,
+    /// The agent.
+    pub agent: AgentName,
+    /// To whom control would have gone, as the agent wrote it.
+    pub to: Vec<Arc<str>>,
+    /// Why not.
+    pub refusal: Refusal,
+}
+
+impl fmt::Display for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agent, to, refusal, .. } = self;
+        write!(f, "{agent} finished alone what was to go to {}: {refusal}", visible(&to.join(", ")))
+    }
 }
 
 /// The output as text, fit for a terminal ([`visible_lines`]): a string by itself, anything else as JSON. An outcome other

@@ -111,6 +111,9 @@ pub enum Refusal {
         /// When it may be worth trying again.
         retry_after: Duration,
     },
+    /// The run was submitted without handoffs.
+    #[error("handoffs are switched off for this run; the agent finishes alone, or delegates")]
+    HandoffsOff,
     /// Nobody has this name, role or capability.
     #[error("no agent has the name, role or capability {}{}", quoted(target), did_you_mean(nearest.as_deref()))]
     UnknownAgent {
@@ -195,6 +198,7 @@ impl Refusal {
             Self::LoopLimit { .. } => "LoopLimit",
             Self::MapLimit { .. } => "MapLimit",
             Self::Unavailable { .. } => "Unavailable",
+            Self::HandoffsOff => "HandoffsOff",
             Self::DeadlinePassed => "DeadlinePassed",
             Self::ShuttingDown => "ShuttingDown",
         }

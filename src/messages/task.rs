@@ -6,6 +6,19 @@ use serde::{Deserialize, Serialize};
 use super::state::Schema;
 use super::{AgentName, Chain, Complexity, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId};
 
+/// Whether agents may pass control on in a run. Delegations are not switched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Handoffs {
+    /// They may; an agent that could not, and can go on, finishes alone ([`RunResult::alone`](super::RunResult)).
+    #[default]
+    OrAlone,
+    /// They may; one that cannot ends its branch as refused.
+    Strict,
+    /// They may not: each agent finishes alone what it was given.
+    Off,
+}
+
 /// What is asked: a body, an input, and the limits to work within.
 ///
 /// ```
@@ -33,6 +46,10 @@ pub struct Task {
     pub plan: Option<Arc<Plan>>,
     /// The run's id, chosen by the caller: submitting the same id again answers with the run that exists.
     pub id: Option<RunId>,
+    /// Whether agents may pass control on.
+    pub handoffs: Handoffs,
+    /// It comes from strangers, so the run is marked from its start (SEMANTICS 13).
+    pub is_untrusted: bool,
 }
 
 impl Task {
@@ -49,6 +66,8 @@ impl Task {
             schema: None,
             plan: None,
             id: None,
+            handoffs: Handoffs::default(),
+            is_untrusted: false,
         }
     }
 
@@ -98,6 +117,43 @@ impl Task {
     #[must_use]
     pub fn plan(mut self, plan: Arc<Plan>) -> Self {
         self.plan = Some(plan);
+        self
+    }
+
+    /// Says whether agents may pass control on.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         let handoff = Command::output("write it").goto("writer");
+    ///         match turn.check_handoff(&handoff).await? {
+    ///             None => Ok(handoff),
+    ///             Some(refusal) => Ok(Command::output(format!("written by myself, because {}", refusal.name()))),
+    ///         }
+    ///     })
+    ///     .agent("writer", |_: Turn| async move { Ok(Command::output("written")) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("a letter").to("lead").handoffs(Handoffs::Off)).await?;
+    /// let result = run.result().await?;
+    /// assert_eq!(result.output, "written by myself, because HandoffsOff");
+    /// assert_eq!(result.alone[0].agent.as_str(), "lead");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn handoffs(mut self, handoffs: Handoffs) -> Self {
+        self.handoffs = handoffs;
+        self
+    }
+
+    /// Says that the task comes from strangers, such as a chat or a page of the web: what language models do for it with
+    /// effects outside, people are asked about.
+    #[must_use]
+    pub fn untrusted(mut self) -> Self {
+        self.is_untrusted = true;
         self
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
     pub(crate) limits: Option<Limits>,
     /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     pub(crate) enable_handoffs: bool,
     /// Ask nobody: what would have to be asked ends the run
     #[arg(long)]

@@ -8,7 +8,7 @@ use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::{Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
 use callboard::env::Env;
-use callboard::messages::{Envelope, Question, RunEvent, visible};
+use callboard::messages::{Envelope, Handoffs, Question, RunEvent, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 
@@ -42,7 +42,6 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         let model = model(&models, definition, arguments.model.as_deref())?;
         let agent = LlmAgent::new(definition, model, &tools, &team);
         let agent = agent.map_err(|error| Failure::trouble(error.to_string()))?;
-        let agent = if arguments.enable_handoffs { agent } else { agent.independent() };
         builder = builder.with(agent.spec());
     }
     let session = Session::start(builder, store, arguments).await?;
@@ -146,6 +145,7 @@ impl<'a> Session<'a> {
         task.to = self.arguments.to.as_deref().map(Into::into);
         task.input = self.arguments.input.clone().map(Into::into);
         task.limits = self.arguments.limits.clone();
+        task.handoffs = if self.arguments.enable_handoffs { Handoffs::OrAlone } else { Handoffs::Off };
         self.board.submit(task).await.map_err(|error| trouble(error.to_string()))
     }
 
@@ -177,7 +177,11 @@ impl<'a> Session<'a> {
             }
         }
         eprint!("{}", teller.close());
-        run.result().await.map(|result| End::Result(Box::new(result))).map_err(trouble)
+        let result = run.result().await.map_err(trouble)?;
+        if !self.arguments.quiet {
+            result.alone.iter().for_each(|alone| note(&alone.to_string()));
+        }
+        Ok(End::Result(Box::new(result)))
     }
 
     /// Of what the journal gets, what people want to know at once.

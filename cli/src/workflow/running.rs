@@ -134,8 +134,11 @@ pub(crate) async fn fork(
 
 /// What a run came to: its output alone, unless all of it is asked for.
 pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
-    let RunResult { run, outcome, output, state, metrics } = result;
-    let json = json!({ "run": run, "outcome": outcome, "output": output, "state": state, "metrics": metrics });
+    let RunResult { run, outcome, output, state, metrics, handoffs, alone } = result;
+    let json = json!({
+        "run": run, "outcome": outcome, "output": output, "state": state, "metrics": metrics, "handoffs": handoffs,
+        "alone": alone,
+    });
     let text = match output.as_str() {
         _ if !outcome.is_finished() || output.is_null() => String::new(),
         // Whoever reads it from a pipe gets it as it is.

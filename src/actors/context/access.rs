@@ -1,22 +1,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
-use crate::messages::{AgentName, ContextEntry, Origin};
+use crate::actors::turn::MarkOfTurn;
+use crate::messages::{AgentName, Chain, ContextEntry, Origin, RunId};
 
 use super::rules::{EXTENSION, Mode};
 use super::{ContextChange, ContextError, ContextStore};
 
 /// The shared context as one agent sees it: the namespaces that it was granted, and its own memory. What it writes bears
-/// its name and the turn's origin.
+/// its name and the turn's origin; what it reads that was written by somebody who had read what strangers wrote marks the
+/// turn ([`Turn::is_marked`](crate::actors::Turn)).
 #[derive(Clone, Debug)]
 pub struct ContextAccess {
     store: ContextStore,
     agent: AgentName,
     namespaces: Option<Arc<[Arc<str>]>>,
-    origin: Option<Origin>,
+    writer: Option<Writer>,
+}
+
+/// The turn that has the access.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    pub(crate) run: RunId,
+    pub(crate) chain: Chain,
+    pub(crate) mark: Arc<MarkOfTurn>,
+}
+
+impl Writer {
+    fn origin(&self) -> Origin {
+        Origin { run: self.run, chain: self.chain.clone(), is_marked: self.mark.is_set() }
+    }
 }
 
 impl ContextAccess {
@@ -24,9 +41,9 @@ impl ContextAccess {
         store: ContextStore,
         agent: AgentName,
         namespaces: Option<Arc<[Arc<str>]>>,
-        origin: Option<Origin>,
+        writer: Option<Writer>,
     ) -> Self {
-        Self { store, agent, namespaces, origin }
+        Self { store, agent, namespaces, writer }
     }
 
     /// The namespace of this agent's own memory.
@@ -82,7 +99,9 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        self.granted(namespace)?.get(namespace, key).await
+        let entry = self.granted(namespace)?.get(namespace, key).await?;
+        self.read(&entry);
+        Ok(entry)
     }
 
     /// As [`ContextStore::get_structured`].
@@ -94,7 +113,7 @@ impl ContextAccess {
         namespace: &str,
         key: &str,
     ) -> Result<Option<T>, ContextError> {
-        self.granted(namespace)?.get_structured(namespace, key).await
+        self.get(namespace, key).await?.map(ContextStore::structured).transpose()
     }
 
     /// As [`ContextStore::query`].
@@ -102,7 +121,9 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn query(&self, namespace: &str, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
-        self.granted(namespace)?.query(namespace, limit).await
+        let entries = self.granted(namespace)?.query(namespace, limit).await?;
+        self.read(&entries);
+        Ok(entries)
     }
 
     /// As [`ContextStore::query_by_prefix`].
@@ -115,7 +136,9 @@ impl ContextAccess {
         prefix: &str,
         limit: usize,
     ) -> Result<Vec<ContextEntry>, ContextError> {
-        self.granted(namespace)?.query_by_prefix(namespace, prefix, limit).await
+        let entries = self.granted(namespace)?.query_by_prefix(namespace, prefix, limit).await?;
+        self.read(&entries);
+        Ok(entries)
     }
 
     /// As [`ContextStore::search`].
@@ -126,7 +149,9 @@ impl ContextAccess {
         for namespace in namespaces {
             self.granted(namespace)?;
         }
-        self.store.search(namespaces, limit).await
+        let entries = self.store.search(namespaces, limit).await?;
+        self.read(&entries);
+        Ok(entries)
     }
 
     /// As [`ContextStore::recall`].
@@ -134,7 +159,9 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        self.granted(namespace)?.recall(namespace, key).await
+        let entry = self.granted(namespace)?.recall(namespace, key).await?;
+        self.read(&entry);
+        Ok(entry)
     }
 
     /// As [`ContextStore::touch`].
@@ -158,11 +185,28 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
-        self.granted(namespace)?.watch(namespace)
+        let changes = self.granted(namespace)?.watch(namespace)?;
+        let this = self.clone();
+        Ok(changes
+            .inspect(move |change| match change {
+                ContextChange::Set(entry) => this.read([&**entry]),
+                ContextChange::Deleted { .. } | ContextChange::Missed(_) => {}
+            })
+            .boxed())
     }
 
     async fn write(&self, namespace: &str, key: &str, value: &str, mode: Mode) -> Result<ContextEntry, ContextError> {
-        self.granted(namespace)?.write(namespace, key, value, &self.agent, self.origin.clone(), mode).await
+        self.granted(namespace)?
+            .write(namespace, key, value, &self.agent, self.writer.as_ref().map(Writer::origin), mode)
+            .await
+    }
+
+    /// What is read marks the turn, if it is marked.
+    fn read<'e>(&self, entries: impl IntoIterator<Item = &'e ContextEntry>) {
+        let Some(Writer { mark, .. }) = &self.writer else { return };
+        if let Some(ContextEntry { namespace, key, .. }) = entries.into_iter().find(|entry| entry.is_untrusted()) {
+            mark.set(&format!("the context entry {key} in {namespace}"));
+        }
     }
 
     /// Memory belongs to its agent, whatever else was granted.

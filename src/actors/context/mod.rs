@@ -12,6 +12,7 @@ mod sweeper;
 mod watch;
 
 pub use access::ContextAccess;
+pub(super) use access::Writer;
 pub use error::ContextError;
 pub use rules::{EXTENSION, MAX_KEY, MAX_NAMESPACE, MAX_VALUE};
 pub use store::ContextStore;

@@ -130,10 +130,15 @@ impl ContextStore {
         namespace: &str,
         key: &str,
     ) -> Result<Option<T>, ContextError> {
-        let Some(entry) = self.get(namespace, key).await? else { return Ok(None) };
-        serde_json::from_str(&entry.value).map(Some).map_err(|error| ContextError::BadJson {
-            namespace: namespace.to_owned(),
-            key: key.to_owned(),
+        self.get(namespace, key).await?.map(Self::structured).transpose()
+    }
+
+    /// The value of an entry that is JSON.
+    pub(super) fn structured<T: DeserializeOwned>(entry: ContextEntry) -> Result<T, ContextError> {
+        let ContextEntry { namespace, key, value, .. } = entry;
+        serde_json::from_str(&value).map_err(|error| ContextError::BadJson {
+            namespace,
+            key,
             detail: error.to_string(),
         })
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::{DelegationError, Reservation, Turn, TurnError};
-use crate::messages::{Action, AgentEvent, Json, Refusal};
+use crate::messages::{Action, AgentEvent, Command, Handoffs, Json, Refusal};
 
 use crate::agents::tool::ToolScope;
 
@@ -41,6 +41,17 @@ pub(super) trait Host: Send + Sync {
     fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
 
     fn scope(&self, key: &str) -> ToolScope;
+
+    /// Whether what is done here is done for strangers, or with what they wrote.
+    fn is_marked(&self) -> bool;
+
+    fn mark(&self, source: &str);
+
+    /// Whether control may be passed on here at all, and what an agent does that cannot.
+    fn handoffs(&self) -> Handoffs;
+
+    /// Why control may not go, if it may not.
+    fn check_handoff(&self, command: &Command) -> BoxFuture<'_, Result<Option<Refusal>, TurnError>>;
 
     /// What the one who had control before has left.
     fn handed_over(&self) -> Json;
@@ -123,6 +134,22 @@ impl Host for InTurn<'_> {
         ToolScope { key: format!("{id}/{key}").into(), context: Some(self.0.context().clone()) }
     }
 
+    fn is_marked(&self) -> bool {
+        self.0.is_marked()
+    }
+
+    fn mark(&self, source: &str) {
+        self.0.mark(source);
+    }
+
+    fn handoffs(&self) -> Handoffs {
+        self.0.task().handoffs
+    }
+
+    fn check_handoff(&self, command: &Command) -> BoxFuture<'_, Result<Option<Refusal>, TurnError>> {
+        self.0.check_handoff(command).boxed()
+    }
+
     fn handed_over(&self) -> Json {
         let state = self.0.state().to_json();
         let previous = self.0.previous_agent();
@@ -185,6 +212,20 @@ impl Host for Alone {
 
     fn scope(&self, key: &str) -> ToolScope {
         ToolScope { key: key.into(), context: None }
+    }
+
+    fn is_marked(&self) -> bool {
+        false
+    }
+
+    fn mark(&self, _: &str) {}
+
+    fn handoffs(&self) -> Handoffs {
+        Handoffs::Strict
+    }
+
+    fn check_handoff(&self, _: &Command) -> BoxFuture<'_, Result<Option<Refusal>, TurnError>> {
+        ready(Ok(None)).boxed()
     }
 
     fn handed_over(&self) -> Json {

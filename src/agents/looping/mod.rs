@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::actors::{Turn, TurnError};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{Action, AgentEvent, Command, Consent, Json, LoopEnd, Message, ToolCall};
+use crate::messages::{Action, AgentEvent, Command, Consent, Handoffs, Json, LoopEnd, Message, ToolCall};
 
 use super::llm::Teammate;
 use super::meta::{self, MetaTool};
@@ -142,17 +142,6 @@ impl AgentLoop {
         self
     }
 
-    /// Takes away the tools that pass control on, and that take it over.
-    #[must_use]
-    pub fn without_handoffs(mut self) -> Self {
-        let is_kept = |tool: MetaTool| match tool {
-            MetaTool::HandoffToAgent | MetaTool::AcceptHandoff => false,
-            MetaTool::AskUser | MetaTool::Task | MetaTool::ToolSearch => true,
-        };
-        self.meta = self.meta.iter().filter(|(tool, _)| is_kept(*tool)).cloned().collect();
-        self
-    }
-
     /// How often the model is asked at most, from 1.
     #[must_use]
     pub fn max_iterations(mut self, times: u32) -> Self {
@@ -218,6 +207,7 @@ impl AgentLoop {
     }
 
     async fn drive(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<Finish, TurnError> {
+        context.lock().is_marked = host.is_marked();
         loop {
             let request = {
                 let mut context = context.lock();
@@ -225,7 +215,7 @@ impl AgentLoop {
                     return Ok(Finish::IterationLimit);
                 }
                 context.iteration += 1;
-                self.request(&context, &host.scope(&format!("model-{}", context.iteration)).key)
+                self.request(host, &context)
             };
             let needed = request.estimated_tokens() + u64::from(request.max_tokens);
             let (iteration, used) = {
@@ -256,16 +246,22 @@ impl AgentLoop {
         }
     }
 
-    fn request(&self, context: &LoopContext, key: &Arc<str>) -> ModelRequest {
+    fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {
         let own = self.tools.specs().filter(|spec| self.is_shown(&spec.name, context));
-        let meta = self.meta.iter().map(|(_, spec)| spec);
+        let meta = self.meta_there(host).map(|(_, spec)| spec);
         ModelRequest {
             system: Arc::clone(&self.system),
             messages: Arc::clone(&context.history),
             tools: own.chain(meta).cloned().collect(),
             max_tokens: self.max_tokens,
-            idempotency_key: Arc::clone(key),
+            idempotency_key: host.scope(&format!("model-{}", context.iteration)).key,
         }
+    }
+
+    /// The tools of the loop itself that there are: where control may not be passed on, nobody is told of that.
+    fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, ToolSpec)> {
+        let is_off = host.handoffs() == Handoffs::Off;
+        self.meta.iter().filter(move |(tool, _)| !(is_off && tool.is_handoff()))
     }
 
     fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
@@ -336,9 +332,9 @@ impl AgentLoop {
         for call in &calls {
             host.show(AgentEvent::ToolCalled { call: call.clone() });
         }
-        let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(call, &context.lock())).collect();
+        let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(host, call, &context.lock())).collect();
         self.ask_for_permission(host, context, &calls, &mut uses).await?;
-        let handoff = uses.iter().find_map(Use::handoff).cloned();
+        let handoff = check_handoffs(host, &mut uses).await?;
         let mut answers: BTreeMap<usize, Answered> = BTreeMap::new();
         let mut side_by_side: Vec<(usize, BoxFuture<'_, Result<Answered, TurnError>>)> = Vec::new();
         for (position, (call, one)) in calls.iter().zip(uses).enumerate() {
@@ -352,13 +348,20 @@ impl AgentLoop {
             }
         }
         settle(host, &calls, &mut side_by_side, &mut answers).await?;
-        context.lock().answered(calls.into_iter().zip(answers.into_values()));
+        let answers: Vec<_> = calls.into_iter().zip(answers.into_values()).collect();
+        for (call, _) in answers.iter().filter(|(_, answered)| answered.is_untrusted) {
+            host.mark(&call.name);
+        }
+        let mut context = context.lock();
+        context.answered(answers);
+        // What others did for this turn may have marked it.
+        context.is_marked |= host.is_marked();
         Ok(handoff)
     }
 
     /// What a call comes to, before anybody is asked.
-    fn judge(&self, call: &ToolCall, context: &LoopContext) -> Use {
-        let meta = self.meta.iter().find(|(_, spec)| spec.name == call.name);
+    fn judge(&self, host: &dyn Host, call: &ToolCall, context: &LoopContext) -> Use {
+        let meta = self.meta_there(host).find(|(_, spec)| spec.name == call.name);
         let fits = |error: serde_json::Error| {
             Use::answer(ToolError(format!("the arguments of {} do not fit: {error}", call.name)))
         };
@@ -377,7 +380,7 @@ impl AgentLoop {
             };
         }
         let Some(entry) = self.tools.get(&call.name).filter(|entry| self.is_shown(&entry.spec.name, context)) else {
-            return Use::answer(self.unknown(&call.name, context));
+            return Use::answer(self.unknown(host, &call.name, context));
         };
         if let Err(error) = entry.check(&call.arguments) {
             return Use::answer(error);
@@ -391,9 +394,9 @@ impl AgentLoop {
         }
     }
 
-    fn unknown(&self, name: &str, context: &LoopContext) -> ToolError {
+    fn unknown(&self, host: &dyn Host, name: &str, context: &LoopContext) -> ToolError {
         let own = self.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
-        let known: Vec<&str> = own.chain(self.meta.iter().map(|(tool, _)| tool.name())).collect();
+        let known: Vec<&str> = own.chain(self.meta_there(host).map(|(tool, _)| tool.name())).collect();
         let likely = nearest(name, known.iter().copied());
         let there =
             if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
@@ -575,6 +578,30 @@ impl Use {
             | Self::Search(_) => true,
         }
     }
+}
+
+/// The first handoff that may go ahead; the others are answered. An agent that may not pass control on finishes alone.
+async fn check_handoffs(host: &dyn Host, uses: &mut [Use]) -> Result<Option<Command>, TurnError> {
+    let mut admitted = None;
+    for one in uses {
+        let Some(command) = one.handoff().cloned() else { continue };
+        if admitted.is_some() {
+            *one = Use::answer(ToolError("control goes to one agent, and passes on with another call".to_owned()));
+            continue;
+        }
+        let refusal = match host.handoffs() {
+            Handoffs::OrAlone => host.check_handoff(&command).await?,
+            Handoffs::Strict | Handoffs::Off => None,
+        };
+        match refusal {
+            None => admitted = Some(command),
+            Some(refusal) => {
+                let why = format!("control cannot pass on ({refusal}): finish yourself what was asked");
+                *one = Use::answer(ToolError(why));
+            }
+        }
+    }
+    Ok(admitted)
 }
 
 /// Waits for those that run side by side.

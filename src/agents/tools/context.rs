@@ -4,7 +4,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{Effect, Tool, ToolError, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec, tool};
+use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec, tool};
 use super::beginning;
 use crate::actors::context::ContextAccess;
 use crate::messages::ContextEntry;
@@ -38,7 +38,10 @@ pub fn context_get() -> impl Tool {
         let context = context_of(&scope)?;
         let namespace = get.namespace.unwrap_or_else(|| context.memory());
         match context.get(&namespace, &get.key).await? {
-            Some(entry) => Ok(format!("{}\n{}", about(&entry), entry.value).into()),
+            Some(entry) => Ok(ToolOutput {
+                text: format!("{}\n{}", about(&entry), entry.value),
+                is_untrusted: entry.is_untrusted(),
+            }),
             None => Err(ToolError(format!("there is no {:?} in {namespace:?}", get.key))),
         }
     })
@@ -96,7 +99,8 @@ pub fn context_query() -> impl Tool {
             Some(prefix) => context.query_by_prefix(&namespace, prefix, limit + 1).await?,
             None => context.query(&namespace, limit + 1).await?,
         };
-        Ok(listed(&found, limit).into())
+        let is_untrusted = found.iter().any(ContextEntry::is_untrusted);
+        Ok(ToolOutput { text: listed(&found, limit), is_untrusted })
     })
 }
 

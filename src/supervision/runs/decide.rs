@@ -115,7 +115,7 @@ fn on_command(
     let (settled, verdict) = match run.settle(number, turn.branch, &turn.children(), &command.update) {
         Ok(settled) => {
             run.check_writes(number, &settled.0, &command).map_err(invalid)?;
-            let verdict = route(run, number, turn, &command, mark, None, around);
+            let verdict = route(run, number, turn, &command, mark, Asked::AtTheEnd, around);
             (Some(settled), verdict.map_err(Failure::refused)?)
         }
         // The join's own failure: the same children would fail every attempt, so the fold ends the branch.
@@ -140,13 +140,42 @@ pub(super) fn on_resumed_end(
 ) -> Result<Verdict, OverwriteError> {
     let Some(turn) = run.turn(number) else { return Ok(Verdict::Nothing) };
     run.settle(number, turn.branch, &run.children_of(turn), &command.update)?;
-    let verdict = route(run, number, turn, command, handoff_mark(turn, command), None, around);
+    let verdict = route(run, number, turn, command, handoff_mark(turn, command), Asked::AtTheEnd, around);
     verdict.map_err(|refusal| OverwriteError::CannotGoOn(refusal.to_string()))
 }
 
 /// The mark of the handoff that a command asks for, if it asks for one.
 fn handoff_mark(turn: &OpenTurn, command: &Command) -> Option<Mark> {
     matches!(command.goto, Goto::Agent(_)).then(|| mark(command.output.as_ref().unwrap_or(&turn.input), command))
+}
+
+/// Why control may not go where a command has it go, as far as that can be known before the turn has ended.
+#[must_use]
+pub fn on_handoff_check(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    command: &Command,
+    around: &Surroundings<'_>,
+) -> Option<Refusal> {
+    if let Err(refusal) = run.check_goto(run.branch_of(turn), command) {
+        return Some(refusal);
+    }
+    match route(run, number, turn, command, handoff_mark(turn, command), Asked::Before, around) {
+        Ok(Verdict::Refused(refusal)) | Err(refusal) => Some(refusal),
+        Ok(Verdict::Admitted(_) | Verdict::Parked(_) | Verdict::Nothing) => None,
+    }
+}
+
+/// When it is asked where a command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// While its turn is under way: nothing is taken.
+    Before,
+    /// As its turn ends.
+    AtTheEnd,
+    /// After somebody has approved of it.
+    Approved,
 }
 
 /// Where a command goes. An unknown target ends the turn, as that of a delegation does which the turn insists on: nobody
@@ -157,7 +186,7 @@ fn route(
     turn: &OpenTurn,
     command: &Command,
     mark: Option<Mark>,
-    approved: Option<&Decision>,
+    asked: Asked,
     around: &Surroundings<'_>,
 ) -> Result<Verdict, Refusal> {
     if run.is_planned(turn) {
@@ -188,7 +217,10 @@ fn route(
         Goto::Agent(_) | Goto::Next | Goto::End => carried,
     };
     let actions = targets.iter().enumerate().map(|(position, to)| handoff_action(to, input_of(position)));
-    let consent = if approved.is_some() { Consent::Auto } else { strictest(&turn.agent, actions.clone(), around) };
+    let consent = match asked {
+        Asked::Approved => Consent::Auto,
+        Asked::Before | Asked::AtTheEnd => strictest(&turn.agent, actions.clone(), around),
+    };
     let request = Request {
         kind,
         from: &turn.agent,
@@ -196,6 +228,7 @@ fn route(
         first: run.turn_id(run.next_turn),
         chain: &branch.chain,
         waiter: run.waiter_of(turn.branch).map(|(waiter, agent)| (run.turn_id(waiter), agent)),
+        switch: run.submission.task.handoffs,
         limits: run.submission.limits(),
         handoffs: run.handoffs,
         agents: &run.agents,
@@ -204,7 +237,11 @@ fn route(
         consent,
         now: around.now.monotonic,
     };
-    Ok(match guard::admit(&request, &mut around.facts.lock()) {
+    let answer = match asked {
+        Asked::Before => guard::probe(&request, &around.facts.lock()),
+        Asked::AtTheEnd | Asked::Approved => guard::admit(&request, &mut around.facts.lock()),
+    };
+    Ok(match answer {
         guard::Answer::Admit => Verdict::Admitted(targets),
         guard::Answer::Refuse(refusal) => Verdict::Refused(refusal),
         guard::Answer::Park => {
@@ -283,6 +320,7 @@ fn admit_delegation(
         first: run.turn_id(run.next_turn),
         chain: &branch.chain,
         waiter: (!order.is_detached).then(|| (run.turn_id(number), &turn.agent)),
+        switch: run.submission.task.handoffs,
         limits: run.submission.limits(),
         handoffs: run.handoffs,
         agents: &run.agents,
@@ -344,7 +382,7 @@ pub fn on_parked_decision(
     let verdict = if decision.approved {
         let turn = OpenTurn::ended(id, &parked.ended);
         let command = &parked.ended.command;
-        route(run, number, &turn, command, handoff_mark(&turn, command), Some(&decision), around)
+        route(run, number, &turn, command, handoff_mark(&turn, command), Asked::Approved, around)
             .unwrap_or_else(Verdict::Refused)
     } else {
         Verdict::Refused(denial(&envelope.action, &decision))

@@ -81,6 +81,8 @@ pub struct ReadyTurn {
     pub timeout: Option<Duration>,
     /// Who had control before.
     pub previous_agent: Option<AgentName>,
+    /// The run had read what strangers wrote when the turn was admitted.
+    pub is_marked: bool,
     /// What the run took so far.
     pub metrics: RunMetrics,
     /// What the run was submitted with.

@@ -250,6 +250,8 @@ fn copy_around(
             | RunEvent::StepFinished { .. }
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
+            | RunEvent::HandoffChecked { .. }
+            | RunEvent::Marked { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Overwritten { .. }
             | RunEvent::Resumed { .. }

@@ -1,6 +1,6 @@
 //! The guard: whether a handoff or delegation may go ahead. Pure; the cheapest check comes first.
 //!
-//! The order is: chain, depth, handoff limit, agent limit, budget, repeated handoff, breaker, wait-for cycle, approval.
+//! The order is: the run's switch, chain, depth, handoff limit, agent limit, budget, repeated handoff, breaker, wait-for cycle, approval.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::env::{Bug, is_planted};
-use crate::messages::{AgentName, Chain, Consent, Limits, Refusal, TurnId};
+use crate::messages::{AgentName, Chain, Consent, Handoffs, Limits, Refusal, TurnId};
 
 use super::budget::{Budget, PurseKey};
 use super::facts::AdmissionFacts;
@@ -59,6 +59,8 @@ pub struct Request<'a> {
     pub chain: &'a Chain,
     /// The turn that would wait: the asking one in a delegation, the one above a delegated branch in a handoff.
     pub waiter: Option<(TurnId, &'a AgentName)>,
+    /// Whether control may be passed on at all.
+    pub switch: Handoffs,
     /// The run's limits.
     pub limits: &'a Limits,
     /// Handoffs that were admitted already.
@@ -100,15 +102,28 @@ pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Answer {
             Answer::Admit
         }
         Consent::Ask => Answer::Park,
-        Consent::Deny => Answer::Refuse(Refusal::Denied {
-            action: format!("handoff to {}", names(request.targets)),
-            by: "policy".into(),
-            reason: String::new(),
-        }),
+        Consent::Deny => Answer::Refuse(denied(request)),
     }
 }
 
+/// What [`admit`] would say; nothing is taken.
+#[must_use]
+pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Answer {
+    match (check(request, facts), request.consent) {
+        (Err(refusal), _) => Answer::Refuse(refusal),
+        (Ok(()), Consent::Auto) => Answer::Admit,
+        (Ok(()), Consent::Ask) => Answer::Park,
+        (Ok(()), Consent::Deny) => Answer::Refuse(denied(request)),
+    }
+}
+
+fn denied(request: &Request<'_>) -> Refusal {
+    let action = format!("handoff to {}", names(request.targets));
+    Refusal::Denied { action, by: "policy".into(), reason: String::new() }
+}
+
 fn check(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
+    check_switch(request)?;
     check_chain(request)?;
     check_limits(request)?;
     check_repetition(request)?;
@@ -119,6 +134,13 @@ fn check(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
     }
     check_breaker_room(request, facts)?;
     check_cycle(request, facts)
+}
+
+fn check_switch(request: &Request<'_>) -> Result<(), Refusal> {
+    match (request.switch, request.kind) {
+        (Handoffs::Off, Kind::Handoff { .. } | Kind::FanOut) => Err(Refusal::HandoffsOff),
+        (Handoffs::Off, Kind::Delegation) | (Handoffs::OrAlone | Handoffs::Strict, _) => Ok(()),
+    }
 }
 
 fn check_chain(request: &Request<'_>) -> Result<(), Refusal> {
@@ -225,6 +247,7 @@ mod tests {
         from: AgentName,
         targets: Vec<AgentName>,
         chain: Chain,
+        switch: Handoffs,
         limits: Limits,
         handoffs: u32,
         agents: BTreeSet<AgentName>,
@@ -240,6 +263,7 @@ mod tests {
                 from: agent("a"),
                 targets: vec![agent("b")],
                 chain: Chain::default(),
+                switch: Handoffs::default(),
                 limits: Limits::default(),
                 handoffs: 0,
                 agents: BTreeSet::from([agent("a")]),
@@ -260,6 +284,7 @@ mod tests {
                 first: turn(100),
                 chain: &self.chain,
                 waiter: matches!(kind, Kind::Delegation).then_some((turn(1), &self.from)),
+                switch: self.switch,
                 limits: &self.limits,
                 handoffs: self.handoffs,
                 agents: &self.agents,
@@ -268,7 +293,10 @@ mod tests {
                 consent: self.consent,
                 now: Duration::ZERO,
             };
-            admit(&request, &mut self.facts)
+            let probed = probe(&request, &self.facts);
+            let answer = admit(&request, &mut self.facts);
+            assert_eq!(probed, answer, "who asks before is told the same");
+            answer
         }
 
         fn handoff(&mut self) -> &'static str {
@@ -287,6 +315,16 @@ mod tests {
             Answer::Refuse(refusal) => refusal.name(),
             Answer::Park => "Park",
         }
+    }
+
+    #[test]
+    fn what_is_switched_off_is_refused_before_all_else_and_delegations_are_not() {
+        let mut case = Case { switch: Handoffs::Off, handoffs: u32::MAX, ..Case::default() };
+        let handoff = Kind::Handoff { mark: 0, recent: &[] };
+        assert_eq!(case.ask(handoff), Answer::Refuse(Refusal::HandoffsOff));
+        assert_eq!(case.ask(Kind::FanOut), Answer::Refuse(Refusal::HandoffsOff));
+        case.handoffs = 0;
+        assert_eq!(case.ask(Kind::Delegation), Answer::Admit);
     }
 
     #[test]

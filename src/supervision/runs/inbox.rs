@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::visible::visible_lines;
 use crate::messages::{
-    Action, Answer, ApprovalId, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId, RunResult,
-    Submission, TooLong, TurnId, Update, Usage,
+    Action, Answer, ApprovalId, Command, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId,
+    RunResult, Submission, TooLong, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::Mailbox;
@@ -314,6 +314,10 @@ pub enum TurnRequest {
     Reserve(u64),
     /// To count what a reservation was used for.
     Settle(Option<Usage>),
+    /// To know whether control may go where this command has it go.
+    CheckHandoff(Arc<Command>),
+    /// To have what comes after the turn know that it has read what strangers wrote.
+    Mark(Arc<str>),
     /// To tell observers something.
     Notice(Arc<str>),
 }
@@ -326,7 +330,8 @@ impl TurnRequest {
             Self::FinishStep(_, json) | Self::Ask(json) => json.is_too_deep(),
             Self::Delegate(order) => order.input.is_too_deep(),
             Self::Approve(action) => action.arguments.is_too_deep(),
-            Self::StartStep(_) | Self::Reserve(_) | Self::Settle(_) | Self::Notice(_) => false,
+            Self::CheckHandoff(command) => command.is_too_deep(),
+            Self::StartStep(_) | Self::Reserve(_) | Self::Settle(_) | Self::Mark(_) | Self::Notice(_) => false,
         }
     }
 }
@@ -339,7 +344,14 @@ pub enum TurnReply {
     /// The reservation's number, or why there is none.
     Reserved(Result<u32, Refusal>),
     /// The delegation's answer, or why there is none.
-    Delegated(Result<Answer, Refusal>),
+    Delegated {
+        /// The answer.
+        answer: Result<Answer, Refusal>,
+        /// By then the run had read what strangers wrote.
+        is_marked: bool,
+    },
+    /// Why control may not go, if it may not.
+    Checked(Option<Refusal>),
     /// The answer to a question.
     Answered(Json),
     /// The decision, with the arguments that were approved.

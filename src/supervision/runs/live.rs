@@ -178,7 +178,10 @@ impl LiveRun {
         match self.run.turn(turn)?.record(ordinal)? {
             Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
             Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
-            Record::Delegation { reply, .. } => reply.clone().map(TurnReply::Delegated),
+            Record::Delegation { reply, deltas, .. } => {
+                reply.clone().map(|answer| TurnReply::Delegated { answer, is_marked: deltas.is_marked })
+            }
+            Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
             Record::Approval { envelope, decision } => {
                 decision.clone().map(|decision| TurnReply::Decided(decision, envelope.action.clone()))

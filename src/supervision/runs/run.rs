@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
-    AgentName, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal, RequestId,
-    RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
+    AgentName, Alone, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal,
+    RequestId, RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::workflow::graph::Graph;
 
@@ -44,6 +44,10 @@ pub struct Run {
     pub(super) turns_ended: u32,
     pub(super) retries: u32,
     pub(super) last_at: Timestamp,
+    /// It has read what strangers wrote.
+    pub(super) is_marked: bool,
+    /// Turns that finished alone what they would have handed on.
+    pub(super) alone: Vec<Alone>,
     pub(super) result: Option<Arc<RunResult>>,
     /// For the event that its turn ends with.
     #[serde(skip)]
@@ -208,6 +212,9 @@ pub struct OpenTurn {
     pub(super) phase: Phase,
     pub(super) records: BTreeMap<u32, Box<Record>>,
     pub(super) recoveries: u32,
+    /// The run had read what strangers wrote when the turn was admitted. What comes later does not change it: an attempt that
+    /// is repeated meets what the first one met.
+    pub(super) is_marked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,6 +272,13 @@ pub enum Record {
         /// The decision.
         decision: Option<Decision>,
     },
+    /// Whether control might go.
+    HandoffCheck {
+        /// To whom.
+        to: Vec<Arc<str>>,
+        /// Why not, if not.
+        refusal: Option<Refusal>,
+    },
 }
 
 /// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
@@ -273,6 +287,8 @@ pub struct ChildDeltas {
     pub(super) asked: u64,
     pub(super) answered: Option<u64>,
     pub(super) deltas: Vec<Delta>,
+    /// When it was answered, the run had read what strangers wrote.
+    pub(super) is_marked: bool,
 }
 
 impl AsRef<[Delta]> for ChildDeltas {
@@ -582,6 +598,25 @@ impl OpenTurn {
         self.records.get(&ordinal).map(|record| &**record)
     }
 
+    /// Whether the run had read what strangers wrote when it was admitted.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// The first handoff that it was refused when it asked.
+    pub(super) fn refused_handoff(&self) -> Option<(&[Arc<str>], &Refusal)> {
+        self.records.values().find_map(|record| match &**record {
+            Record::HandoffCheck { to, refusal: Some(refusal) } => Some((to.as_slice(), refusal)),
+            Record::HandoffCheck { refusal: None, .. }
+            | Record::StepStarted { .. }
+            | Record::Step { .. }
+            | Record::Delegation { .. }
+            | Record::Question { .. }
+            | Record::Approval { .. } => None,
+        })
+    }
+
     /// The attempt under way or to come, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
@@ -591,7 +626,8 @@ impl OpenTurn {
     /// The turn that a parked handoff ended, as the guard sees it.
     pub(super) fn ended(branch: u32, ended: &EndedTurn) -> Self {
         let (agent, input) = (ended.agent.clone(), ended.input.clone());
-        Self { branch, agent, input, attempt: 0, phase: Phase::Leased, records: BTreeMap::new(), recoveries: 0 }
+        let (phase, records) = (Phase::Leased, BTreeMap::new());
+        Self { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_marked: false }
     }
 
     /// Whether it waits for an answer from outside it: being found so by a new process says nothing against it.
@@ -600,7 +636,7 @@ impl OpenTurn {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
             Record::Question { answer, .. } => answer.is_none(),
             Record::Approval { decision, .. } => decision.is_none(),
-            Record::StepStarted { .. } | Record::Step { .. } => false,
+            Record::StepStarted { .. } | Record::Step { .. } | Record::HandoffCheck { .. } => false,
         })
     }
 

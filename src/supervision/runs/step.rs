@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
-    AgentName, Answer, Command, ContextStrategy, Goto, Json, LateAnswer, Order, Outcome, Refusal, RequestId, RunEvent,
-    RunResult, State, Submission, Timestamp, Update, Verdict,
+    AgentName, Alone, Answer, Command, ContextStrategy, Goto, Json, LateAnswer, Order, Outcome, Refusal, RequestId,
+    RunEvent, RunResult, State, Submission, Timestamp, Update, Verdict,
 };
 
 use super::budget::Budget;
@@ -170,6 +170,8 @@ impl Run {
             turns_ended: 0,
             retries: 0,
             last_at: submission.at,
+            is_marked: submission.task.is_untrusted,
+            alone: Vec::new(),
             result: None,
             overwrite: None,
             conflict: None,
@@ -266,6 +268,15 @@ impl Run {
                 } else {
                     self.unpark(*turn, verdict, effects);
                 }
+            }
+            RunEvent::HandoffChecked { turn, ordinal, to, refusal, at } => {
+                self.last_at = *at;
+                self.record(*turn, *ordinal, Record::HandoffCheck { to: to.clone(), refusal: refusal.clone() });
+                effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+            }
+            RunEvent::Marked { at, .. } => {
+                self.last_at = *at;
+                self.is_marked = true;
             }
             RunEvent::AttemptFailed { turn, retry_at, at, .. } => {
                 self.last_at = *at;
@@ -387,7 +398,8 @@ impl Run {
             branch.now = Now::Turn(number);
         }
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0 };
+        let is_marked = self.is_marked;
+        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_marked };
         self.turns.insert(number, Box::new(turn));
         Effect::Start(number)
     }
@@ -445,6 +457,10 @@ impl Run {
         let Some(children) = self.turns.get(&number).map(|turn| self.children_of(turn)) else { return };
         self.keep_outbound(number);
         let Some(open) = self.close_turn(number, effects) else { return };
+        if let (Some((to, refusal)), Goto::Next) = (open.refused_handoff(), &command.goto) {
+            let (to, refusal) = (to.to_vec(), refusal.clone());
+            self.alone.push(Alone { turn: number, agent: open.agent.clone(), to, refusal });
+        }
         self.turns_ended += 1;
         let ended = EndedTurn { number, agent: open.agent, input: open.input, command: Arc::clone(command), children };
         if let Verdict::Parked(envelope) = verdict {
@@ -700,7 +716,7 @@ impl Run {
     /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
     fn answered(&mut self, turn: u32, ordinal: u32, answer: Answer, written: Vec<Delta>, effects: &mut Vec<Effect>) {
         self.budget.close_purse((turn, ordinal));
-        let answered = Some(self.sequence);
+        let (answered, is_marked) = (Some(self.sequence), self.is_marked);
         let told = |asker: &AgentName, to: &Arc<str>| {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
             Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer }))
@@ -709,7 +725,7 @@ impl Run {
             let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
             if let Some(Record::Delegation { order, reply, deltas }) = record {
                 effects.push(told(&open.agent, &order.to));
-                *deltas = ChildDeltas { answered, deltas: written, ..*deltas };
+                *deltas = ChildDeltas { answered, deltas: written, is_marked, ..*deltas };
                 *reply = Some(Ok(answer));
                 effects.push(Effect::Reply { turn, ordinal });
             }
@@ -781,7 +797,9 @@ impl Run {
 
     fn finish(&mut self, outcome: Outcome, output: Json, view: State, effects: &mut Vec<Effect>) {
         let metrics = self.metrics();
-        self.result = Some(Arc::new(RunResult { run: self.id(), outcome, output, state: view.into(), metrics }));
+        let (alone, handoffs) = (std::mem::take(&mut self.alone), self.submission.task.handoffs);
+        let (run, state) = (self.id(), view.into());
+        self.result = Some(Arc::new(RunResult { run, outcome, output, state, metrics, handoffs, alone }));
         effects.push(Effect::Ended);
     }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::messages::{RunId, Step};
+use crate::messages::{Handoffs, RunId, Step};
 use crate::testing::rules::play;
 
 const AGENTS: usize = 6;
@@ -93,6 +93,7 @@ fn ask(chain: &Chain, asked: &Asked) -> Answer {
         first: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 },
         chain,
         waiter: None,
+        switch: Handoffs::default(),
         limits: &limits,
         handoffs: 0,
         agents: &BTreeSet::new(),

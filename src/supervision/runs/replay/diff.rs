@@ -108,6 +108,7 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
     match event {
         RunEvent::Recovered { .. } => false,
         RunEvent::Noticed { .. }
+        | RunEvent::Marked { .. }
         | RunEvent::Reserved { .. }
         | RunEvent::Settled { .. }
         | RunEvent::AttemptFailed { .. }
@@ -121,6 +122,7 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         | RunEvent::Asked { .. }
         | RunEvent::Answered { .. }
         | RunEvent::Decided { .. }
+        | RunEvent::HandoffChecked { .. }
         | RunEvent::TurnEnded { .. }
         | RunEvent::TurnFailed { .. }
         | RunEvent::TurnRestarted { .. }
@@ -269,6 +271,8 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         }
         RunEvent::DelegationExpired { at, .. }
         | RunEvent::Answered { at, .. }
+        | RunEvent::HandoffChecked { at, .. }
+        | RunEvent::Marked { at, .. }
         | RunEvent::Noticed { at, .. }
         | RunEvent::Recovered { at, .. }
         | RunEvent::NeedsAttention { at, .. }

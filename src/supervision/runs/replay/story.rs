@@ -213,6 +213,8 @@ impl TurnStory {
             | RunEvent::Answered { .. }
             | RunEvent::ApprovalAsked { .. }
             | RunEvent::Decided { .. }
+            | RunEvent::HandoffChecked { .. }
+            | RunEvent::Marked { .. }
             | RunEvent::Noticed { .. }
             | RunEvent::TurnEnded { .. }
             | RunEvent::TurnFailed { .. }

@@ -292,6 +292,7 @@ impl Desk {
             deadline: live.run.deadline_of(branch),
             timeout: live.run.rules_of(number).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
+            is_marked: turn.is_marked(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),
             records: turn.records.clone(),

@@ -146,6 +146,7 @@ fn on_request(
     match request {
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
+        TurnRequest::Mark(source) => live.absorb(RunEvent::Marked { turn: number, source, at }),
         TurnRequest::Reserve(tokens) => {
             let ordinal = live.run.next_reservation;
             let answer = live.run.budget.check(live.run.branch_of(turn).brief.purse, tokens);
@@ -207,7 +208,12 @@ fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, arou
                 live.absorb(event);
             }
         }
-        TurnRequest::Reserve(_) | TurnRequest::Settle(_) | TurnRequest::Notice(_) => {}
+        TurnRequest::CheckHandoff(command) => {
+            let refusal = decide::on_handoff_check(&live.run, number, turn, &command, around);
+            let to = command.goto.targets().cloned().collect();
+            live.absorb(RunEvent::HandoffChecked { turn: number, ordinal, to, refusal, at });
+        }
+        TurnRequest::Reserve(_) | TurnRequest::Settle(_) | TurnRequest::Mark(_) | TurnRequest::Notice(_) => {}
     }
 }
 
@@ -226,6 +232,9 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
         }
         (Record::Approval { envelope, .. }, TurnRequest::Approve(again)) => {
             (envelope.action == *again || is_planted(Bug::RunUnapproved), format!("consent to {}", envelope.action))
+        }
+        (Record::HandoffCheck { to, .. }, TurnRequest::CheckHandoff(again)) => {
+            (to.iter().eq(again.goto.targets()), format!("whether control may go to {}", to.join(", ")))
         }
         (record, _) => (false, format!("{record:?}").chars().take(80).collect()),
     };
