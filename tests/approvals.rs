@@ -12,7 +12,7 @@ use callboard::actors::approvals::DecideError;
 use callboard::env::Env;
 use callboard::messages::{
     Action, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent, RunId,
-    RunResult, Send,
+    RunResult, Send, Terms,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
@@ -413,7 +413,13 @@ async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_res
     let run = submit(&third, "writer").await.id();
     let id = open(&third, 1).await[0].id();
     third.shutdown().await;
-    let decision = Decision { approved: false, by: "cat".into(), reason: "no".into(), at: world.env.now().wall };
+    let decision = Decision {
+        approved: false,
+        by: "cat".into(),
+        reason: "no".into(),
+        at: world.env.now().wall,
+        terms: Terms::Once,
+    };
     let put = Put {
         key: Key::new(["approval", &*id.to_string()]),
         value: codec::encode_shared(&StoredDecision { decision }),

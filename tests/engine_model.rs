@@ -15,7 +15,7 @@ use callboard::env::Now;
 use callboard::messages::state::{Schema, StateRules};
 use callboard::messages::{
     Action, AgentName, ApprovalId, Backoff, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Limits,
-    Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Timestamp, TraceId, TurnId, Verdict,
+    Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp, TraceId, TurnId, Verdict,
 };
 use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState, Signal};
 use callboard::supervision::runs::decide::{Surroundings, on_delegation, on_outcome, on_parked_decision};
@@ -512,7 +512,7 @@ impl Engine {
     fn decide(&mut self, (run, turn): Key, approved: bool) -> &'static str {
         let envelope = self.runs[run].open_approvals().find(|envelope| envelope.request.turn.number == turn);
         let envelope = envelope.unwrap().clone();
-        let decision = Decision { approved, by: "ann".into(), reason: "".into(), at: self.wall() };
+        let decision = Decision { approved, by: "ann".into(), reason: "".into(), at: self.wall(), terms: Terms::Once };
         let event = on_parked_decision(&self.runs[run], &envelope, decision, &self.around()).unwrap();
         self.apply(run, &event, WorkedOut::default())
     }

@@ -11,9 +11,12 @@ mod terminal;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::env::Env;
-use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp, TooLong, check_person, check_reason};
+use crate::messages::{
+    ASK, ApprovalId, Decision, Durability, Envelope, Json, Terms, Timestamp, TooLong, check_person, check_reason,
+};
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::decide::EXPIRY;
 
@@ -71,6 +74,18 @@ pub enum DecideError {
         /// When.
         at: Timestamp,
     },
+    /// It is a question that is asked each time, or a handoff: it cannot be decided for a whole run. Nothing was decided.
+    #[error("approval {id} cannot be given for the whole run: it is asked each time")]
+    NotForRun {
+        /// The id.
+        id: ApprovalId,
+    },
+    /// It is a handoff, or what it was changed to nests too deeply. Nothing was decided.
+    #[error("approval {id} cannot be given with other arguments: deny it, and say what to do instead")]
+    NotEditable {
+        /// The id.
+        id: ApprovalId,
+    },
     /// Who decides, or why, is said at too great a length. Nothing was decided.
     #[error(transparent)]
     TooLong(#[from] TooLong),
@@ -112,6 +127,37 @@ impl Decider {
         self.decide(id, true, by, "").await
     }
 
+    /// Says yes, and that the same agent may do exactly the same again in its run, for this long. Other arguments are asked
+    /// about again.
+    ///
+    /// # Errors
+    /// As [`Decider::approve`]; and [`DecideError::NotForRun`].
+    pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Decision, DecideError> {
+        if self.desk.envelope(id).is_some_and(|envelope| &*envelope.policy != ASK || envelope.is_handoff()) {
+            return Err(DecideError::NotForRun { id });
+        }
+        let until = self.desk.env.now().wall + time;
+        self.decide_on(id, true, by, "", Terms::Run { until }).await
+    }
+
+    /// Says no to what is asked, and yes to the same with other arguments. That is a question of its own, which is journaled
+    /// and answered at once: what is done is what was said here.
+    ///
+    /// # Errors
+    /// As [`Decider::approve`]; and [`DecideError::NotEditable`].
+    pub async fn approve_edited(
+        &self,
+        id: ApprovalId,
+        by: &str,
+        arguments: impl Into<Json>,
+    ) -> Result<Decision, DecideError> {
+        let arguments = arguments.into();
+        if self.desk.envelope(id).is_some_and(|envelope| envelope.is_handoff()) || arguments.is_too_deep() {
+            return Err(DecideError::NotEditable { id });
+        }
+        self.decide_on(id, true, by, "", Terms::Edited { arguments }).await
+    }
+
     /// Says no, with a reason for the agent, of at most (4,096) characters.
     ///
     /// # Errors
@@ -121,13 +167,24 @@ impl Decider {
     }
 
     async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, DecideError> {
+        self.decide_on(id, approved, by, reason, Terms::Once).await
+    }
+
+    async fn decide_on(
+        &self,
+        id: ApprovalId,
+        approved: bool,
+        by: &str,
+        reason: &str,
+        terms: Terms,
+    ) -> Result<Decision, DecideError> {
         check_person(by)?;
         check_reason(reason)?;
         let at = self.desk.env.now().wall;
         if let Some(expired) = self.desk.expiry(id).filter(|expires_at| *expires_at <= at) {
             return Err(DecideError::Expired { id, at: expired });
         }
-        let decision = Decision { approved, by: by.into(), reason: reason.into(), at };
+        let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms };
         let decided = self.bring(id, decision).await;
         if let Err(DecideError::Storage(_)) = decided {
             self.desk.ask_again(id);
@@ -150,7 +207,8 @@ impl Decider {
     /// Silence denies.
     async fn expire(&self, id: ApprovalId) -> Result<Decision, DecideError> {
         let at = self.desk.env.now().wall;
-        self.desk.decide(id, Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at }).await
+        let silence = Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at, terms: Terms::Once };
+        self.desk.decide(id, silence).await
     }
 
     /// A run asks for a decision; asking again changes nothing.

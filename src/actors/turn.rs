@@ -326,10 +326,22 @@ impl Turn {
     /// # Errors
     /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn's branch as denied if passed on with `?`.
     pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        self.ask_consent(action, false)
+    }
+
+    /// As [`Turn::approve`]; what people have approved for the whole run does not count.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn approve_each_time(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        self.ask_consent(action, true)
+    }
+
+    fn ask_consent(&self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
             let asked = is_planted(Bug::RunUnapproved).then(|| action.clone());
-            match self.request(ordinal, TurnRequest::Approve(action)).await? {
+            match self.request(ordinal, TurnRequest::Approve { action, each_time }).await? {
                 TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
                 TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
                 reply => Err(unexpected(&reply)),
@@ -469,7 +481,7 @@ impl Leg {
         let (there, back, target) = match request {
             TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
             TurnRequest::Ask(_) => ("question.dispatch", "question.reply", None),
-            TurnRequest::Approve(_) => ("approval.dispatch", "approval.reply", None),
+            TurnRequest::Approve { .. } => ("approval.dispatch", "approval.reply", None),
             TurnRequest::StartStep(_)
             | TurnRequest::FinishStep(..)
             | TurnRequest::Reserve(_)
@@ -532,7 +544,7 @@ fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
     let what = match request {
         TurnRequest::FinishStep(name, _) => format!("the result of step {name:?}"),
         TurnRequest::Delegate(order) => format!("the input of the delegation to {:?}", order.to),
-        TurnRequest::Approve(action) => format!("the arguments of {:?}", action.action),
+        TurnRequest::Approve { action, .. } => format!("the arguments of {:?}", action.action),
         TurnRequest::CheckHandoff(_) => "what is handed on".to_owned(),
         _ => "the question".to_owned(),
     };

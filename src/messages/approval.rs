@@ -20,6 +20,16 @@ pub struct Action {
 }
 
 impl Action {
+    /// The same with other arguments. A target that one of the arguments names is what that argument says now.
+    #[must_use]
+    pub fn edited(&self, arguments: Json) -> Self {
+        let names_target = |value: &serde_json::Value| value.as_str() == Some(&*self.target);
+        let before = self.arguments.value().as_object();
+        let named = before.and_then(|fields| fields.iter().find(|(_, value)| names_target(value)));
+        let now = named.and_then(|(key, _)| arguments.get(key)?.as_str().map(Arc::from));
+        Self { target: now.unwrap_or_else(|| Arc::clone(&self.target)), arguments, ..self.clone() }
+    }
+
     /// An action.
     #[must_use]
     pub fn new(action: &str, target: &str, arguments: impl Into<Json>) -> Self {
@@ -47,6 +57,12 @@ pub enum Consent {
     Deny,
 }
 
+/// The policy of a question that may be decided for a whole run.
+pub const ASK: &str = "ask";
+
+/// The policy of a question that is asked each time, whatever was decided before.
+pub const EACH_TIME: &str = "ask each time";
+
 /// One question to a human, bound to the exact bytes that will be executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
@@ -56,7 +72,7 @@ pub struct Envelope {
     pub agent: AgentName,
     /// What it wants to do.
     pub action: Action,
-    /// The policy that asked for a decision.
+    /// The policy that asked for a decision: [`ASK`], or [`EACH_TIME`].
     pub policy: Arc<str>,
     /// Makes two otherwise equal questions different.
     pub nonce: u64,
@@ -81,6 +97,11 @@ impl Envelope {
             "expires_at": self.expires_at,
         }))
         .canonical()
+    }
+
+    /// Whether it asks where control goes.
+    pub(crate) fn is_handoff(&self) -> bool {
+        &*self.action.action == "handoff"
     }
 
     /// The hash of the canonical bytes, which names the approval.
@@ -142,6 +163,26 @@ pub struct Decision {
     pub reason: Arc<str>,
     /// When.
     pub at: Timestamp,
+    /// What exactly is approved.
+    pub terms: Terms,
+}
+
+/// What a decision approves, beside the question as it was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Terms {
+    /// Nothing else.
+    #[default]
+    Once,
+    /// The same agent may do the same with the same arguments again in this run, until then.
+    Run {
+        /// When that ends.
+        until: Timestamp,
+    },
+    /// Not that, but the same with these arguments: a question of its own, answered at once (SEMANTICS 9).
+    Edited {
+        /// What is done instead.
+        arguments: Json,
+    },
 }
 
 #[cfg(test)]

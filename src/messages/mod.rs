@@ -24,7 +24,7 @@ mod time;
 mod usage;
 pub(crate) mod visible;
 
-pub use approval::{Action, ApprovalId, Consent, Decision, Envelope};
+pub use approval::{ASK, Action, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
 pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};

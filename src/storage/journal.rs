@@ -415,7 +415,7 @@ mod tests {
     use super::*;
     use crate::messages::{
         Action, AgentName, Chain, Command, Decision, Envelope, Failure, FailureKind, Json, Order, Outcome, Refusal,
-        RequestId, Submission, Task, Timestamp, TraceId, TurnId, Usage, Verdict,
+        RequestId, Submission, Task, Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -458,7 +458,7 @@ mod tests {
         let envelope =
             Envelope { request, agent: agent.clone(), action, policy: "ask".into(), nonce: 9, expires_at: at };
         let approval = envelope.id();
-        let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at };
+        let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once };
         let failure = Failure::new(FailureKind::Transient, "later");
         let reference = Some("group/project#7".into());
         let order = Order { input: input.clone(), reference, is_detached: true, ..Order::new("writer", "write") };

@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal as _, Write};
 
 use callboard::actors::approvals::card;
-use callboard::messages::{Envelope, Question, visible, visible_lines};
+use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 
@@ -18,6 +18,12 @@ pub(super) fn is_anybody_here(no_input: bool) -> bool {
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
     Yes,
+    /// Yes, and the same again in this run.
+    ForRun,
+    /// The same with these arguments.
+    Edited {
+        arguments: Value,
+    },
     No {
         reason: String,
     },
@@ -52,15 +58,22 @@ pub(super) fn decide(envelope: &Envelope) -> Decision {
 }
 
 fn decide_over(envelope: &Envelope, answers: &mut impl BufRead, out: &mut impl Write) -> Decision {
-    let mut question = format!("\n{}(y)es, (n)o with a reason, (l)eave it waiting? ", card(envelope));
+    let for_run = if &*envelope.policy == ASK { "(r)un: yes, and the same again in this run; " } else { "" };
+    let ways = format!("(y)es; {for_run}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ");
+    let mut question = format!("\n{}{ways}", card(envelope));
     loop {
         let Some(line) = said(&question, answers, out) else { return Decision::Leave };
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
         match word.to_lowercase().as_str() {
             "y" | "yes" if rest.is_empty() => return Decision::Yes,
+            "r" | "run" if rest.is_empty() && !for_run.is_empty() => return Decision::ForRun,
+            "e" | "edit" => match serde_json::from_str(rest) {
+                Ok(arguments @ Value::Object(_)) => return Decision::Edited { arguments },
+                Ok(_) | Err(_) => question = "e and the whole arguments as a JSON object, in one line? ".to_owned(),
+            },
             "n" | "no" => return Decision::No { reason: rest.trim().to_owned() },
             "l" | "leave" => return Decision::Leave,
-            _ => question = "y, n or l? ".to_owned(),
+            _ => question = ways.clone(),
         }
     }
 }
@@ -91,7 +104,7 @@ fn said(question: &str, answers: &mut impl BufRead, out: &mut impl Write) -> Opt
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use callboard::messages::{Action, AgentName, QuestionId, RequestId, Timestamp, TurnId};
+    use callboard::messages::{Action, AgentName, EACH_TIME, QuestionId, RequestId, Timestamp, TurnId};
     use serde_json::json;
 
     use super::*;
@@ -110,7 +123,7 @@ mod tests {
                 "src/\u{202e}lib.rs",
                 json!({ "path": "src/\u{202e}lib.rs", "content": "x" }),
             ),
-            policy: "default".into(),
+            policy: ASK.into(),
             nonce: 7,
             expires_at: Timestamp::from_millis(1_000),
         }
@@ -133,6 +146,10 @@ mod tests {
         insta::assert_snapshot!("approval", asked);
         assert_eq!(decide("n not this file\n").0, Decision::No { reason: "not this file".to_owned() });
         assert_eq!(decide("y but\nl\n").0, Decision::Leave);
+        assert_eq!(decide("e {\nr\n").0, Decision::ForRun);
+        assert_eq!(decide("e {\"path\": \"b\"}\n").0, Decision::Edited { arguments: json!({ "path": "b" }) });
+        let each_time = Envelope { policy: EACH_TIME.into(), ..envelope() };
+        assert_eq!(decide_over(&each_time, &mut "r\nl\n".as_bytes(), &mut Vec::new()), Decision::Leave);
         assert_eq!(decide("").0, Decision::Leave);
     }
 

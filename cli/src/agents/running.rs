@@ -1,6 +1,7 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 
@@ -71,6 +72,9 @@ fn sound(read: Vec<Result<Definition, callboard::agents::Defects>>) -> Result<Ve
     }
     Err(Failure::trouble(format!("{}\n\n{}", count(defects, "defect"), wrong.join("\n\n"))))
 }
+
+/// How long a decision holds that was made for a whole run.
+const FOR_RUN: Duration = Duration::from_secs(3600);
 
 /// The model that does not think.
 pub(super) const FAKE: &str = "fake";
@@ -226,6 +230,10 @@ impl<'a> Session<'a> {
                 let decision = tokio::task::spawn_blocking(move || asking::decide(&envelope)).await;
                 let decided = match decision.unwrap_or(Decision::Leave) {
                     Decision::Yes => self.board.approvals().approve(id, &people::name()).await,
+                    Decision::ForRun => self.board.approvals().approve_for_run(id, &people::name(), FOR_RUN).await,
+                    Decision::Edited { arguments } => {
+                        self.board.approvals().approve_edited(id, &people::name(), arguments).await
+                    }
                     Decision::No { reason } => self.board.approvals().deny(id, &people::name(), &reason).await,
                     Decision::Leave => return Ok(false),
                 };

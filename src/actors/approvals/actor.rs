@@ -89,6 +89,8 @@ impl Actor for GatewayActor {
                             DecideError::AlreadyDecided { .. }
                             | DecideError::Unknown { .. }
                             | DecideError::Expired { .. }
+                            | DecideError::NotForRun { .. }
+                            | DecideError::NotEditable { .. }
                             | DecideError::TooLong(_),
                         ) => {}
                         Err(DecideError::Storage(error)) => {

@@ -78,6 +78,10 @@ impl Desk {
         self.open.lock().contains_key(&id)
     }
 
+    pub(super) fn envelope(&self, id: ApprovalId) -> Option<Envelope> {
+        self.open.lock().get(&id).map(|question| question.envelope.clone())
+    }
+
     pub(super) fn expiry(&self, id: ApprovalId) -> Option<Timestamp> {
         self.open.lock().get(&id).map(|question| question.envelope.expires_at)
     }
@@ -171,11 +175,13 @@ fn key(id: ApprovalId) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::{Json, Terms};
 
     #[test]
     fn the_bytes_of_a_decision_are_golden() {
         let at = Timestamp::from_millis(1_767_225_600_000);
-        let decision = Decision { approved: false, by: "ann".into(), reason: "too long".into(), at };
+        let terms = Terms::Edited { arguments: Json::from("x") };
+        let decision = Decision { approved: false, by: "ann".into(), reason: "too long".into(), at, terms };
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
             &StoredDecision { decision },

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::env::{Clock, Now};
-use crate::messages::{Action, AgentName, Json, MAX_PERSON, MAX_REASON, RequestId, RunId, TurnId};
+use crate::messages::{Action, AgentName, Json, MAX_PERSON, MAX_REASON, RequestId, RunId, Terms, TurnId};
 use crate::storage::Memory;
 use crate::supervision::runs::inbox::Input;
 use crate::testing::rules::play;
@@ -253,7 +253,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                     }
                     let is_open = model.open[gateway].contains(&question);
                     let reason = if approved { "" } else { "why" };
-                    let decision = Decision { approved, by: by.into(), reason: reason.into(), at };
+                    let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms: Terms::Once };
                     let expected = if is_open && expires_at <= at {
                         Err(DecideError::Expired { id, at: expires_at })
                     } else {
@@ -264,9 +264,13 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         Err(DecideError::AlreadyDecided { .. }) if is_open => "already decided through another gateway",
                         Err(DecideError::AlreadyDecided { .. }) => "already decided",
                         Err(DecideError::Expired { .. }) => "expired",
-                        Err(DecideError::Unknown { .. } | DecideError::TooLong(_) | DecideError::Storage(_)) => {
-                            "unknown"
-                        }
+                        Err(
+                            DecideError::Unknown { .. }
+                            | DecideError::TooLong(_)
+                            | DecideError::NotForRun { .. }
+                            | DecideError::NotEditable { .. }
+                            | DecideError::Storage(_),
+                        ) => "unknown",
                     });
                     prop_assert_eq!(said, expected);
                 }
@@ -277,7 +281,8 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                         continue;
                     }
                     let said = gateways[gateway].0.expire(ids[question]).now_or_never().unwrap();
-                    let silence = Decision { approved: false, by: "expiry".into(), reason: "".into(), at };
+                    let silence =
+                        Decision { approved: false, by: "expiry".into(), reason: "".into(), at, terms: Terms::Once };
                     let expected = model.decide(gateway, question, silence);
                     match &expected {
                         Ok(_) => _ = seen.insert("denied by its expiry"),

@@ -101,9 +101,12 @@ impl TerminalChannel {
                     return;
                 }
                 // The card stays, and is shown again.
-                Err(DecideError::Storage(_) | DecideError::TooLong(_)) => {
-                    show("nothing was decided; please answer again\n")
-                }
+                Err(
+                    DecideError::Storage(_)
+                    | DecideError::TooLong(_)
+                    | DecideError::NotForRun { .. }
+                    | DecideError::NotEditable { .. },
+                ) => show("nothing was decided; please answer again\n"),
             }
         }
     }

@@ -28,7 +28,9 @@ pub(super) trait Host: Send + Sync {
 
     fn ask(&self, call: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>>;
 
-    fn approve(&self, call: &Arc<str>, action: Action) -> BoxFuture<'_, Result<Permission, TurnError>>;
+    /// Has people consent; `each_time` says that what they have decided for a whole run does not count.
+    fn approve(&self, call: &Arc<str>, action: Action, each_time: bool)
+    -> BoxFuture<'_, Result<Permission, TurnError>>;
 
     /// Has another agent do something. `Err` within is an answer for the model.
     fn delegate(
@@ -87,8 +89,8 @@ impl Host for InTurn<'_> {
         self.0.ask(question).boxed()
     }
 
-    fn approve(&self, _: &Arc<str>, action: Action) -> BoxFuture<'_, Result<Permission, TurnError>> {
-        let asked = self.0.approve(action);
+    fn approve(&self, _: &Arc<str>, action: Action, each_time: bool) -> BoxFuture<'_, Result<Permission, TurnError>> {
+        let asked = if each_time { self.0.approve_each_time(action).boxed() } else { self.0.approve(action).boxed() };
         async move {
             match asked.await {
                 Ok(action) => Ok(Permission::Granted(action)),
@@ -196,7 +198,7 @@ impl Host for Alone {
         answered(answer).boxed()
     }
 
-    fn approve(&self, call: &Arc<str>, action: Action) -> BoxFuture<'_, Result<Permission, TurnError>> {
+    fn approve(&self, call: &Arc<str>, action: Action, _: bool) -> BoxFuture<'_, Result<Permission, TurnError>> {
         let (sender, decision) = oneshot::channel();
         self.0.permissions.lock().insert(Arc::clone(call), (action, sender));
         answered(decision).boxed()

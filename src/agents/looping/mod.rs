@@ -416,7 +416,7 @@ impl AgentLoop {
             let Use::AfterPermission(action, effect) = one else { continue };
             context.lock().pending_permissions.insert(Arc::clone(&call.id), action.clone());
             host.show(AgentEvent::PermissionAsked { call: Arc::clone(&call.id), action: action.clone() });
-            let decided = host.approve(&call.id, action.clone());
+            let decided = host.approve(&call.id, action.clone(), self.tier == Tier::Dynamic);
             let effect = *effect;
             asked.push(async move { (position, effect, decided.await) });
         }

@@ -8,8 +8,8 @@ use crate::env::Now;
 use crate::messages::state::StateError;
 use crate::messages::visible::quoted;
 use crate::messages::{
-    Action, AgentName, Backoff, Command, Consent, Decision, Envelope, Failure, FailureKind, Goto, Order, Outcome,
-    Refusal, RequestId, RunEvent, Verdict, handoff_action,
+    ASK, Action, AgentName, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure, FailureKind, Goto,
+    Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
 };
 
 use super::dispatch::{Dispatch, TurnOutcome};
@@ -280,7 +280,7 @@ fn envelope(
         request: RequestId { turn: run.turn_id(turn), ordinal },
         agent: agent.clone(),
         action,
-        policy: "ask".into(),
+        policy: ASK.into(),
         nonce: around.random,
         expires_at: around.now.wall + around.approval_ttl,
     }
@@ -341,24 +341,50 @@ fn admit_delegation(
 #[must_use]
 pub fn on_approval(
     run: &Run,
-    number: u32,
-    turn: &OpenTurn,
+    (number, turn): (u32, &OpenTurn),
     ordinal: u32,
     action: Action,
+    each_time: bool,
     around: &Surroundings<'_>,
 ) -> Vec<RunEvent> {
     let at = around.now.wall;
     let consent = around.dispatch.consent(&turn.agent, &action);
-    let envelope = envelope(run, number, ordinal, &turn.agent, action, around);
+    let standing = run.standing_consent(&turn.agent, &action, at).filter(|_| !each_time).cloned();
+    let mut envelope = envelope(run, number, ordinal, &turn.agent, action, around);
+    if each_time {
+        envelope.policy = EACH_TIME.into();
+    }
     let approval = envelope.id();
     let asked = RunEvent::ApprovalAsked { turn: number, ordinal, envelope: Box::new(envelope), at };
-    let approved = match consent {
-        Consent::Ask => return vec![asked],
-        Consent::Auto => true,
-        Consent::Deny => false,
+    let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, standing) {
+        (Consent::Ask, None) => return vec![asked],
+        (Consent::Ask, Some(by)) => (true, by, "for the whole run"),
+        (Consent::Auto, _) => (true, "policy".into(), ""),
+        (Consent::Deny, _) => (false, "policy".into(), ""),
     };
-    let decision = Decision { approved, by: "policy".into(), reason: "".into(), at };
+    let decision = Decision { approved, by, reason: reason.into(), at, terms: Terms::Once };
     vec![asked, RunEvent::Decided { turn: number, ordinal, approval, decision, verdict: Verdict::Nothing, at }]
+}
+
+/// What becomes of a decision that a turn waits for. One with other arguments answers a question of its own.
+#[must_use]
+pub fn on_decision(envelope: &Envelope, decision: Decision, around: &Surroundings<'_>) -> Vec<RunEvent> {
+    let (RequestId { turn, ordinal }, at) = (envelope.request, around.now.wall);
+    let turn = turn.number;
+    let decided =
+        |approval, decision| RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at };
+    match &decision.terms {
+        Terms::Edited { arguments } if decision.approved => {
+            let action = envelope.action.edited(arguments.clone());
+            let changed = Envelope { action, nonce: around.random, ..envelope.clone() };
+            let approval = changed.id();
+            vec![
+                RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(changed), at },
+                decided(approval, decision),
+            ]
+        }
+        Terms::Once | Terms::Run { .. } | Terms::Edited { .. } => vec![decided(envelope.id(), decision)],
+    }
 }
 
 /// What becomes of a decision about a handoff that was parked after its turn; the whole guard runs again.

@@ -309,7 +309,12 @@ pub enum TurnRequest {
     /// To have people answer.
     Ask(Json),
     /// To have people consent.
-    Approve(Action),
+    Approve {
+        /// To what.
+        action: Action,
+        /// Whatever they have decided for the whole run.
+        each_time: bool,
+    },
     /// To set tokens aside.
     Reserve(u64),
     /// To count what a reservation was used for.
@@ -329,7 +334,7 @@ impl TurnRequest {
         match self {
             Self::FinishStep(_, json) | Self::Ask(json) => json.is_too_deep(),
             Self::Delegate(order) => order.input.is_too_deep(),
-            Self::Approve(action) => action.arguments.is_too_deep(),
+            Self::Approve { action, .. } => action.arguments.is_too_deep(),
             Self::CheckHandoff(command) => command.is_too_deep(),
             Self::StartStep(_) | Self::Reserve(_) | Self::Settle(_) | Self::Mark(_) | Self::Notice(_) => false,
         }

@@ -183,7 +183,7 @@ impl LiveRun {
             }
             Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
-            Record::Approval { envelope, decision } => {
+            Record::Approval { envelope, decision, .. } => {
                 decision.clone().map(|decision| TurnReply::Decided(decision, envelope.action.clone()))
             }
         }

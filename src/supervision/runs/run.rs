@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
-    AgentName, Alone, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal,
+    Action, AgentName, Alone, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal,
     RequestId, RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::workflow::graph::Graph;
@@ -46,6 +46,8 @@ pub struct Run {
     pub(super) last_at: Timestamp,
     /// It has read what strangers wrote.
     pub(super) is_marked: bool,
+    /// What people have approved for the whole run, the last last.
+    pub(super) standing: VecDeque<Standing>,
     /// Turns that finished alone what they would have handed on.
     pub(super) alone: Vec<Alone>,
     pub(super) result: Option<Arc<RunResult>>,
@@ -64,6 +66,15 @@ pub struct Run {
     /// How nodes stood when their blocks ended, if somebody looks at that.
     #[serde(skip)]
     pub(super) glances: Option<Box<Glances>>,
+}
+
+/// Consent that holds for a while.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Standing {
+    pub(super) agent: AgentName,
+    pub(super) action: Action,
+    pub(super) by: Arc<str>,
+    pub(super) until: Timestamp,
 }
 
 /// What a person wrote over a conflict, and where the turn goes at which it was found, if that was not decided then.
@@ -269,6 +280,8 @@ pub enum Record {
     Approval {
         /// The exact question.
         envelope: Box<Envelope>,
+        /// What the turn asked for, if people have changed it.
+        asked: Option<Box<Action>>,
         /// The decision.
         decision: Option<Decision>,
     },
@@ -398,6 +411,13 @@ impl Run {
         self.branches.values().map(|branch| &**branch).find(|branch| branch.outbound(turn, ordinal).is_some())
     }
 
+    /// Who has approved for the whole run that an agent does exactly this, if that still holds.
+    pub(super) fn standing_consent(&self, agent: &AgentName, action: &Action, now: Timestamp) -> Option<&Arc<str>> {
+        let is_this =
+            |standing: &&Standing| standing.until > now && standing.agent == *agent && standing.action == *action;
+        self.standing.iter().rev().find(is_this).map(|standing| &standing.by)
+    }
+
     /// The open branch that works on a delegation.
     pub(super) fn delegated_branch(&self, turn: u32, ordinal: u32) -> Option<u32> {
         let origin = Origin::Delegation { turn, ordinal };
@@ -501,7 +521,7 @@ impl Run {
             Now::Turn(_) | Now::Awaiting | Now::Forked { .. } | Now::Plan(_) => None,
         });
         let asked = self.turns.values().flat_map(|turn| turn.records.values()).filter_map(|record| match &**record {
-            Record::Approval { envelope, decision: None } => Some(&**envelope),
+            Record::Approval { envelope, decision: None, .. } => Some(&**envelope),
             _ => None,
         });
         parked.chain(asked)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules, join};
 use crate::messages::{
-    AgentName, Alone, Answer, Command, ContextStrategy, Goto, Json, LateAnswer, Order, Outcome, Refusal, RequestId,
-    RunEvent, RunResult, State, Submission, Timestamp, Update, Verdict,
+    AgentName, Alone, Answer, Command, ContextStrategy, Decision, Envelope, Goto, Json, LateAnswer, Order, Outcome,
+    Refusal, RequestId, RunEvent, RunResult, State, Submission, Terms, Timestamp, Update, Verdict,
 };
 
 use super::budget::Budget;
@@ -14,7 +14,7 @@ use super::glance::Glances;
 use super::guard::{Handoff, Mark};
 use super::run::{
     Branch, BranchEnd, Brief, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
-    Overwrite, ParkedHandoff, Phase, Record, Run,
+    Overwrite, ParkedHandoff, Phase, Record, Run, Standing,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -126,6 +126,16 @@ pub struct Answered {
     pub answer: Answer,
 }
 
+/// The most consents that a run remembers; of more, those that were given last.
+const MAX_STANDING: usize = 256;
+
+/// What a decision approves beyond the question that it answers.
+fn standing(envelope: &Envelope, decision: &Decision) -> Option<Standing> {
+    let Decision { approved: true, by, terms: Terms::Run { until }, .. } = decision else { return None };
+    let (agent, action) = (envelope.agent.clone(), envelope.action.clone());
+    Some(Standing { agent, action, by: Arc::clone(by), until: *until })
+}
+
 /// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
 #[must_use]
 pub fn mark(input: &Json, command: &Command) -> Mark {
@@ -171,6 +181,7 @@ impl Run {
             retries: 0,
             last_at: submission.at,
             is_marked: submission.task.is_untrusted,
+            standing: VecDeque::new(),
             alone: Vec::new(),
             result: None,
             overwrite: None,
@@ -257,13 +268,25 @@ impl Run {
                 }
             }
             RunEvent::ApprovalAsked { turn, ordinal, envelope, .. } => {
-                self.record(*turn, *ordinal, Record::Approval { envelope: envelope.clone(), decision: None });
+                // A second question in one place is the first one as people have changed it.
+                let asked = match self.record_mut(*turn, *ordinal) {
+                    Some(Record::Approval { envelope, asked, .. }) => {
+                        asked.take().or_else(|| Some(envelope.action.clone().into()))
+                    }
+                    _ => None,
+                };
+                self.record(*turn, *ordinal, Record::Approval { envelope: envelope.clone(), asked, decision: None });
                 effects.push(Effect::RequestApproval { turn: *turn, ordinal: *ordinal });
             }
             RunEvent::Decided { turn, ordinal, decision, verdict, at, .. } => {
                 self.last_at = *at;
-                if let Some(Record::Approval { decision: slot, .. }) = self.record_mut(*turn, *ordinal) {
+                if let Some(Record::Approval { envelope, decision: slot, .. }) = self.record_mut(*turn, *ordinal) {
                     *slot = Some(decision.clone());
+                    let standing = standing(envelope, decision);
+                    self.standing.extend(standing);
+                    if self.standing.len() > MAX_STANDING {
+                        self.standing.pop_front();
+                    }
                     effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
                 } else {
                     self.unpark(*turn, verdict, effects);
@@ -822,7 +845,9 @@ impl Run {
                         self.cancel_branch(child, effects);
                     }
                 }
-                Record::Approval { envelope, decision: None } => effects.push(Effect::WithdrawApproval(envelope.id())),
+                Record::Approval { envelope, decision: None, .. } => {
+                    effects.push(Effect::WithdrawApproval(envelope.id()))
+                }
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::messages::{
     Action, AgentName, ApprovalId, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Limits,
-    RequestId, Task, Timestamp, TraceId, Verdict, handoff_action,
+    RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
 };
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::runs::decide::EXPIRY;
@@ -90,7 +90,7 @@ enum Voice {
 impl Voice {
     fn decision(self, at: Timestamp) -> Decision {
         let by = if self == Self::Silence { EXPIRY } else { "ann" };
-        Decision { approved: self == Self::Yes, by: by.into(), reason: "".into(), at }
+        Decision { approved: self == Self::Yes, by: by.into(), reason: "".into(), at, terms: Terms::Once }
     }
 }
 
@@ -256,7 +256,8 @@ impl Desk {
 
     fn ask(&mut self, ordinal: u32, action: Action) -> oneshot::Receiver<TurnReply> {
         let (reply, heard) = oneshot::channel();
-        let (id, attempt, request) = (self.request(ordinal), self.attempt, TurnRequest::Approve(action));
+        let (id, attempt, request) =
+            (self.request(ordinal), self.attempt, TurnRequest::Approve { action, each_time: false });
         self.apply(Input::Request { id, attempt, request, reply: Some(reply) });
         heard
     }

@@ -56,8 +56,9 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
                     live.absorb(event);
                 }
             } else {
-                let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
-                live.absorb(RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at });
+                for event in decide::on_decision(&envelope, decision, around) {
+                    live.absorb(event);
+                }
             }
         }
         Input::Cancel { reason, ack, .. } => {
@@ -203,8 +204,8 @@ fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, arou
         TurnRequest::Ask(question) => {
             live.absorb(RunEvent::Asked { turn: number, ordinal, question, nonce: around.random, at });
         }
-        TurnRequest::Approve(action) => {
-            for event in decide::on_approval(&live.run, number, turn, ordinal, action, around) {
+        TurnRequest::Approve { action, each_time } => {
+            for event in decide::on_approval(&live.run, (number, turn), ordinal, action, each_time, around) {
                 live.absorb(event);
             }
         }
@@ -230,8 +231,9 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
         (Record::Question { question, .. }, TurnRequest::Ask(again)) => {
             (question == again, format!("the question {question}"))
         }
-        (Record::Approval { envelope, .. }, TurnRequest::Approve(again)) => {
-            (envelope.action == *again || is_planted(Bug::RunUnapproved), format!("consent to {}", envelope.action))
+        (Record::Approval { envelope, asked, .. }, TurnRequest::Approve { action: again, .. }) => {
+            let asked = asked.as_deref().unwrap_or(&envelope.action);
+            (asked == again || is_planted(Bug::RunUnapproved), format!("consent to {asked}"))
         }
         (Record::HandoffCheck { to, .. }, TurnRequest::CheckHandoff(again)) => {
             (to.iter().eq(again.goto.targets()), format!("whether control may go to {}", to.join(", ")))
