@@ -14,8 +14,9 @@ use std::time::Duration;
 use callboard::env::Now;
 use callboard::messages::state::{Schema, StateRules};
 use callboard::messages::{
-    Action, AgentName, ApprovalId, Backoff, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Limits,
-    Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp, TraceId, TurnId, Verdict,
+    Action, AgentName, ApprovalId, Authority, Backoff, Chain, Command, Consent, Decision, Envelope, Failure,
+    FailureKind, Json, Limits, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp,
+    TraceId, TurnId, Verdict,
 };
 use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState, Signal};
 use callboard::supervision::runs::decide::{Surroundings, on_delegation, on_outcome, on_parked_decision};
@@ -432,6 +433,14 @@ impl Dispatch for Office {
 
     fn consent(&self, _: &AgentName, action: &Action) -> Consent {
         self.0.consent[number(&action.target)]
+    }
+
+    fn authority(&self, _: &str) -> Authority {
+        Authority::ALL
+    }
+
+    fn check_made(&self, _: &str, _: &[Json]) -> Result<(), String> {
+        Ok(())
     }
 
     fn start(&self, _: ReadyTurn) {}

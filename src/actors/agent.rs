@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::messages::names::check_name;
-use crate::messages::{AgentName, Command, Json, MAX_AGENT_NAME, NameError};
+use crate::messages::names::{check_name, check_own_name};
+use crate::messages::{AgentName, Authority, Command, Json, MAX_AGENT_NAME, NameError};
 
 use super::agent_actor::RestartWindow;
 use super::context::MAX_NAMESPACE;
@@ -39,6 +39,16 @@ use super::turn::{Turn, TurnError};
 pub trait Agent: Send + Sync + 'static {
     /// Takes one turn. It is cancelled by dropping the future, at an await.
     fn turn(&self, turn: Turn) -> impl Future<Output = Result<Command, TurnError>> + Send;
+
+    /// Makes an agent that a turn of this one has described ([`Turn::make_agent`]), anew for each turn of that agent. What it
+    /// is made with is what this one has, so it can be given no more.
+    ///
+    /// # Errors
+    /// Why it cannot be made; an agent makes no others unless it says how.
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        let _ = draft;
+        Err("this agent makes no others".to_owned())
+    }
 }
 
 /// What the runtime holds of an agent: one value behind a pointer.
@@ -50,6 +60,29 @@ pub(crate) trait AgentValue: Send + Sync {
 
     /// The types of a typed agent.
     fn types(&self) -> Option<(&'static str, &'static str)>;
+
+    /// As [`Agent::make`].
+    fn make(&self, _: &Json) -> Result<AgentSpec, String> {
+        Err("this agent makes no others".to_owned())
+    }
+}
+
+/// An agent that another one makes, made.
+pub(crate) struct MadeValue {
+    pub(crate) value: Arc<dyn AgentValue>,
+    pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
+}
+
+/// The last of a row of agents each of which makes the next; the first makes the first.
+pub(crate) fn made(host: &Arc<dyn AgentValue>, drafts: &[Json]) -> Result<MadeValue, String> {
+    let mut made = MadeValue { value: Arc::clone(host), namespaces: None };
+    for draft in drafts {
+        let spec = made.value.make(draft)?;
+        // What was taken away is not given back further on.
+        let namespaces = spec.conditions().namespaces.or(made.namespaces);
+        made = MadeValue { value: spec.factory()()?, namespaces };
+    }
+    Ok(made)
 }
 
 pub(crate) type TypedAnswer = Result<BoxFuture<'static, Result<Box<dyn Any + Send>, TurnError>>, Box<dyn Any + Send>>;
@@ -65,6 +98,10 @@ struct Plain<A>(A);
 impl<A: Agent> AgentValue for Plain<A> {
     fn turn(self: Arc<Self>, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
         async move { self.0.turn(turn).await }.boxed()
+    }
+
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        self.0.make(draft)
     }
 
     fn answer(self: Arc<Self>, request: Box<dyn Any + Send>) -> TypedAnswer {
@@ -243,6 +280,7 @@ pub struct AgentSpec {
     pub(super) projects: Vec<Arc<str>>,
     pub(super) mode: Mode,
     pub(super) has_effects: bool,
+    pub(super) authority: Authority,
     pub(super) concurrency: usize,
     pub(super) is_reentrant: bool,
     pub(super) is_blocking: bool,
@@ -284,6 +322,7 @@ impl AgentSpec {
             projects: Vec::new(),
             mode: Mode::default(),
             has_effects: false,
+            authority: Authority::ALL,
             concurrency: 5,
             is_reentrant: true,
             is_blocking: false,
@@ -309,6 +348,7 @@ impl AgentSpec {
         check("capability", &self.capabilities, MAX_AGENT_NAME)?;
         check("project", &self.projects, MAX_PROJECT)?;
         check("namespace", self.namespaces.as_deref().unwrap_or_default(), MAX_NAMESPACE)?;
+        check_own_name("agent", &self.name, MAX_AGENT_NAME)?;
         self.name()
     }
 
@@ -332,7 +372,16 @@ impl AgentSpec {
             is_blocking: self.is_blocking,
             timeout: self.timeout,
             namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
+            authority: self.authority,
         }
+    }
+
+    /// What it may cause, by itself or through others: everything unless said. A delegation may cause what everybody in its
+    /// chain may, and what its run was granted (SEMANTICS 13).
+    #[must_use]
+    pub fn authority(mut self, authority: Authority) -> Self {
+        self.authority = authority;
+        self
     }
 
     /// A role that tasks may be addressed to; a name as an agent's is.

@@ -38,6 +38,7 @@ impl StreamMode {
             | RunEvent::DelegationExpired { .. }
             | RunEvent::Decided { .. }
             | RunEvent::HandoffChecked { .. }
+            | RunEvent::AgentMade { .. }
             | RunEvent::Marked { .. }
             | RunEvent::NeedsAttention { .. }
             | RunEvent::TurnRestarted { .. }

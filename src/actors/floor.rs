@@ -22,14 +22,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use crate::env::{Bug, Env, is_planted};
-use crate::messages::{AgentName, Failure, FailureKind, Refusal, TurnId};
+use crate::messages::{AgentName, Authority, Failure, FailureKind, Json, Refusal, TurnId};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::wait_for::Waiting;
 
-use super::agent::{AgentValue, TypedAnswer};
+use super::agent::{AgentValue, TypedAnswer, made};
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
 use super::events::Hub;
@@ -97,6 +97,8 @@ struct Place {
     is_blocking: bool,
     timeout: Duration,
     namespaces: Option<Arc<[Arc<str>]>>,
+    /// What it may cause.
+    authority: Authority,
     /// Who has made the value, and makes it again. Its supervisor may not know yet that it runs.
     actor: Option<ActorRef<AgentMsg>>,
     /// When the time of its turns is looked at next.
@@ -214,6 +216,7 @@ pub(crate) struct Conditions {
     pub(crate) is_blocking: bool,
     pub(crate) timeout: Duration,
     pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
+    pub(crate) authority: Authority,
 }
 
 /// What the floor knows of an agent, for snapshots.
@@ -273,12 +276,12 @@ impl Floor {
             facts.non_reentrant.insert(name.clone());
         }
         drop(facts);
-        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces } = conditions;
+        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority } = conditions;
         let mut state = self.state.lock();
         match state.place_of(name) {
             Some(place) => {
                 (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
-                (place.timeout, place.namespaces) = (timeout, namespaces);
+                (place.timeout, place.namespaces, place.authority) = (timeout, namespaces, authority);
             }
             None => {
                 let index = state.places.len();
@@ -295,6 +298,7 @@ impl Floor {
                     is_blocking,
                     timeout,
                     namespaces,
+                    authority,
                     actor: None,
                     timer: None,
                     hurry: Arc::default(),
@@ -321,7 +325,7 @@ impl Floor {
         actor: ActorRef<AgentMsg>,
     ) -> u64 {
         let mut state = self.state.lock();
-        let Some(index) = state.names.get(name).copied() else { return 0 };
+        let Some(index) = state.names.get(name.host()).copied() else { return 0 };
         let place = &mut state.places[index];
         (place.value, place.actor) = (Some(value), Some(actor));
         place.generation += 1;
@@ -336,7 +340,7 @@ impl Floor {
     /// those of one that has failed fail, so that their runs go on without it.
     pub(crate) fn vacate(self: &Arc<Self>, name: &AgentName, status: AgentStatus) {
         let mut state = self.state.lock();
-        let Some(index) = state.names.get(name).copied() else { return };
+        let Some(index) = state.names.get(name.host()).copied() else { return };
         let place = &mut state.places[index];
         if place.status == AgentStatus::Stopped && status != AgentStatus::Stopped {
             return;
@@ -392,7 +396,7 @@ impl Floor {
     /// Makes a turn ready; the same attempt again changes nothing.
     pub(crate) fn start(self: &Arc<Self>, ready: ReadyTurn) {
         let mut state = self.state.lock();
-        let Some(index) = state.names.get(&ready.agent).copied() else {
+        let Some(index) = state.names.get(ready.agent.host()).copied() else {
             drop(state);
             let text =
                 format!("agent {} is not registered; register it and restart the turn, or cancel the run", ready.agent);
@@ -438,6 +442,25 @@ impl Floor {
         }
     }
 
+    /// What an agent may cause, also one that was stopped; nothing if there never was one of that name.
+    pub(crate) fn authority(&self, name: &str) -> Authority {
+        let state = self.state.lock();
+        let place = state.names.get(name).and_then(|index| state.places.get(*index));
+        place.map_or(Authority::of([]), |place| place.authority)
+    }
+
+    /// Whether an agent can make the last of these.
+    pub(crate) fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
+        let state = self.state.lock();
+        let place = state.names.get(host).and_then(|index| state.places.get(*index));
+        let value = place.and_then(|place| place.value.clone()).ok_or_else(|| format!("{host} is not there"))?;
+        drop(state);
+        // It is the users' code.
+        catch_unwind(AssertUnwindSafe(|| made(&value, drafts)))
+            .unwrap_or_else(|panic| Err(format!("{host} panicked: {}", panic_text(&*panic))))
+            .map(drop)
+    }
+
     /// Waits until an agent has room, or takes no work. Whoever waits for one agent waits in line: the next one looks when
     /// what is returned is dropped.
     pub(crate) async fn room(&self, name: &AgentName) -> Option<OwnedMutexGuard<()>> {
@@ -471,7 +494,7 @@ impl Floor {
     /// Stops whoever works on a turn. A turn that has not begun is taken back.
     pub(crate) fn stop_turn(self: &Arc<Self>, turn: TurnId, agent: &AgentName, why: StopReason) {
         let mut state = self.state.lock();
-        let Some(index) = state.names.get(agent).copied() else { return };
+        let Some(index) = state.names.get(agent.host()).copied() else { return };
         let place = &mut state.places[index];
         let Some(live) = place.turns.get(&turn) else { return };
         let Some(running) = &live.running else {
@@ -515,7 +538,7 @@ impl Floor {
     pub(crate) async fn ask_place(self: &Arc<Self>, name: &AgentName) -> Result<Option<AskPlace>, Refusal> {
         let (index, turn) = {
             let mut state = self.state.lock();
-            let Some(index) = state.names.get(name).copied() else { return Ok(None) };
+            let Some(index) = state.names.get(name.host()).copied() else { return Ok(None) };
             if state.is_closed {
                 return Err(Refusal::ShuttingDown);
             }
@@ -866,7 +889,7 @@ impl Floor {
 
 impl State {
     fn place_of(&mut self, name: &AgentName) -> Option<&mut Place> {
-        let index = *self.names.get(name)?;
+        let index = *self.names.get(name.host())?;
         self.places.get_mut(index)
     }
 

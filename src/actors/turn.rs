@@ -21,9 +21,9 @@ use tokio::sync::oneshot;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{
-    Action, AgentEvent, AgentName, Answer, Chain, Command, ContextStrategy, Durability, EarlierAnswer, Failure,
-    FailureKind, Json, MAX_JSON_DEPTH, Order, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp, TraceId,
-    TurnId, Usage,
+    Action, AgentEvent, AgentName, Answer, Authority, Chain, Command, ContextStrategy, Durability, EarlierAnswer,
+    Failure, FailureKind, Json, MAX_JSON_DEPTH, Order, Outcome, Refusal, RequestId, RunMetrics, State, Task, Timestamp,
+    TraceId, TurnId, Usage,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -47,6 +47,8 @@ pub(super) struct TurnShared {
     hub: Arc<Hub>,
     /// What its agent was granted.
     namespaces: Option<Arc<[Arc<str>]>>,
+    /// What it was granted that was made by others, if that is less.
+    pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Most turns never ask for it.
     context: OnceLock<Box<ContextAccess>>,
     pub(super) seat: Seat,
@@ -103,6 +105,7 @@ impl TurnShared {
             store,
             hub,
             namespaces,
+            narrowed: OnceLock::new(),
             context: OnceLock::new(),
             seat,
             waits: AtomicUsize::new(0),
@@ -215,10 +218,11 @@ impl Turn {
     /// The shared context, with this agent's grants; what it writes is stamped with this turn.
     #[must_use]
     pub fn context(&self) -> &ContextAccess {
-        let TurnShared { ready, store, namespaces, context, .. } = &*self.shared;
+        let TurnShared { ready, store, namespaces, narrowed, context, .. } = &*self.shared;
         context.get_or_init(|| {
+            let namespaces = narrowed.get().or(namespaces.as_ref()).cloned();
             let writer = Writer { run: ready.id.run, chain: ready.chain.clone(), mark: Arc::clone(self.shared.mark()) };
-            Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces.clone(), Some(writer)))
+            Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces, Some(writer)))
         })
     }
 
@@ -382,6 +386,53 @@ impl Turn {
         }
     }
 
+    /// Makes an agent for the rest of the run, which others of the run call by this name. Its maker makes it of what `draft`
+    /// says ([`Agent::make`](super::Agent::make)), anew for each of its turns, and it works in the place of the agent that
+    /// its makers came from. It may cause nothing that this turn may not (SEMANTICS 13).
+    ///
+    /// # Errors
+    /// [`Refusal::AgentNotMade`]: the name is in use, the run has (16) of them, or its maker cannot make it.
+    pub fn make_agent(
+        &self,
+        name: &str,
+        draft: Json,
+    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        self.have_agent(name, draft, false)
+    }
+
+    /// Changes an agent that this turn's agent has made. Its turns under way finish as they were.
+    ///
+    /// # Errors
+    /// [`Refusal::AgentNotMade`]: it is not there, was made by another one, or cannot be made so.
+    pub fn change_agent(
+        &self,
+        name: &str,
+        draft: Json,
+    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        self.have_agent(name, draft, true)
+    }
+
+    fn have_agent(
+        &self,
+        name: &str,
+        draft: Json,
+        is_change: bool,
+    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        let (ordinal, turn, name) = (self.take_ordinal(), self.clone(), name.into());
+        async move {
+            match turn.request(ordinal, TurnRequest::MakeAgent { name, draft, is_change }).await? {
+                TurnReply::Made(made) => Ok(made?),
+                reply => Err(unexpected(&reply)),
+            }
+        }
+    }
+
+    /// What the turn may cause: what its run was granted, and everybody in its chain may cause (SEMANTICS 13).
+    #[must_use]
+    pub fn authority(&self) -> Authority {
+        self.shared.ready.authority
+    }
+
     /// Whether the turn works with what strangers wrote: its run had read it before, or the turn has since, or somebody to
     /// whom it delegated (SEMANTICS 13).
     #[must_use]
@@ -487,6 +538,7 @@ impl Leg {
             | TurnRequest::Reserve(_)
             | TurnRequest::Settle(_)
             | TurnRequest::CheckHandoff(_)
+            | TurnRequest::MakeAgent { .. }
             | TurnRequest::Mark(_)
             | TurnRequest::Notice(_) => return None,
         };
@@ -545,6 +597,7 @@ fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
         TurnRequest::FinishStep(name, _) => format!("the result of step {name:?}"),
         TurnRequest::Delegate(order) => format!("the input of the delegation to {:?}", order.to),
         TurnRequest::Approve { action, .. } => format!("the arguments of {:?}", action.action),
+        TurnRequest::MakeAgent { name, .. } => format!("what the agent {name:?} is"),
         TurnRequest::CheckHandoff(_) => "what is handed on".to_owned(),
         _ => "the question".to_owned(),
     };

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::future::ready as ready_future;
 use ractor::ActorRef;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -22,6 +23,7 @@ use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
 
+use super::agent::{MadeValue, made};
 use super::agent_actor::AgentMsg;
 use super::floor::{Floor, Job, Next};
 use super::turn::{StopReason, Turn, TurnError, TurnShared};
@@ -80,7 +82,17 @@ fn begin<'a>(floor: &'a Arc<Floor>, job: &'a Job) -> Result<Instrumented<Seated<
 
 /// The agent's future, between two fault points if there is a plan.
 fn take_turn(floor: &Floor, job: &Job, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
-    let value = Arc::clone(&job.value);
+    let value = match made(&job.value, &turn.shared.ready.made) {
+        Ok(MadeValue { value, namespaces }) => {
+            namespaces.map(|namespaces| turn.shared.narrowed.set(namespaces));
+            value
+        }
+        Err(why) => {
+            let agent = &turn.shared.ready.agent;
+            let error = TurnError::terminal(format!("agent {agent} can no longer be made: {why}"));
+            return ready_future(Err(error)).boxed();
+        }
+    };
     if !floor.env.has_faults() {
         return value.turn(turn);
     }

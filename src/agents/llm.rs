@@ -1,5 +1,6 @@
 //! An agent that thinks with a language model.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -10,6 +11,7 @@ use crate::messages::{Command, Json, Message};
 
 use super::definition::Definition;
 use super::looping::AgentLoop;
+use super::made::{self, Draft};
 use super::meta::MetaTool;
 use super::model::Model;
 use super::prompt::{Prompt, PromptValues};
@@ -34,15 +36,18 @@ use super::tool::Tools;
 #[derive(Clone, Debug)]
 pub struct LlmAgent(Arc<Parts>);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Parts {
     definition: Definition,
+    /// The names of all its tools, those of the loop itself too.
+    has: BTreeSet<Arc<str>>,
+    team: Vec<Teammate>,
     thinker: AgentLoop,
     prompt: Prompt,
     has_effects: bool,
     agent: Json,
     tools: Json,
-    team: Json,
+    listed_team: Json,
 }
 
 /// Why an agent cannot be made of a definition.
@@ -103,29 +108,41 @@ impl LlmAgent {
         let is_allowed = |tool: &MetaTool| match allowed {
             Some(allowed) => allowed.iter().any(|name| **name == *tool.name()),
             // There is nothing to search for if all is shown.
-            None => *tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty(),
+            None => !tool.is_on_request() && (*tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty()),
         };
+        let meta: Vec<MetaTool> = MetaTool::ALL.into_iter().filter(is_allowed).collect();
+        let has = own.names().chain(meta.iter().map(|tool| tool.name())).map(Arc::from).collect();
         let thinker = AgentLoop::of(model)
             .tools(own.clone())
             .hidden(definition.hidden_tools.iter().map(|name| &**name))
             .asking(definition.ask.iter().map(|name| &**name))
-            .meta_for(MetaTool::ALL.into_iter().filter(is_allowed), &team)
+            .meta_for(meta, &team)
             .max_iterations(definition.max_iterations)
             .max_tokens(definition.max_tokens)
             .token_budget(definition.tokens)
             .tier(definition.tier());
         let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
-        let team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
+        let listed_team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
         let tools: Vec<_> = own.specs().map(|spec| listed(&spec.name, &spec.description)).collect();
         let agent = json!({
             "name": definition.name,
             "description": definition.description,
             "mode": definition.mode.name(),
             "role": definition.role,
+            "instructions": definition.instructions(),
         });
         let has_effects = own.specs().any(|spec| spec.effect.is_dangerous());
-        let (agent, tools, team) = (agent.into(), Json::from(tools), Json::from(team));
-        Ok(Self(Arc::new(Parts { definition: definition.clone(), thinker, prompt, has_effects, agent, tools, team })))
+        Ok(Self(Arc::new(Parts {
+            definition: definition.clone(),
+            has,
+            team,
+            thinker,
+            prompt,
+            has_effects,
+            agent: agent.into(),
+            tools: tools.into(),
+            listed_team: listed_team.into(),
+        })))
     }
 
     /// How a board runs it.
@@ -149,7 +166,8 @@ impl LlmAgent {
             .concurrency(*concurrency)
             .timeout(*timeout)
             .restarts(*max, *within)
-            .with_effects(self.0.has_effects);
+            .with_effects(self.0.has_effects)
+            .authority(self.0.definition.authority);
         if let Some(role) = role {
             spec = spec.role(role);
         }
@@ -170,6 +188,16 @@ impl Agent for LlmAgent {
         };
         self.0.thinker.clone().system(system).turn(&turn, vec![Message::user(asked)]).await
     }
+
+    /// An agent of its model and of those of its tools that the draft names.
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        let draft: Draft = draft.parse().map_err(|error| error.to_string())?;
+        let Parts { definition, thinker, has, team, .. } = &*self.0;
+        let definition = made::within(definition, has, &draft)?;
+        let (model, own) = thinker.means();
+        let made = Self::new(&definition, Arc::clone(model), own, team).map_err(|error| error.to_string())?;
+        Ok(made.spec())
+    }
 }
 
 impl Parts {
@@ -177,7 +205,7 @@ impl Parts {
         let values = PromptValues {
             agent: &self.agent,
             tools: &self.tools,
-            team: &self.team,
+            team: &self.listed_team,
             task: turn.task().body.as_ref().into(),
             input: turn.input_json().clone(),
             state: &|| turn.state().to_json(),

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::messages::{Command, Json};
+use crate::messages::{Command, Effect, Json};
 
 use super::llm::Teammate;
-use super::tool::{Effect, ToolSpec, Tools};
+use super::made::Draft;
+use super::tool::{ToolSpec, Tools};
 
 /// A tool of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,18 +26,39 @@ pub enum MetaTool {
     AcceptHandoff,
     /// Finds tools that are there but not shown yet.
     ToolSearch,
+    /// Makes another agent for the rest of the run.
+    AgentCreate,
+    /// Changes an agent that this one has made.
+    AgentUpdate,
 }
 
 impl MetaTool {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::AskUser, Self::Task, Self::HandoffToAgent, Self::AcceptHandoff, Self::ToolSearch];
+    pub const ALL: [Self; 7] = [
+        Self::AskUser,
+        Self::Task,
+        Self::HandoffToAgent,
+        Self::AcceptHandoff,
+        Self::ToolSearch,
+        Self::AgentCreate,
+        Self::AgentUpdate,
+    ];
 
     /// Whether it is about passing control on.
     #[must_use]
     pub const fn is_handoff(self) -> bool {
         match self {
             Self::HandoffToAgent | Self::AcceptHandoff => true,
-            Self::AskUser | Self::Task | Self::ToolSearch => false,
+            Self::AskUser | Self::Task | Self::ToolSearch | Self::AgentCreate | Self::AgentUpdate => false,
+        }
+    }
+
+    /// Whether an agent has it only if its definition names it.
+    #[must_use]
+    pub const fn is_on_request(self) -> bool {
+        match self {
+            Self::AgentCreate | Self::AgentUpdate => true,
+            Self::AskUser | Self::Task | Self::HandoffToAgent | Self::AcceptHandoff | Self::ToolSearch => false,
         }
     }
 
@@ -49,6 +71,8 @@ impl MetaTool {
             Self::HandoffToAgent => "handoff_to_agent",
             Self::AcceptHandoff => "accept_handoff",
             Self::ToolSearch => "ToolSearch",
+            Self::AgentCreate => "agent_create",
+            Self::AgentUpdate => "agent_update",
         }
     }
 
@@ -61,7 +85,7 @@ impl MetaTool {
     /// How models see it.
     #[must_use]
     pub fn spec(self) -> &'static ToolSpec {
-        static SPECS: LazyLock<[ToolSpec; 5]> = LazyLock::new(|| MetaTool::ALL.map(MetaTool::made));
+        static SPECS: LazyLock<[ToolSpec; 7]> = LazyLock::new(|| MetaTool::ALL.map(MetaTool::made));
         &SPECS[self as usize]
     }
 
@@ -96,6 +120,17 @@ impl MetaTool {
                 "Finds further tools by words that their names or descriptions have. What is found can be used from the next \
                  message on.",
                 effect,
+            ),
+            Self::AgentCreate => ToolSpec::of::<Draft>(
+                name,
+                "Makes an agent for the rest of this run, which you can give tasks by its name. It has at most your tools, and \
+                 people are asked about what it does outside.",
+                Effect::Notes,
+            ),
+            Self::AgentUpdate => ToolSpec::of::<Draft>(
+                name,
+                "Makes an agent anew that you have made: what you say here takes the place of all that you said before.",
+                Effect::Notes,
             ),
         }
     }
@@ -166,7 +201,11 @@ pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> ToolSpec {
     let argument = match tool {
         MetaTool::Task => "/properties/agent",
         MetaTool::HandoffToAgent => "/properties/agent_name",
-        MetaTool::AskUser | MetaTool::AcceptHandoff | MetaTool::ToolSearch => return spec,
+        MetaTool::AskUser
+        | MetaTool::AcceptHandoff
+        | MetaTool::ToolSearch
+        | MetaTool::AgentCreate
+        | MetaTool::AgentUpdate => return spec,
     };
     if team.is_empty() {
         return spec;
@@ -179,6 +218,11 @@ pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> ToolSpec {
     spec.description = format!("{}\nThe agents are:{}", spec.description, lines.collect::<String>()).into();
     spec.parameters = parameters.into();
     spec
+}
+
+/// Whether a tool of this name makes agents.
+pub(super) fn makes_agents(name: &str) -> bool {
+    MetaTool::of(name).is_some_and(MetaTool::is_on_request)
 }
 
 /// The most tools that one search gives.

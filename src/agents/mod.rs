@@ -7,6 +7,7 @@ mod fake;
 mod genai;
 mod llm;
 mod looping;
+mod made;
 mod meta;
 mod model;
 mod permission;
@@ -17,6 +18,7 @@ mod tool;
 pub mod tools;
 
 pub use crate::documents::{Defect, Defects};
+pub use crate::messages::Effect;
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
@@ -31,6 +33,5 @@ pub use permission::Tier;
 pub use process::ProcessAgent;
 pub use prompt::Section;
 pub use tool::{
-    Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec,
-    tool,
+    Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec, tool,
 };

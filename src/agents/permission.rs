@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::Consent;
-
-use super::tool::Effect;
+use crate::messages::{Consent, Effect};
 
 /// Where an agent comes from. It is never claimed, but follows from how the agent was made, and never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

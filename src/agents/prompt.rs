@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use crate::actors::Mode;
 use crate::documents::template::{Fault, Lookup, Names, Template};
-use crate::messages::Json;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
+use crate::messages::{Effect, Json};
 
-use super::tool::{Effect, Tools};
+use super::tool::Tools;
 
 /// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ const NAMES: [(&str, PromptVar); 7] = [
 ];
 
 /// What is known of the agent itself.
-pub(super) const AGENT_FIELDS: [&str; 4] = ["name", "description", "mode", "role"];
+pub(super) const AGENT_FIELDS: [&str; 5] = ["name", "description", "mode", "role", "instructions"];
 
 struct PromptNames;
 

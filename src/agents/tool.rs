@@ -16,23 +16,8 @@ use serde::de::DeserializeOwned;
 use crate::actors::Mode;
 use crate::actors::context::ContextAccess;
 use crate::documents::schema;
-use crate::messages::Json;
 use crate::messages::visible::{cut, quoted};
-
-/// What using a tool may change, from the least to the most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Effect {
-    /// Nothing.
-    Reads,
-    /// What the board keeps by its own rules: shared context, questions, delegations.
-    Notes,
-    /// Nothing here, but it tells others something: whoever is asked for a page sees its address.
-    Sends,
-    /// Files, or whatever else is outside.
-    Writes,
-    /// Anything that a program may do.
-    Executes,
-}
+use crate::messages::{Effect, Json};
 
 impl Effect {
     /// Whether people should have a say in it (SEMANTICS 13).

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::visible::visible_lines;
 use super::{
-    Action, AgentName, Answer, ApprovalId, Command, Decision, Envelope, Json, Outcome, Refusal, RunId, Submission,
-    Timestamp, Update, Usage,
+    Action, AgentName, Answer, ApprovalId, Authority, Command, Decision, Envelope, Json, Outcome, Refusal, RunId,
+    Submission, Timestamp, Update, Usage,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -140,6 +140,25 @@ pub enum RunEvent {
         to: Vec<Arc<str>>,
         /// Why not, if not.
         refusal: Option<Refusal>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A turn made an agent for the rest of the run, or changed one that its agent had made; or was refused to.
+    AgentMade {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// What it is called by.
+        name: Arc<str>,
+        /// What it is, as its maker reads it.
+        draft: Json,
+        /// It was there before.
+        is_change: bool,
+        /// What it may cause.
+        authority: Authority,
+        /// The agent, or why there is none.
+        made: Result<AgentName, Refusal>,
         /// When.
         at: Timestamp,
     },
@@ -293,6 +312,7 @@ macro_rules! turn_of {
             | RunEvent::ApprovalAsked { turn, .. }
             | RunEvent::Decided { turn, .. }
             | RunEvent::HandoffChecked { turn, .. }
+            | RunEvent::AgentMade { turn, .. }
             | RunEvent::Marked { turn, .. }
             | RunEvent::Noticed { turn, .. }
             | RunEvent::AttemptFailed { turn, .. }

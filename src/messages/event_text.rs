@@ -46,6 +46,13 @@ impl fmt::Display for RunEvent {
             Self::HandoffChecked { to, refusal: Some(refusal), .. } => {
                 write!(f, "may not go to {} ({})", cut(&to.join(", ")), refusal.name())
             }
+            Self::AgentMade { name, is_change, made, .. } => {
+                let what = if *is_change { "changed" } else { "made" };
+                match made {
+                    Ok(_) => write!(f, "{what} the agent {}", cut(name)),
+                    Err(refusal) => write!(f, "has not {what} the agent {} ({})", cut(name), refusal.name()),
+                }
+            }
             Self::Marked { source, .. } => write!(f, "read what strangers wrote: {}", cut(source)),
             Self::Noticed { text, .. } => write!(f, "says {}", cut(text)),
             Self::AttemptFailed { attempt, failure, .. } => {

@@ -111,6 +111,7 @@ impl Flow {
                 | RunEvent::Answered { .. }
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::HandoffChecked { .. }
+                | RunEvent::AgentMade { .. }
                 | RunEvent::Marked { .. }
                 | RunEvent::Noticed { .. }
                 | RunEvent::Recovered { .. }

@@ -1,6 +1,7 @@
 //! The vocabulary: plain, serialisable data that every room shares. No tokio, no ractor.
 
 mod approval;
+mod authority;
 mod chain;
 pub mod command;
 mod context;
@@ -25,6 +26,7 @@ mod usage;
 pub(crate) mod visible;
 
 pub use approval::{ASK, Action, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
+pub use authority::{Authority, Effect};
 pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};

@@ -9,6 +9,9 @@ use super::visible::{is_unseen, quoted};
 /// The longest agent name in characters, so that `memory:<agent>` fits a context namespace (SEMANTICS 12).
 pub const MAX_AGENT_NAME: usize = 57;
 
+/// Stands between the names of an agent that was made while a board runs and of who made it. No other name has it.
+pub(crate) const MADE_BY: char = '~';
+
 /// The longest text, in bytes, that can be meant for a name.
 const MAX_MISSPELT: usize = 512;
 
@@ -42,6 +45,31 @@ impl AgentName {
     pub fn new(name: &str) -> Result<Self, NameError> {
         check_name("agent", name, MAX_AGENT_NAME)?;
         Ok(Self(name.into()))
+    }
+
+    /// The name of an agent that this one makes while a board runs: `lead~helper`.
+    ///
+    /// # Errors
+    /// The name breaks a rule, or is too long after that of the agent.
+    pub(crate) fn of_made(&self, name: &str) -> Result<Self, NameError> {
+        check_own_name("agent", name, MAX_AGENT_NAME)?;
+        Self::new(&format!("{self}{MADE_BY}{name}"))
+    }
+
+    /// The agent that made this one, if one did.
+    #[must_use]
+    pub fn maker(&self) -> Option<&str> {
+        Self::maker_of(&self.0)
+    }
+
+    pub(crate) fn maker_of(name: &str) -> Option<&str> {
+        name.rsplit_once(MADE_BY).map(|(maker, _)| maker)
+    }
+
+    /// The agent that it works in the place of: the one that others came from which made it, or itself.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.0.split(MADE_BY).next().unwrap_or_default()
     }
 
     /// The name as text.
@@ -126,6 +154,9 @@ pub enum NameProblem {
         /// Why it may not be there.
         why: Unfit,
     },
+    /// The character that stands between an agent and those that it makes.
+    #[error("has `{MADE_BY}`, which stands between an agent and those that it has made")]
+    Reserved,
     /// A step of a path that means another place.
     #[error("has the path step `{step}` at character {position}: a name leads to no other place")]
     PathStep {
@@ -179,6 +210,12 @@ pub(crate) fn check_name(kind: &'static str, name: &str, max: usize) -> Result<(
         let unfit = find_unfit(name, |c| unfit_in_name(c).or_else(|| changes_script(&mut script, c)));
         unfit.or_else(|| path_step(name))
     })
+}
+
+/// The rule for names that people and agents give: as that for names, and nothing that looks as if an agent had made it.
+pub(crate) fn check_own_name(kind: &'static str, name: &str, max: usize) -> Result<(), NameError> {
+    check_name(kind, name, max)?;
+    check(kind, name, max, |name| name.contains(MADE_BY).then_some(NameProblem::Reserved))
 }
 
 /// The rule for keys in a namespace, which are often names from outside, such as paths: 1 to `max` characters, nothing that

@@ -114,6 +114,14 @@ pub enum Refusal {
     /// The run was submitted without handoffs.
     #[error("handoffs are switched off for this run; the agent finishes alone, or delegates")]
     HandoffsOff,
+    /// An agent may not make another, or not this one (SEMANTICS 13).
+    #[error("agent {} cannot be made: {}", quoted(name), visible_lines(why))]
+    AgentNotMade {
+        /// The name that it was to have.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// Nobody has this name, role or capability.
     #[error("no agent has the name, role or capability {}{}", quoted(target), did_you_mean(nearest.as_deref()))]
     UnknownAgent {
@@ -199,6 +207,7 @@ impl Refusal {
             Self::MapLimit { .. } => "MapLimit",
             Self::Unavailable { .. } => "Unavailable",
             Self::HandoffsOff => "HandoffsOff",
+            Self::AgentNotMade { .. } => "AgentNotMade",
             Self::DeadlinePassed => "DeadlinePassed",
             Self::ShuttingDown => "ShuttingDown",
         }

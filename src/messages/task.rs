@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::state::Schema;
-use super::{AgentName, Chain, Complexity, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId};
+use super::{AgentName, Authority, Chain, Complexity, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId};
 
 /// Whether agents may pass control on in a run. Delegations are not switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub struct Task {
     pub handoffs: Handoffs,
     /// It comes from strangers, so the run is marked from its start (SEMANTICS 13).
     pub is_untrusted: bool,
+    /// What agents may cause in the run, whatever they may cause elsewhere.
+    pub grant: Authority,
 }
 
 impl Task {
@@ -68,6 +70,7 @@ impl Task {
             id: None,
             handoffs: Handoffs::default(),
             is_untrusted: false,
+            grant: Authority::ALL,
         }
     }
 
@@ -154,6 +157,13 @@ impl Task {
     #[must_use]
     pub fn untrusted(mut self) -> Self {
         self.is_untrusted = true;
+        self
+    }
+
+    /// Says what agents may cause in the run.
+    #[must_use]
+    pub fn grant(mut self, grant: Authority) -> Self {
+        self.grant = grant;
         self
     }
 

@@ -414,8 +414,8 @@ fn run_of(key: &Key) -> Option<RunId> {
 mod tests {
     use super::*;
     use crate::messages::{
-        Action, AgentName, Chain, Command, Decision, Envelope, Failure, FailureKind, Json, Order, Outcome, Refusal,
-        RequestId, Submission, Task, Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
+        Action, AgentName, Authority, Chain, Command, Decision, Effect, Envelope, Failure, FailureKind, Json, Order,
+        Outcome, Refusal, RequestId, Submission, Task, Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -481,6 +481,16 @@ mod tests {
                 ordinal,
                 to: vec!["writer".into()],
                 refusal: Some(Refusal::HandoffsOff),
+                at,
+            },
+            RunEvent::AgentMade {
+                turn,
+                ordinal,
+                name: "helper".into(),
+                draft: json!({ "system_prompt": "Help." }).into(),
+                is_change: false,
+                authority: Authority::of([Effect::Reads, Effect::Writes]),
+                made: AgentName::new("writer~helper").map_err(|_| Refusal::HandoffsOff),
                 at,
             },
             RunEvent::Marked { turn, source: "HttpGet".into(), at },

@@ -14,8 +14,8 @@ use tokio::sync::broadcast;
 
 use crate::env::Env;
 use crate::messages::{
-    Action, AgentName, Announcement, ApprovalId, Consent, DelegationRequest, Envelope, Json, Order, Outcome, Presence,
-    Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
+    Action, AgentName, Announcement, ApprovalId, Authority, Consent, DelegationRequest, Envelope, Json, Order, Outcome,
+    Presence, Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
@@ -265,8 +265,16 @@ impl Dispatch for Router {
         self.floor.check_room(agent)
     }
 
+    fn authority(&self, agent: &str) -> Authority {
+        self.floor.authority(agent)
+    }
+
+    fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
+        self.floor.check_made(host, drafts)
+    }
+
     fn consent(&self, agent: &AgentName, action: &Action) -> Consent {
-        let known = self.hosted.read().get(agent).map(|listed| (listed.mode, listed.has_effects));
+        let known = self.hosted.read().get(agent.host()).map(|listed| (listed.mode, listed.has_effects));
         let (mode, has_effects) = known.unwrap_or_default();
         let question = PolicyQuestion { agent, mode, has_effects, action };
         let consent = catch_unwind(AssertUnwindSafe(|| (self.policy)(&question))).unwrap_or_else(|panic| {

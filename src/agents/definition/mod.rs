@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::actors::Mode;
-use crate::messages::{AgentName, Json};
+use crate::messages::{AgentName, Authority, Json};
 
 use super::catalog::ModelChoice;
 use super::permission::Tier;
@@ -58,7 +58,11 @@ pub struct Definition {
     pub tokens: Option<u64>,
     /// The context namespaces that it may use besides its own memory; all of them if nothing is said.
     pub namespaces: Option<Vec<Arc<str>>>,
+    /// What it may cause, by itself or through others; everything if nothing is said.
+    pub authority: Authority,
     tier: Tier,
+    /// What its model is told if another agent made it; nothing in it is replaced.
+    instructions: Option<Arc<str>>,
 }
 
 impl Definition {
@@ -100,8 +104,21 @@ impl Definition {
             restarts: (5, Duration::from_secs(60)),
             tokens: None,
             namespaces: None,
+            authority: Authority::ALL,
             tier,
+            instructions: None,
         }
+    }
+
+    /// An agent that another one makes.
+    pub(super) fn dynamic(name: AgentName, instructions: &str) -> Self {
+        // The text is a value of this template: it is written out as it is.
+        let system_prompt = "{{ agent.instructions }}".to_owned();
+        Self { system_prompt, instructions: Some(instructions.into()), ..Self::new(name, Tier::Dynamic) }
+    }
+
+    pub(super) fn instructions(&self) -> Option<&str> {
+        self.instructions.as_deref()
     }
 
     /// Where it comes from; it cannot be set (SEMANTICS 13).

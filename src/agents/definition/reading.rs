@@ -11,9 +11,9 @@ use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
 use crate::documents::values::{Item, count, duration, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
-use crate::messages::names::{check_name, did_you_mean, nearest};
+use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{AgentName, MAX_AGENT_NAME};
+use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME};
 
 use super::Definition;
 use crate::agents::catalog::ModelChoice;
@@ -229,6 +229,9 @@ impl DefinitionReader {
         if let Some(times) = fields.field("max_iterations").and_then(|field| count(field, found)) {
             definition.max_iterations = times.value;
         }
+        if let Some(authority) = fields.field("authority").and_then(|field| authority(field, found)) {
+            definition.authority = authority;
+        }
         if let Some(tier) = fields.field("trust_tier") {
             check_tier(tier, found);
         }
@@ -312,6 +315,14 @@ impl DefinitionReader {
 fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
     let words = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General].map(|mode| (mode.name(), mode));
     word(field, &words, found)
+}
+
+/// The effects that it may cause.
+fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
+    let words = Effect::ALL.map(|effect| (effect.name(), effect));
+    let items = list(field, "write authority = [\"reads\", \"notes\"]", found);
+    let effects: Vec<Option<Effect>> = items.iter().map(|item| word((field.0, item), &words, found)).collect();
+    effects.into_iter().collect::<Option<Vec<_>>>().map(Authority::of)
 }
 
 fn check_tier(field: Field<'_>, found: &mut Found) {
@@ -441,7 +452,8 @@ fn checked(kind: &'static str, name: Placed<String>, found: &mut Found) -> Optio
         "namespace" => 64,
         _ => MAX_AGENT_NAME,
     };
-    match check_name(kind, &name.value, max) {
+    let check = if kind == "agent" { check_own_name } else { check_name };
+    match check(kind, &name.value, max) {
         Ok(()) => Some(name),
         Err(error) => {
             found.add(Defect::new(&name.place, error.to_string()));

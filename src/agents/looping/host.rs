@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::actors::{DelegationError, Reservation, Turn, TurnError};
-use crate::messages::{Action, AgentEvent, Command, Handoffs, Json, Refusal};
+use crate::messages::{Action, AgentEvent, Authority, Command, Handoffs, Json, Refusal};
 
 use crate::agents::tool::ToolScope;
 
@@ -41,6 +41,17 @@ pub(super) trait Host: Send + Sync {
     ) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>>;
 
     fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
+
+    /// Makes an agent, or changes one. `Err` within is an answer for the model.
+    fn make_agent(
+        &self,
+        name: &str,
+        draft: Json,
+        is_change: bool,
+    ) -> BoxFuture<'_, Result<Result<(), String>, TurnError>>;
+
+    /// What may be caused here.
+    fn authority(&self) -> Authority;
 
     fn scope(&self, key: &str) -> ToolScope;
 
@@ -131,6 +142,30 @@ impl Host for InTurn<'_> {
         self.0.reserve(tokens).map(|reserved| reserved.map(Some)).boxed()
     }
 
+    fn make_agent(
+        &self,
+        name: &str,
+        draft: Json,
+        is_change: bool,
+    ) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
+        let made =
+            if is_change { self.0.change_agent(name, draft).boxed() } else { self.0.make_agent(name, draft).boxed() };
+        async move {
+            match made.await {
+                Ok(_) => Ok(Ok(())),
+                Err(error) => match error.refusal() {
+                    Some(refusal @ Refusal::AgentNotMade { .. }) => Ok(Err(refusal.to_string())),
+                    Some(_) | None => Err(error),
+                },
+            }
+        }
+        .boxed()
+    }
+
+    fn authority(&self) -> Authority {
+        self.0.authority()
+    }
+
     fn scope(&self, key: &str) -> ToolScope {
         let id = self.0.id();
         ToolScope { key: format!("{id}/{key}").into(), context: Some(self.0.context().clone()) }
@@ -210,6 +245,14 @@ impl Host for Alone {
 
     fn reserve(&self, _: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
         ready(Ok(None)).boxed()
+    }
+
+    fn make_agent(&self, _: &str, _: Json, _: bool) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
+        ready(Ok(Err("there is no board here, so there are no other agents".to_owned()))).boxed()
+    }
+
+    fn authority(&self) -> Authority {
+        Authority::ALL
     }
 
     fn scope(&self, key: &str) -> ToolScope {

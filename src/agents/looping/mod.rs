@@ -21,13 +21,14 @@ use parking_lot::Mutex;
 use crate::actors::{Turn, TurnError};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{Action, AgentEvent, Command, Consent, Handoffs, Json, LoopEnd, Message, ToolCall};
+use crate::messages::{Action, AgentEvent, Command, Consent, Effect, Handoffs, Json, LoopEnd, Message, ToolCall};
 
 use super::llm::Teammate;
+use super::made::Draft;
 use super::meta::{self, MetaTool};
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
 use super::permission::Tier;
-use super::tool::{Effect, ToolError, ToolOutput, ToolSpec, Tools};
+use super::tool::{ToolError, ToolOutput, ToolSpec, Tools};
 
 pub use alone::{LoopHandle, LoopRun, NotPending};
 pub use context::LoopContext;
@@ -142,6 +143,11 @@ impl AgentLoop {
         self
     }
 
+    /// The model that it asks and the tools that it uses.
+    pub(super) fn means(&self) -> (&Arc<dyn Model>, &Tools) {
+        (&self.model, &self.tools)
+    }
+
     /// How often the model is asked at most, from 1.
     #[must_use]
     pub fn max_iterations(mut self, times: u32) -> Self {
@@ -247,7 +253,9 @@ impl AgentLoop {
     }
 
     fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {
-        let own = self.tools.specs().filter(|spec| self.is_shown(&spec.name, context));
+        let authority = host.authority();
+        let is_there = |spec: &&ToolSpec| authority.allows(spec.effect) && self.is_shown(&spec.name, context);
+        let own = self.tools.specs().filter(is_there);
         let meta = self.meta_there(host).map(|(_, spec)| spec);
         ModelRequest {
             system: Arc::clone(&self.system),
@@ -374,6 +382,12 @@ impl AgentLoop {
                     .parse::<meta::HandoffToAgent>()
                     .map_or_else(fits, |handoff| Use::Handoff(Box::new(handoff.command()))),
                 MetaTool::AcceptHandoff => Use::AcceptHandoff,
+                MetaTool::AgentCreate | MetaTool::AgentUpdate => {
+                    arguments.parse::<Draft>().map_or_else(fits, |Draft { name, .. }| {
+                        let (draft, is_change) = (arguments.clone(), *tool == MetaTool::AgentUpdate);
+                        Use::Make { name, draft, is_change }
+                    })
+                }
                 MetaTool::ToolSearch => {
                     arguments.parse::<meta::ToolSearch>().map_or_else(fits, |search| Use::Search(search.query))
                 }
@@ -384,6 +398,12 @@ impl AgentLoop {
         };
         if let Err(error) = entry.check(&call.arguments) {
             return Use::answer(error);
+        }
+        if !host.authority().allows(entry.spec.effect) {
+            return Use::answer(ToolError(format!(
+                "{} may not be used for this task: the run, or somebody who passed the task on, may not do what it does",
+                call.name
+            )));
         }
         let action = action(&entry.spec, &call.arguments);
         match self.tier.consent(entry.spec.effect, context.is_marked) {
@@ -477,6 +497,14 @@ impl AgentLoop {
                     .map(|answer| Ok(answer?.map_or_else(Answered::error, |answer| Answered::of(words(&answer)))))
                     .boxed()
             }
+            Use::Make { name, draft, is_change } => {
+                let made = host.make_agent(&name, draft, is_change);
+                let told = move |made: Result<(), String>| match made {
+                    Ok(()) => Answered::of(format!("{name} is ready for tasks")),
+                    Err(why) => Answered::error(why),
+                };
+                made.map(|made| made.map(told)).boxed()
+            }
             Use::Handoff(command) => {
                 for to in command.goto.targets() {
                     host.show(AgentEvent::Handoff { to: Arc::clone(to) });
@@ -539,6 +567,11 @@ enum Use {
     Tool(Action, Effect),
     Ask(meta::AskUser),
     Delegate(meta::Task),
+    Make {
+        name: String,
+        draft: Json,
+        is_change: bool,
+    },
     Handoff(Box<Command>),
     AcceptHandoff,
     Search(String),
@@ -558,6 +591,7 @@ impl Use {
             | Self::Tool(..)
             | Self::Ask(_)
             | Self::Delegate(_)
+            | Self::Make { .. }
             | Self::AcceptHandoff
             | Self::Search(_) => None,
         }
@@ -576,6 +610,8 @@ impl Use {
             | Self::Handoff(_)
             | Self::AcceptHandoff
             | Self::Search(_) => true,
+            // Tasks of the same message are for it.
+            Self::Make { .. } => false,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::env::Now;
 use crate::messages::state::StateError;
 use crate::messages::visible::quoted;
 use crate::messages::{
-    ASK, Action, AgentName, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure, FailureKind, Goto,
-    Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
+    ASK, Action, AgentName, Authority, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure, FailureKind,
+    Goto, Json, Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
 };
 
 use super::dispatch::{Dispatch, TurnOutcome};
@@ -195,7 +195,7 @@ fn route(
     }
     let mut targets = Vec::new();
     for target in command.goto.targets() {
-        match around.dispatch.resolve(target) {
+        match resolve(run, target, around) {
             Ok(agent) => targets.push(agent),
             Err(unknown @ Refusal::UnknownAgent { .. }) => return Err(unknown),
             Err(refusal) => return Ok(Verdict::Refused(refusal)),
@@ -286,6 +286,69 @@ fn envelope(
     }
 }
 
+/// The agent that a name stands for: one that was made in this run, or one of the board.
+fn resolve(run: &Run, target: &str, around: &Surroundings<'_>) -> Result<AgentName, Refusal> {
+    match run.made_agent(target) {
+        Some(made) => around.dispatch.resolve(made.host()).map(|_| made.clone()),
+        None => around.dispatch.resolve(target),
+    }
+}
+
+/// The most agents that are made in one run (SEMANTICS 13).
+pub const MAX_MADE: usize = 16;
+
+/// What becomes of an agent that a turn wants to make, or to change, and what that one may cause at most.
+///
+/// # Errors
+/// [`Refusal::AgentNotMade`].
+pub fn on_make(
+    run: &Run,
+    turn: &OpenTurn,
+    name: &str,
+    draft: &Json,
+    is_change: bool,
+    around: &Surroundings<'_>,
+) -> (Result<AgentName, Refusal>, Authority) {
+    let authority = run.authority_of(run.branch_of(turn), &turn.agent, around.dispatch);
+    let made = made(run, turn, name, draft, is_change, around);
+    (made.map_err(|why| Refusal::AgentNotMade { name: name.to_owned(), why }), authority)
+}
+
+fn made(
+    run: &Run,
+    turn: &OpenTurn,
+    name: &str,
+    draft: &Json,
+    is_change: bool,
+    around: &Surroundings<'_>,
+) -> Result<AgentName, String> {
+    let agent = turn.agent.of_made(name).map_err(|error| error.to_string())?;
+    match (is_change, run.made_agent(name)) {
+        (true, Some(there)) if *there == agent => {}
+        (true, Some(_)) => return Err("only the agent that made it may change it".to_owned()),
+        (true, None) => return Err("no agent of this name was made in this run".to_owned()),
+        (false, Some(_)) => return Err("an agent of this run has the name".to_owned()),
+        (false, None) => {
+            if !matches!(around.dispatch.resolve(name), Err(Refusal::UnknownAgent { .. })) {
+                return Err("the name is in use".to_owned());
+            }
+            if run.made.len() >= MAX_MADE {
+                return Err(format!("the run has made {MAX_MADE} agents, which is the most; change one of them"));
+            }
+        }
+    }
+    let host = turn.agent.host();
+    if around.facts.lock().non_reentrant.contains(host) {
+        return Err(format!(
+            "{host} takes no other turn while one of its turns waits, and so has no place for another"
+        ));
+    }
+    let mut drafts = run.drafts_of(&turn.agent).to_vec();
+    drafts.push(draft.clone());
+    around.dispatch.check_made(host, &drafts)?;
+    Ok(agent)
+}
+
 /// What becomes of a delegation that an open turn asks for.
 #[must_use]
 pub fn on_delegation(
@@ -310,7 +373,7 @@ fn admit_delegation(
     order: &Order,
     around: &Surroundings<'_>,
 ) -> Result<AgentName, Refusal> {
-    let target = around.dispatch.resolve(&order.to)?;
+    let target = resolve(run, &order.to, around)?;
     around.dispatch.check_room(&target)?;
     let branch = run.branch_of(turn);
     let request = Request {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::messages::{
-    Action, AgentName, ApprovalId, Chain, Command, Consent, Durability, EarlierAnswer, Envelope, Failure, Json,
-    Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
+    Action, AgentName, ApprovalId, Authority, Chain, Command, Consent, Durability, EarlierAnswer, Envelope, Failure,
+    Json, Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -29,6 +29,15 @@ pub trait Dispatch: Send + Sync + 'static {
 
     /// What the approval policy says about an agent's action.
     fn consent(&self, agent: &AgentName, action: &Action) -> Consent;
+
+    /// What an agent may cause that was not made by others.
+    fn authority(&self, agent: &str) -> Authority;
+
+    /// Whether an agent can make the last of these: it makes the first, which makes the second.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String>;
 
     /// Makes a turn ready to be taken. Handing in the same attempt of a turn again changes nothing.
     fn start(&self, turn: ReadyTurn);
@@ -81,6 +90,10 @@ pub struct ReadyTurn {
     pub timeout: Option<Duration>,
     /// Who had control before.
     pub previous_agent: Option<AgentName>,
+    /// What the turn may cause.
+    pub authority: Authority,
+    /// If others made its agent: what each of them is, from the one that the host made.
+    pub made: Arc<[Json]>,
     /// The run had read what strangers wrote when the turn was admitted.
     pub is_marked: bool,
     /// What the run took so far.

@@ -251,6 +251,7 @@ fn copy_around(
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
             | RunEvent::HandoffChecked { .. }
+            | RunEvent::AgentMade { .. }
             | RunEvent::Marked { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Overwritten { .. }

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::visible::visible_lines;
 use crate::messages::{
-    Action, Answer, ApprovalId, Command, Decision, Json, Order, Question, QuestionId, Refusal, RequestId, RunId,
-    RunResult, Submission, TooLong, TurnId, Update, Usage,
+    Action, AgentName, Answer, ApprovalId, Command, Decision, Json, Order, Question, QuestionId, Refusal, RequestId,
+    RunId, RunResult, Submission, TooLong, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::Mailbox;
@@ -321,6 +321,15 @@ pub enum TurnRequest {
     Settle(Option<Usage>),
     /// To know whether control may go where this command has it go.
     CheckHandoff(Arc<Command>),
+    /// To have an agent for the rest of the run, or to change one that the asking agent has made.
+    MakeAgent {
+        /// What it is called by.
+        name: Arc<str>,
+        /// What it is, as the asking agent reads it.
+        draft: Json,
+        /// It is there.
+        is_change: bool,
+    },
     /// To have what comes after the turn know that it has read what strangers wrote.
     Mark(Arc<str>),
     /// To tell observers something.
@@ -336,6 +345,7 @@ impl TurnRequest {
             Self::Delegate(order) => order.input.is_too_deep(),
             Self::Approve { action, .. } => action.arguments.is_too_deep(),
             Self::CheckHandoff(command) => command.is_too_deep(),
+            Self::MakeAgent { draft, .. } => draft.is_too_deep(),
             Self::StartStep(_) | Self::Reserve(_) | Self::Settle(_) | Self::Mark(_) | Self::Notice(_) => false,
         }
     }
@@ -357,6 +367,8 @@ pub enum TurnReply {
     },
     /// Why control may not go, if it may not.
     Checked(Option<Refusal>),
+    /// The agent, or why there is none.
+    Made(Result<AgentName, Refusal>),
     /// The answer to a question.
     Answered(Json),
     /// The decision, with the arguments that were approved.

@@ -181,6 +181,7 @@ impl LiveRun {
             Record::Delegation { reply, deltas, .. } => {
                 reply.clone().map(|answer| TurnReply::Delegated { answer, is_marked: deltas.is_marked })
             }
+            Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
             Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
             Record::Approval { envelope, decision, .. } => {

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
-    Action, AgentName, Alone, Answer, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order, Outcome, Refusal,
-    RequestId, RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
+    Action, AgentName, Alone, Answer, Authority, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order,
+    Outcome, Refusal, RequestId, RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::workflow::graph::Graph;
 
 use super::budget::{Budget, PurseKey};
+use super::dispatch::Dispatch;
 use super::glance::Glances;
 use super::guard::Handoff;
 use super::planned::{Reversible, Scope, Todo, Undo};
@@ -46,6 +47,8 @@ pub struct Run {
     pub(super) last_at: Timestamp,
     /// It has read what strangers wrote.
     pub(super) is_marked: bool,
+    /// Agents that its agents have made.
+    pub(super) made: BTreeMap<AgentName, Made>,
     /// What people have approved for the whole run, the last last.
     pub(super) standing: VecDeque<Standing>,
     /// Turns that finished alone what they would have handed on.
@@ -66,6 +69,15 @@ pub struct Run {
     /// How nodes stood when their blocks ended, if somebody looks at that.
     #[serde(skip)]
     pub(super) glances: Option<Box<Glances>>,
+}
+
+/// An agent that another one has made for the rest of the run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Made {
+    /// What the run's agents call it by.
+    pub(super) name: Arc<str>,
+    pub(super) draft: Json,
+    pub(super) authority: Authority,
 }
 
 /// Consent that holds for a while.
@@ -107,6 +119,8 @@ pub struct Branch {
     pub(super) undo: Option<Box<Undo>>,
     /// The failure with which it ends tells the node that it comes from.
     pub(super) has_failed_within: bool,
+    /// What may be caused in it at most: agents that others made may have passed control on.
+    pub(super) authority: Authority,
 }
 
 /// What a delegated branch is given beside its input; forks inside it have the same.
@@ -285,6 +299,17 @@ pub enum Record {
         /// The decision.
         decision: Option<Decision>,
     },
+    /// An agent that was made, or changed.
+    Made {
+        /// What it is called by.
+        name: Arc<str>,
+        /// What it is.
+        draft: Json,
+        /// It was there before.
+        is_change: bool,
+        /// The agent, or why there is none.
+        made: Result<AgentName, Refusal>,
+    },
     /// Whether control might go.
     HandoffCheck {
         /// To whom.
@@ -392,13 +417,7 @@ impl Run {
         let mut next = Some(branch);
         while let Some(branch) = next {
             deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
-            next = match branch.origin {
-                Origin::Root => None,
-                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
-                    self.branches.get(&parent).map(|parent| &**parent)
-                }
-                Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
-            };
+            next = self.branch_around(branch);
         }
         deadline
     }
@@ -416,6 +435,54 @@ impl Run {
         let is_this =
             |standing: &&Standing| standing.until > now && standing.agent == *agent && standing.action == *action;
         self.standing.iter().rev().find(is_this).map(|standing| &standing.by)
+    }
+
+    /// The agent that others of the run call by this name, if one of them made it.
+    pub(super) fn made_agent(&self, name: &str) -> Option<&AgentName> {
+        self.made.iter().find(|(agent, made)| *made.name == *name || agent.as_str() == name).map(|(agent, _)| agent)
+    }
+
+    /// What an agent that was made is, from what its host has made; empty for any other.
+    pub(super) fn drafts_of(&self, agent: &AgentName) -> Arc<[Json]> {
+        let mut drafts = Vec::new();
+        let mut next = self.made.get(agent);
+        let mut name = agent.as_str();
+        while let (Some(made), Some(maker)) = (next, AgentName::maker_of(name)) {
+            drafts.push(made.draft.clone());
+            (name, next) = (maker, self.made.get(maker));
+        }
+        drafts.reverse();
+        drafts.into()
+    }
+
+    /// What an agent may cause in a branch: what the run was granted, and everybody in the chain has, and whoever passed control
+    /// on or made it.
+    pub(super) fn authority_of(&self, branch: &Branch, agent: &AgentName, dispatch: &dyn Dispatch) -> Authority {
+        let own = |agent: &AgentName| {
+            let made = self.made.get(agent).map_or(Authority::ALL, |made| made.authority);
+            made.and(dispatch.authority(agent.host()))
+        };
+        let mut authority = self.submission.task.grant.and(own(agent));
+        for step in branch.chain.newest_first() {
+            authority = authority.and(own(&step.from)).and(own(&step.to));
+        }
+        let mut next = Some(branch);
+        while let Some(branch) = next {
+            authority = authority.and(branch.authority);
+            next = self.branch_around(branch);
+        }
+        authority
+    }
+
+    /// The branch that a branch is a part of, or works for.
+    fn branch_around(&self, branch: &Branch) -> Option<&Branch> {
+        match branch.origin {
+            Origin::Root => None,
+            Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
+                self.branches.get(&parent).map(|parent| &**parent)
+            }
+            Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
+        }
     }
 
     /// The open branch that works on a delegation.
@@ -581,6 +648,7 @@ impl Branch {
         let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());
         let (previous_agent, now, brief) = (None, Now::Turn(0), Brief::default());
         let (shortened, reversible, undo, has_failed_within) = (0, Vec::new(), None, false);
+        let authority = Authority::ALL;
         Self {
             origin,
             view,
@@ -595,6 +663,7 @@ impl Branch {
             reversible,
             undo,
             has_failed_within,
+            authority,
         }
     }
 }
@@ -633,6 +702,7 @@ impl OpenTurn {
             | Record::Step { .. }
             | Record::Delegation { .. }
             | Record::Question { .. }
+            | Record::Made { .. }
             | Record::Approval { .. } => None,
         })
     }
@@ -656,7 +726,9 @@ impl OpenTurn {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
             Record::Question { answer, .. } => answer.is_none(),
             Record::Approval { decision, .. } => decision.is_none(),
-            Record::StepStarted { .. } | Record::Step { .. } | Record::HandoffCheck { .. } => false,
+            Record::StepStarted { .. } | Record::Step { .. } | Record::HandoffCheck { .. } | Record::Made { .. } => {
+                false
+            }
         })
     }
 

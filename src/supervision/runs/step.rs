@@ -13,8 +13,8 @@ use super::budget::Budget;
 use super::glance::Glances;
 use super::guard::{Handoff, Mark};
 use super::run::{
-    Branch, BranchEnd, Brief, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Now, OpenTurn, Origin, Outbound,
-    Overwrite, ParkedHandoff, Phase, Record, Run, Standing,
+    Branch, BranchEnd, Brief, ChildDeltas, EndedTurn, HANDOFF_ORDINAL, LATE_ORDINAL, Made, Now, OpenTurn, Origin,
+    Outbound, Overwrite, ParkedHandoff, Phase, Record, Run, Standing,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -181,6 +181,7 @@ impl Run {
             retries: 0,
             last_at: submission.at,
             is_marked: submission.task.is_untrusted,
+            made: BTreeMap::new(),
             standing: VecDeque::new(),
             alone: Vec::new(),
             result: None,
@@ -295,6 +296,16 @@ impl Run {
             RunEvent::HandoffChecked { turn, ordinal, to, refusal, at } => {
                 self.last_at = *at;
                 self.record(*turn, *ordinal, Record::HandoffCheck { to: to.clone(), refusal: refusal.clone() });
+                effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+            }
+            RunEvent::AgentMade { turn, ordinal, name, draft, is_change, authority, made, at } => {
+                self.last_at = *at;
+                let (name, draft, is_change) = (Arc::clone(name), draft.clone(), *is_change);
+                if let Ok(agent) = made {
+                    let made = Made { name: Arc::clone(&name), draft: draft.clone(), authority: *authority };
+                    self.made.insert(agent.clone(), made);
+                }
+                self.record(*turn, *ordinal, Record::Made { name, draft, is_change, made: made.clone() });
                 effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
             }
             RunEvent::Marked { at, .. } => {
@@ -578,6 +589,10 @@ impl Run {
                 branch.view = view;
                 branch.deltas.extend(deltas);
                 branch.previous_agent = Some(agent.clone());
+                // Whoever gets control from an agent that was made is bound as that one is.
+                if let Some(made) = self.made.get(&agent) {
+                    branch.authority = branch.authority.and(made.authority);
+                }
             }
         }
         if self.escalate(id, &command, output.clone().unwrap_or_default()) {

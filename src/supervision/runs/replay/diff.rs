@@ -123,6 +123,7 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         | RunEvent::Answered { .. }
         | RunEvent::Decided { .. }
         | RunEvent::HandoffChecked { .. }
+        | RunEvent::AgentMade { .. }
         | RunEvent::TurnEnded { .. }
         | RunEvent::TurnFailed { .. }
         | RunEvent::TurnRestarted { .. }
@@ -272,6 +273,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         RunEvent::DelegationExpired { at, .. }
         | RunEvent::Answered { at, .. }
         | RunEvent::HandoffChecked { at, .. }
+        | RunEvent::AgentMade { at, .. }
         | RunEvent::Marked { at, .. }
         | RunEvent::Noticed { at, .. }
         | RunEvent::Recovered { at, .. }

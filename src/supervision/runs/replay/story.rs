@@ -214,6 +214,7 @@ impl TurnStory {
             | RunEvent::ApprovalAsked { .. }
             | RunEvent::Decided { .. }
             | RunEvent::HandoffChecked { .. }
+            | RunEvent::AgentMade { .. }
             | RunEvent::Marked { .. }
             | RunEvent::Noticed { .. }
             | RunEvent::TurnEnded { .. }

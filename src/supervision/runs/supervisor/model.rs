@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::messages::{
-    Action, AgentName, ApprovalId, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Limits,
-    RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
+    Action, AgentName, ApprovalId, Authority, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Json,
+    Limits, RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
 };
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::runs::decide::EXPIRY;
@@ -38,6 +38,14 @@ impl Dispatch for Floor {
             "asked-for" => Consent::Ask,
             _ => Consent::Deny,
         }
+    }
+
+    fn authority(&self, _: &str) -> Authority {
+        Authority::ALL
+    }
+
+    fn check_made(&self, _: &str, _: &[Json]) -> Result<(), String> {
+        Ok(())
     }
 
     fn start(&self, _: ReadyTurn) {}

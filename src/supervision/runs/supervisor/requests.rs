@@ -209,6 +209,10 @@ fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, arou
                 live.absorb(event);
             }
         }
+        TurnRequest::MakeAgent { name, draft, is_change } => {
+            let (made, authority) = decide::on_make(&live.run, turn, &name, &draft, is_change, around);
+            live.absorb(RunEvent::AgentMade { turn: number, ordinal, name, draft, is_change, authority, made, at });
+        }
         TurnRequest::CheckHandoff(command) => {
             let refusal = decide::on_handoff_check(&live.run, number, turn, &command, around);
             let to = command.goto.targets().cloned().collect();
@@ -235,6 +239,10 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
             let asked = asked.as_deref().unwrap_or(&envelope.action);
             (asked == again || is_planted(Bug::RunUnapproved), format!("consent to {asked}"))
         }
+        (
+            Record::Made { name, draft, is_change, .. },
+            TurnRequest::MakeAgent { name: again, draft: other, is_change: changes },
+        ) => ((name, draft, is_change) == (again, other, changes), format!("the agent {name:?}")),
         (Record::HandoffCheck { to, .. }, TurnRequest::CheckHandoff(again)) => {
             (to.iter().eq(again.goto.targets()), format!("whether control may go to {}", to.join(", ")))
         }

@@ -1,0 +1,97 @@
+//! What agents may cause, whatever tools they call their own (SEMANTICS 13).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What using a tool may change, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing.
+    Reads,
+    /// What the board keeps by its own rules: shared context, questions, delegations.
+    Notes,
+    /// Nothing here, but it tells others something: whoever is asked for a page sees its address.
+    Sends,
+    /// Files, or whatever else is outside.
+    Writes,
+    /// Anything that a program may do.
+    Executes,
+}
+
+impl Effect {
+    /// All of them, from the least to the most.
+    pub const ALL: [Self; 5] = [Self::Reads, Self::Notes, Self::Sends, Self::Writes, Self::Executes];
+
+    /// Its name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reads => "reads",
+            Self::Notes => "notes",
+            Self::Sends => "sends",
+            Self::Writes => "writes",
+            Self::Executes => "executes",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// The effects that somebody may cause, by itself or through others. A run has a grant; a delegation has at most what everybody
+/// in its chain has.
+///
+/// ```
+/// use callboard::messages::{Authority, Effect};
+/// let reader = Authority::of([Effect::Reads, Effect::Notes]);
+/// assert!(!reader.allows(Effect::Writes));
+/// assert_eq!(reader.and(Authority::of([Effect::Reads, Effect::Writes])), Authority::of([Effect::Reads]));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Authority(u8);
+
+impl Authority {
+    /// Everything.
+    pub const ALL: Self = Self(0b1_1111);
+
+    /// These.
+    #[must_use]
+    pub fn of(effects: impl IntoIterator<Item = Effect>) -> Self {
+        Self(effects.into_iter().fold(0, |bits, effect| bits | effect.bit()))
+    }
+
+    /// Whether it has an effect.
+    #[must_use]
+    pub const fn allows(self, effect: Effect) -> bool {
+        self.0 & effect.bit() != 0
+    }
+
+    /// What both have.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether another one has all that it has.
+    #[must_use]
+    pub const fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+}
+
+/// Everything: what is not said is not taken away.
+impl Default for Authority {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(Effect::ALL.into_iter().filter(|effect| self.allows(*effect))).finish()
+    }
+}
