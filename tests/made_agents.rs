@@ -295,7 +295,7 @@ async fn no_chain_does_what_anybody_in_it_may_not() {
             let to = next(&mut seed) % AGENTS;
             if !used.contains(&to) {
                 used.push(to);
-                way.push((next(&mut seed) % 3 != 0, to));
+                way.push((!next(&mut seed).is_multiple_of(3), to));
             }
         }
         // Who works on it in the end is bound by its own, the grant, and whoever gave a task away on the way.

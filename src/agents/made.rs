@@ -164,12 +164,11 @@ mod tests {
 
     /// What an agent has, as plain sets that can be compared.
     fn is_within(one: &Definition, other: &Definition) -> bool {
-        let spaces =
-            |definition: &Definition| definition.namespaces.as_ref().map(|names| names.iter().cloned().collect());
-        let (own, others): (Option<BTreeSet<Arc<str>>>, Option<BTreeSet<Arc<str>>>) = (spaces(one), spaces(other));
         let effects = |definition: &Definition| Effect::ALL.map(|effect| effect.fits(definition.mode));
         tools_of(one).is_subset(&tools_of(other))
-            && others.is_none_or(|others| own.is_some_and(|own| own.is_subset(&others)))
+            && other.namespaces.as_ref().is_none_or(|granted| {
+                one.namespaces.as_ref().is_some_and(|own| own.iter().all(|namespace| granted.contains(namespace)))
+            })
             && one.tokens.unwrap_or(u64::MAX) <= other.tokens.unwrap_or(u64::MAX)
             && one.max_iterations <= other.max_iterations
             && one.max_tokens <= other.max_tokens
