@@ -42,6 +42,7 @@ struct Parts {
     has_effects: bool,
     agent: Json,
     tools: Json,
+    board_tools: Json,
     team: Json,
 }
 
@@ -113,10 +114,13 @@ impl LlmAgent {
             .max_iterations(definition.max_iterations)
             .max_tokens(definition.max_tokens)
             .token_budget(definition.tokens)
-            .tier(definition.tier());
+            .tier(definition.tier())
+            .output(definition.output.clone());
         let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
         let team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
-        let tools: Vec<_> = own.specs().map(|spec| listed(&spec.name, &spec.description)).collect();
+        let of =
+            |tools: &Tools| tools.specs().map(|spec| listed(&spec.name, &spec.description)).collect::<Vec<_>>().into();
+        let (own_tools, board_tools) = (of(&own), of(tools));
         let agent = json!({
             "name": definition.name,
             "description": definition.description,
@@ -124,8 +128,8 @@ impl LlmAgent {
             "role": definition.role,
         });
         let has_effects = own.specs().any(|spec| spec.effect.is_dangerous());
-        let (agent, tools, team) = (agent.into(), Json::from(tools), Json::from(team));
-        Ok(Self(Arc::new(Parts { definition: definition.clone(), thinker, prompt, has_effects, agent, tools, team })))
+        let (definition, agent, tools, team) = (definition.clone(), agent.into(), own_tools, team.into());
+        Ok(Self(Arc::new(Parts { definition, thinker, prompt, has_effects, agent, tools, board_tools, team })))
     }
 
     /// How a board runs it.
@@ -177,6 +181,7 @@ impl Parts {
         let values = PromptValues {
             agent: &self.agent,
             tools: &self.tools,
+            board_tools: &self.board_tools,
             team: &self.team,
             task: turn.task().body.as_ref().into(),
             input: turn.input_json().clone(),

@@ -1,5 +1,6 @@
 //! Kinds of agent: those that think with a language model and use tools, and those that are other programs.
 
+mod builtin;
 mod catalog;
 mod definition;
 mod fake;
@@ -9,6 +10,7 @@ mod llm;
 mod looping;
 mod meta;
 mod model;
+mod output;
 mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
@@ -17,6 +19,7 @@ mod tool;
 pub mod tools;
 
 pub use crate::documents::{Defect, Defects};
+pub use builtin::{BuiltIn, CapabilityGap};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
@@ -26,6 +29,7 @@ pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
 pub use meta::MetaTool;
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
+pub use output::OutputSchema;
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;

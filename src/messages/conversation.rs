@@ -226,6 +226,11 @@ pub enum AgentEvent {
         /// The answer.
         answer: Json,
     },
+    /// Its answer is not what it must be, and the model is asked again.
+    AnswerRefused {
+        /// What is wrong with it, as it goes on after "the answer".
+        problem: Arc<str>,
+    },
     /// Control passes to another agent.
     Handoff {
         /// Who gets it.

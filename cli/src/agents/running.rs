@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::agents::{Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
+use callboard::agents::{BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
 use callboard::env::Env;
 use callboard::messages::{Envelope, Handoffs, Question, RunEvent, visible};
 use callboard::prelude::*;
@@ -39,13 +39,22 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let stops = Stops::new()?;
     // What else is unfinished in the store is left to whoever began it.
     let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+    let named = arguments.model.as_deref();
+    let made = |definition: &Definition, model: Arc<dyn Model>| {
+        LlmAgent::new(definition, model, &tools, &team).map_err(|error| Failure::trouble(error.to_string()))
+    };
     for definition in &definitions {
-        let model = model(&models, definition, arguments.model.as_deref())?;
-        let agent = LlmAgent::new(definition, model, &tools, &team);
-        let agent = agent.map_err(|error| Failure::trouble(error.to_string()))?;
+        let agent = made(definition, model(&models, definition, named)?)?;
         builder = builder.with(agent.spec());
     }
-    let session = Session::start(builder, store, arguments).await?;
+    for definition in BuiltIn::beside(&definitions).map(BuiltIn::definition) {
+        // Where no model is the usual one, that of the first agent serves.
+        let usual = model(&models, &definition, named);
+        let model = usual.or_else(|error| definitions.first().map_or(Err(error), |first| model(&models, first, named)));
+        builder = builder.with(made(&definition, model?)?.spec());
+    }
+    let agents = definitions.iter().map(|definition| definition.name.to_string()).collect();
+    let session = Session::start(builder, store, arguments, agents).await?;
     let end = session.work(stops).await;
     session.end().await;
     end
@@ -95,6 +104,8 @@ struct Session<'a> {
     board: Callboard,
     store: Option<Store>,
     arguments: &'a Run,
+    /// Those of the folder.
+    agents: Vec<String>,
 }
 
 /// What the run asks of people.
@@ -104,12 +115,17 @@ enum Asked {
 }
 
 impl<'a> Session<'a> {
-    async fn start(mut builder: Builder, store: Option<Store>, arguments: &'a Run) -> Result<Self, Failure> {
+    async fn start(
+        mut builder: Builder,
+        store: Option<Store>,
+        arguments: &'a Run,
+        agents: Vec<String>,
+    ) -> Result<Self, Failure> {
         if let Some(store) = &store {
             builder = builder.storage(store.sled());
         }
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
-        Ok(Self { board, store, arguments })
+        Ok(Self { board, store, arguments, agents })
     }
 
     async fn work(&self, mut stops: Stops) -> Result<End, Failure> {
@@ -140,13 +156,16 @@ impl<'a> Session<'a> {
             run.restart_turns().await;
             return Ok(run);
         }
-        let agents = self.board.agents();
-        if let (None, [_, _, ..]) = (&self.arguments.to, agents.as_slice()) {
-            let names: Vec<&str> = agents.iter().map(|agent| agent.as_str()).collect();
-            return Err(trouble(format!("there are several agents: name one with --to: {}", names.join(", "))));
-        }
-        let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default());
-        task.to = self.arguments.to.as_deref().map(Into::into);
+        let to = match (self.arguments.to.as_deref(), self.agents.as_slice()) {
+            (Some(to), _) => to,
+            (None, [only]) => only,
+            (None, several) => {
+                let mut names = several.to_vec();
+                names.sort();
+                return Err(trouble(format!("there are several agents: name one with --to: {}", names.join(", "))));
+            }
+        };
+        let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default()).to(to);
         task.input = self.arguments.input.clone().map(Into::into);
         task.limits = self.arguments.limits.clone();
         task.handoffs = if self.arguments.enable_handoffs { Handoffs::OrAlone } else { Handoffs::Off };

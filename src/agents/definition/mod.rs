@@ -1,5 +1,6 @@
 //! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
 
+mod output;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use crate::actors::Mode;
 use crate::messages::{AgentName, Json};
 
 use super::catalog::ModelChoice;
+use super::output::OutputSchema;
 use super::permission::Tier;
 use super::prompt::Section;
 
@@ -58,6 +60,8 @@ pub struct Definition {
     pub tokens: Option<u64>,
     /// The context namespaces that it may use besides its own memory; all of them if nothing is said.
     pub namespaces: Option<Vec<Arc<str>>>,
+    /// What its answer must look like, and is then: a value, and not text; text if nothing is said.
+    pub output: Option<OutputSchema>,
     tier: Tier,
 }
 
@@ -100,6 +104,7 @@ impl Definition {
             restarts: (5, Duration::from_secs(60)),
             tokens: None,
             namespaces: None,
+            output: None,
             tier,
         }
     }

@@ -193,6 +193,7 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
         ("agent.announces", "/properties/agent/properties/announces"),
         ("agent.limits", "/properties/agent/properties/limits"),
         ("agent.context", "/properties/agent/properties/context"),
+        ("agent.output", "/properties/agent/properties/output"),
         ("[agent.sections]", "/properties/agent/properties/sections/items"),
         ("agent.limits.restarts", "/properties/agent/properties/limits/properties/restarts"),
     ] {

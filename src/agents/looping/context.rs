@@ -32,6 +32,8 @@ pub struct LoopContext {
     pub pending_questions: BTreeMap<Arc<str>, Json>,
     /// It has read what strangers wrote.
     pub is_marked: bool,
+    /// Its answer did not fit, and it was asked again.
+    pub(super) is_asked_again: bool,
     /// The ids of all calls.
     ids: BTreeSet<Arc<str>>,
 }

@@ -9,6 +9,7 @@
 mod alone;
 mod context;
 mod host;
+mod output;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,6 +27,7 @@ use crate::messages::{Action, AgentEvent, Command, Consent, Handoffs, Json, Loop
 use super::llm::Teammate;
 use super::meta::{self, MetaTool};
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
+use super::output::OutputSchema;
 use super::permission::Tier;
 use super::tool::{Effect, ToolError, ToolOutput, ToolSpec, Tools};
 
@@ -73,12 +75,13 @@ pub struct AgentLoop {
     token_budget: Option<u64>,
     asking: Arc<BTreeSet<Arc<str>>>,
     tier: Tier,
+    output: Option<OutputSchema>,
 }
 
 /// What a loop came to.
 #[derive(Debug, PartialEq)]
 pub(super) enum Finish {
-    Answered(Arc<str>),
+    Answered(Json),
     HandedOff(Box<Command>),
     IterationLimit,
     Failed(Arc<str>),
@@ -104,6 +107,7 @@ impl AgentLoop {
             token_budget: None,
             asking: Arc::default(),
             tier: Tier::default(),
+            output: None,
         }
     }
 
@@ -177,6 +181,14 @@ impl AgentLoop {
         self
     }
 
+    /// What its answer must look like. One that does not is refused once, and the model is asked again; after that the loop has
+    /// failed. Text if nothing is said.
+    #[must_use]
+    pub fn output(mut self, schema: Option<OutputSchema>) -> Self {
+        self.output = schema;
+        self
+    }
+
     /// Runs it by itself, without a board.
     #[must_use]
     pub fn run(&self, messages: Vec<Message>) -> LoopRun {
@@ -196,7 +208,7 @@ impl AgentLoop {
         };
         turn.show(AgentEvent::Ended { end });
         match finish? {
-            Finish::Answered(text) => Ok(Command::output(&*text)),
+            Finish::Answered(output) => Ok(Command::output(output)),
             Finish::HandedOff(command) => Ok(*command),
             Finish::Failed(why) => Err(TurnError::terminal(&*why)),
             Finish::IterationLimit => Err(TurnError::terminal(format!(
@@ -236,7 +248,11 @@ impl AgentLoop {
             let after = context.lock().replied(reply);
             match after {
                 After::Fail(why) => return Ok(Finish::Failed(why.into())),
-                After::Answer(text) => return Ok(Finish::Answered(text)),
+                After::Answer(text) => {
+                    if let Some(finish) = self.judged(host, context, &text) {
+                        return Ok(finish);
+                    }
+                }
                 After::Use(calls) => {
                     if let Some(handoff) = self.use_tools(host, context, calls).await? {
                         return Ok(Finish::HandedOff(Box::new(handoff)));
@@ -250,7 +266,7 @@ impl AgentLoop {
         let own = self.tools.specs().filter(|spec| self.is_shown(&spec.name, context));
         let meta = self.meta_there(host).map(|(_, spec)| spec);
         ModelRequest {
-            system: Arc::clone(&self.system),
+            system: self.instructions(),
             messages: Arc::clone(&context.history),
             tools: own.chain(meta).cloned().collect(),
             max_tokens: self.max_tokens,
