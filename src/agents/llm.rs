@@ -97,7 +97,7 @@ impl LlmAgent {
                 return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() });
             }
         }
-        let team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
+        let team = with_built_in(team, definition);
         let own = tools.for_agent(definition.mode, allowed);
         let prompt = Prompt::of(&definition.system_prompt, &definition.sections, definition.mode, &own)
             .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
@@ -115,7 +115,9 @@ impl LlmAgent {
             .max_tokens(definition.max_tokens)
             .token_budget(definition.tokens)
             .tier(definition.tier())
-            .output(definition.output.clone());
+            .output(definition.output.clone())
+            .conversation(definition.told_context, definition.told_tokens)
+            .compact_at(definition.compact_at);
         let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
         let team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
         let of =
@@ -163,6 +165,18 @@ impl LlmAgent {
         let spec = capabilities.iter().fold(spec, |spec, capability| spec.capability(capability));
         projects.iter().fold(spec, |spec, project| spec.project(project))
     }
+}
+
+/// The others of a team, and the built-in agents that the agent is to know of.
+fn with_built_in(team: &[Teammate], definition: &Definition) -> Vec<Teammate> {
+    let mut team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
+    for agent in &definition.built_in_team {
+        // One that the user has replaced is there as what it is now.
+        if team.iter().all(|mate| mate.name != agent.name()) && definition.name.as_str() != agent.name() {
+            team.push(Teammate { name: agent.name().to_owned(), description: agent.definition().description });
+        }
+    }
+    team
 }
 
 impl Agent for LlmAgent {

@@ -1,7 +1,9 @@
 //! Kinds of agent: those that think with a language model and use tools, and those that are other programs.
 
+mod briefing;
 mod builtin;
 mod catalog;
+mod compaction;
 mod definition;
 mod fake;
 #[cfg(feature = "genai")]

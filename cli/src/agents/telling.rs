@@ -74,6 +74,17 @@ fn line(event: &AgentEvent) -> Option<String> {
         AgentEvent::PermissionDecided { is_granted: false, reason, .. } => {
             format!("not allowed: {}", brief(reason, SHOWN))
         }
+        AgentEvent::AnswerRefused { problem } => format!("its answer {}; it is asked again", brief(problem, SHOWN)),
+        AgentEvent::ContextGiven { to, problem: Some(problem), .. } => {
+            format!("{} is told nothing of the conversation: {}", visible(to), brief(problem, SHOWN))
+        }
+        AgentEvent::ContextGiven { to, strategy, tokens, .. } => {
+            format!("{} is told of the conversation: {strategy}, about {tokens} tokens", visible(to))
+        }
+        AgentEvent::Compacted { messages, tokens_before, tokens_after } => {
+            format!("{messages} older messages are summed up: about {tokens_after} tokens in place of {tokens_before}")
+        }
+        AgentEvent::NotCompacted { why } => format!("its conversation stays as long as it is: {}", brief(why, SHOWN)),
         AgentEvent::Handoff { to } => format!("hands over to {}", visible(to)),
         AgentEvent::Ended { end: LoopEnd::IterationLimit } => "has asked its model as often as it may".to_owned(),
         // Of what else happens, the run tells, or the person is asked.

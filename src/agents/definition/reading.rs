@@ -16,6 +16,7 @@ use crate::messages::visible::quoted;
 use crate::messages::{AgentName, MAX_AGENT_NAME};
 
 use super::Definition;
+use super::delegation::delegation;
 use super::output::output;
 use crate::agents::catalog::ModelChoice;
 use crate::agents::meta::MetaTool;
@@ -182,6 +183,9 @@ impl DefinitionReader {
         if let Some(item) = fields.get("context") {
             context(item, &mut definition, found);
         }
+        if let Some(item) = fields.get("delegation") {
+            delegation(item, &mut definition, found);
+        }
         if let Some(item) = fields.get("output") {
             definition.output = output(item, found);
         }
@@ -202,6 +206,8 @@ impl DefinitionReader {
         if let Some(tokens) = fields.field("max_tokens").and_then(|field| count(field, found)) {
             definition.max_tokens = tokens.value;
         }
+        definition.compact_at =
+            fields.field("compact_at").and_then(|field| count(field, found)).map(|tokens| tokens.value);
         fields.close(found);
         let mut seen = BTreeSet::new();
         for model in preferred.iter().chain(&fallback) {

@@ -7,7 +7,9 @@
 //! those before them. People are asked about all of them at once, before any is used.
 
 mod alone;
+mod compaction;
 mod context;
+mod delegating;
 mod host;
 mod output;
 
@@ -22,8 +24,11 @@ use parking_lot::Mutex;
 use crate::actors::{Turn, TurnError};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{Action, AgentEvent, Command, Consent, Handoffs, Json, LoopEnd, Message, ToolCall};
+use crate::messages::{
+    Action, AgentEvent, Command, Consent, ConversationStrategy, Handoffs, Json, LoopEnd, Message, ToolCall,
+};
 
+use super::definition::TOLD_TOKENS;
 use super::llm::Teammate;
 use super::meta::{self, MetaTool};
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
@@ -34,6 +39,7 @@ use super::tool::{Effect, ToolError, ToolOutput, ToolSpec, Tools};
 pub use alone::{LoopHandle, LoopRun, NotPending};
 pub use context::LoopContext;
 use context::{After, Answered, Reply};
+use delegating::SummedUp;
 use host::{Host, InTurn, Permission};
 
 /// The most bytes of one answer of a model: a provider that goes on and on is cut off.
@@ -76,6 +82,9 @@ pub struct AgentLoop {
     asking: Arc<BTreeSet<Arc<str>>>,
     tier: Tier,
     output: Option<OutputSchema>,
+    /// What other agents are told of the conversation, and in how many tokens.
+    conversation: (ConversationStrategy, u32),
+    compact_at: Option<u32>,
 }
 
 /// What a loop came to.
@@ -108,6 +117,8 @@ impl AgentLoop {
             asking: Arc::default(),
             tier: Tier::default(),
             output: None,
+            conversation: (ConversationStrategy::default(), TOLD_TOKENS),
+            compact_at: None,
         }
     }
 
@@ -189,6 +200,22 @@ impl AgentLoop {
         self
     }
 
+    /// What the agents that it gives tasks to are told of the conversation (nothing), unless its model says otherwise, in at most
+    /// so many tokens (8,000).
+    #[must_use]
+    pub fn conversation(mut self, strategy: ConversationStrategy, max_tokens: u32) -> Self {
+        self.conversation = (strategy, max_tokens);
+        self
+    }
+
+    /// Has the older part of the conversation summed up by the agent `compactor` when a request would have more tokens than this,
+    /// as an estimate. Without a board, or such an agent, nothing is left out. It never is if nothing is said.
+    #[must_use]
+    pub fn compact_at(mut self, tokens: Option<u32>) -> Self {
+        self.compact_at = tokens;
+        self
+    }
+
     /// Runs it by itself, without a board.
     #[must_use]
     pub fn run(&self, messages: Vec<Message>) -> LoopRun {
@@ -221,6 +248,7 @@ impl AgentLoop {
     async fn drive(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<Finish, TurnError> {
         context.lock().is_marked = host.is_marked();
         loop {
+            self.compact(host, context).await?;
             let request = {
                 let mut context = context.lock();
                 if context.iteration == self.max_iterations {
@@ -351,6 +379,7 @@ impl AgentLoop {
         let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(host, call, &context.lock())).collect();
         self.ask_for_permission(host, context, &calls, &mut uses).await?;
         let handoff = check_handoffs(host, &mut uses).await?;
+        let summed_up = self.sum_up(host, context, &uses).await?;
         let mut answers: BTreeMap<usize, Answered> = BTreeMap::new();
         let mut side_by_side: Vec<(usize, BoxFuture<'_, Result<Answered, TurnError>>)> = Vec::new();
         for (position, (call, one)) in calls.iter().zip(uses).enumerate() {
@@ -358,7 +387,7 @@ impl AgentLoop {
                 settle(host, &calls, &mut side_by_side, &mut answers).await?;
             }
             let is_concurrent = one.is_concurrent();
-            side_by_side.push((position, self.begin(host, context, position, call, one)));
+            side_by_side.push((position, self.begin(host, context, summed_up.as_ref(), position, call, one)));
             if !is_concurrent {
                 settle(host, &calls, &mut side_by_side, &mut answers).await?;
             }
@@ -460,6 +489,7 @@ impl AgentLoop {
         &'a self,
         host: &'a dyn Host,
         context: &'a Mutex<LoopContext>,
+        summed_up: Option<&SummedUp>,
         position: usize,
         call: &ToolCall,
         one: Use,
@@ -487,12 +517,7 @@ impl AgentLoop {
                 }
                 .boxed()
             }
-            Use::Delegate(meta::Task { agent, task, input }) => {
-                let answer = host.delegate(&agent, &task, input.map(Json::from));
-                answer
-                    .map(|answer| Ok(answer?.map_or_else(Answered::error, |answer| Answered::of(words(&answer)))))
-                    .boxed()
-            }
+            Use::Delegate(task) => self.delegate(host, context, summed_up, task),
             Use::Handoff(command) => {
                 for to in command.goto.targets() {
                     host.show(AgentEvent::Handoff { to: Arc::clone(to) });
