@@ -268,7 +268,7 @@ const COMPACT: &str = "[agent.model]\ncompact_at = 1500\nmax_tokens = 100";
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_is_too_long_goes_on_with_a_summary_and_its_newest_messages() {
     let model = reader().fails(ModelErrorKind::Unavailable, "overloaded").says("done");
-    let compactor = ScriptedModel::new().says("Done: 1.rs was read.").says("Done: 1.rs to 3.rs were read.");
+    let compactor = ScriptedModel::new().says("Done: 1.rs was read.").says(&"Done. ".repeat(5_000));
     let board = builder()
         .with(agent(&lead(COMPACT), model.clone()))
         .with(agent(&BuiltIn::Compactor.definition(), compactor.clone()))
@@ -287,7 +287,12 @@ async fn a_conversation_that_is_too_long_goes_on_with_a_summary_and_its_newest_m
     }
     let last = &requests.last().unwrap().messages;
     let Message::User { text } = &last[0] else { panic!("{last:?}") };
-    assert!(text.starts_with("Read them all.\n\n[The older part") && text.contains("\nDone: 1.rs"), "{text}");
+    assert!(text.starts_with("Read them all.\n\n[The older part") && text.contains("\nDone. Done."), "{text}");
+    assert!(
+        text.len() < 1_500 && text.contains("bytes are left out here"),
+        "a summary has a quarter at most: {}",
+        text.len()
+    );
     assert!(serde_json::to_string(&last).unwrap().contains("5.rs ends."), "{last:?}");
     // The attempt after the failure asks the same again.
     let [.., failed, again] = &requests[..] else { panic!("{}", requests.len()) };

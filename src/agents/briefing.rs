@@ -13,7 +13,7 @@ use crate::messages::{ConversationStrategy, Message};
 
 use super::model::estimated_tokens;
 
-pub(super) use transcript::{Transcript, transcript};
+pub(super) use transcript::{Transcript, shortened, transcript};
 
 /// The most passages of a conversation that fit a task.
 const MAX_PASSAGES: usize = 12;
@@ -48,7 +48,8 @@ pub(super) fn briefing(
         ConversationStrategy::Summary => Some(match summary {
             Some(Ok(summary)) => {
                 let intro = "a summary of the conversation so far";
-                Briefing::of(intro, &transcript::indented(summary), task, 1, 0)
+                let summary = shortened(summary, max_tokens);
+                Briefing::of(intro, &transcript::indented(&summary), task, 1, 0)
             }
             Some(Err(why)) => unsummed(why, task),
             None => unsummed("nobody was asked to", task),
@@ -76,16 +77,16 @@ fn unsummed(why: &str, task: &str) -> Briefing {
 }
 
 fn filtered(history: &[Message], task: &str, max_tokens: u64) -> Briefing {
-    let passages = transcript::passages(history);
+    let passages = transcript::passages(history, max_tokens / 2);
     let mut chosen = Vec::new();
     let mut tokens = 0;
     for place in rank::ranked(task, passages.iter().map(|passage| passage.words.as_str())) {
         let more = estimated_tokens(passages[place].text.len());
-        if chosen.len() == MAX_PASSAGES || tokens + more > max_tokens {
-            break;
+        // A shorter one that fits less well may still have room.
+        if chosen.is_empty() || (chosen.len() < MAX_PASSAGES && tokens + more <= max_tokens) {
+            tokens += more;
+            chosen.push(place);
         }
-        tokens += more;
-        chosen.push(place);
     }
     // As they were said.
     chosen.sort_unstable();
@@ -178,6 +179,16 @@ mod tests {
         let failed = told(ConversationStrategy::Summary, 1_000, Some(Err("nobody is there".into())));
         assert!(failed.text.contains("and was not: nobody is there. You are told nothing of it."), "{}", failed.text);
         assert_eq!((failed.tokens, failed.passages), (0, 0));
+    }
+
+    #[test]
+    fn a_summary_and_a_passage_are_no_longer_than_may_be_told() {
+        let long: Summary = Ok("word ".repeat(10_000).into());
+        let told = briefing(ConversationStrategy::Summary, &[], "x", 200, Some(&long)).unwrap();
+        assert!(told.tokens < 300 && told.text.contains("bytes are left out here"), "{}", told.tokens);
+        let history = [Message::user(format!("{} needle {}", "hay ".repeat(200), "hay ".repeat(200)))];
+        let told = briefing(ConversationStrategy::Filtered, &history, "needle", 60, None).unwrap();
+        assert!(told.passages == 1 && told.left_out > 5 && told.text.contains("needle"), "{}", told.text);
     }
 
     #[test]

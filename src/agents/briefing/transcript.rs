@@ -22,12 +22,12 @@ pub(super) struct Passage {
     pub(super) words: String,
 }
 
-/// How long a passage is at most, in bytes.
+/// How long a passage is at most, in bytes of what is said.
 const PASSAGE: usize = 1_000;
 
 /// A conversation in at most (about) so many tokens: the newest messages, of which one alone has no more than half of them.
 pub(in crate::agents) fn transcript(history: &[Message], max_tokens: u64) -> Transcript {
-    let longest = usize::try_from(max_tokens.saturating_mul(3) / 2).unwrap_or(usize::MAX);
+    let longest = max_tokens / 2;
     let (mut told, mut tokens) = (Vec::new(), 0);
     for message in history.iter().rev() {
         let text = text(message, longest);
@@ -43,12 +43,13 @@ pub(in crate::agents) fn transcript(history: &[Message], max_tokens: u64) -> Tra
     Transcript { text: told.join("\n"), messages: super::as_u32(told.len()), left_out }
 }
 
-/// What is said in a conversation, in parts that are not too long.
-pub(super) fn passages(history: &[Message]) -> Vec<Passage> {
+/// What is said in a conversation, in parts of at most so many tokens.
+pub(super) fn passages(history: &[Message], max_tokens: u64) -> Vec<Passage> {
+    let longest = bytes(max_tokens).clamp(1, PASSAGE);
     let of_message = |message: &Message| {
         let mut passages = Vec::new();
         for (who, said) in said(message) {
-            for words in parts(&said) {
+            for words in parts(&said, longest) {
                 passages.push(Passage { text: format!("[{who}]\n{}", indented(words)), words: words.to_owned() });
             }
         }
@@ -62,10 +63,10 @@ pub(super) fn indented(text: &str) -> String {
     text.split('\n').map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A message of at most (about) this length. It is shortened before it is set in, so that no line of it begins elsewhere.
-fn text(message: &Message, longest: usize) -> String {
+/// A message of at most (about) so many tokens. It is shortened before it is set in, so that no line of it begins elsewhere.
+fn text(message: &Message, max_tokens: u64) -> String {
     let said = said(message);
-    let longest = longest / said.len().max(1);
+    let longest = max_tokens / said.len().max(1) as u64;
     let parts = said.into_iter().map(|(who, said)| format!("[{who}]\n{}", indented(&shortened(&said, longest))));
     parts.collect::<Vec<_>>().join("\n")
 }
@@ -95,14 +96,15 @@ fn plain(name: &str) -> String {
 }
 
 /// A text in parts of whole lines, as far as these are not too long themselves.
-fn parts(text: &str) -> Vec<&str> {
+fn parts(text: &str, longest: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text.trim();
-    while rest.len() > PASSAGE {
-        let most = rest.floor_char_boundary(PASSAGE);
+    while rest.len() > longest {
+        // One character at least.
+        let most = rest.floor_char_boundary(longest).max(rest.chars().next().map_or(1, char::len_utf8));
         // At the end of a paragraph, a line or a word, if there is one in the second half.
         let ends = ["\n\n", "\n", " "].into_iter().filter_map(|end| rest[..most].rfind(end));
-        let end = ends.into_iter().find(|end| *end > PASSAGE / 2).unwrap_or(most);
+        let end = ends.into_iter().find(|end| *end > longest / 2).unwrap_or(most);
         parts.push(rest[..end].trim());
         rest = rest[end..].trim_start();
     }
@@ -112,14 +114,20 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The beginning and the end of a text that is too long.
-fn shortened(text: &str, longest: usize) -> String {
+/// The beginning and the end of a text that has more than so many tokens.
+pub(in crate::agents) fn shortened(text: &str, max_tokens: u64) -> String {
+    let longest = bytes(max_tokens);
     if text.len() <= longest {
         return text.to_owned();
     }
     let head = text.floor_char_boundary(longest / 4 * 3);
     let tail = text.ceil_char_boundary(text.len() - longest / 4);
     format!("{}\n[… {} bytes are left out here …]\n{}", &text[..head], tail - head, &text[tail..])
+}
+
+/// How long a text of so many tokens is, as these are estimated.
+fn bytes(tokens: u64) -> usize {
+    usize::try_from(tokens.saturating_mul(3)).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -129,11 +137,12 @@ mod tests {
     #[test]
     fn long_texts_are_parted_where_they_pause() {
         let text = format!("{}\n\n{}\n{}", "a ".repeat(300), "b ".repeat(300), "ä".repeat(900));
-        let parts = parts(&text);
+        let parts = parts(&text, PASSAGE);
         assert_eq!(parts.len(), 4);
         assert!(parts[0].ends_with('a') && parts[1].ends_with('b') && parts.iter().all(|part| part.len() <= PASSAGE));
         assert_eq!(parts.concat().chars().filter(|c| *c == 'ä').count(), 900);
-        assert!(super::parts(" \n ").is_empty());
+        assert!(super::parts(" \n ", PASSAGE).is_empty());
+        assert_eq!(super::parts("äöü", 1), ["ä", "ö", "ü"]);
     }
 
     #[test]

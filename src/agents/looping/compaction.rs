@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::actors::TurnError;
-use crate::agents::briefing::transcript;
+use crate::agents::briefing::{shortened, transcript};
 use crate::agents::builtin::BuiltIn;
 use crate::agents::compaction;
 use crate::messages::{AgentEvent, Json, Message};
@@ -44,6 +44,8 @@ impl AgentLoop {
         match answer.map(|answer| words(&answer)) {
             Ok(summary) if !summary.trim().is_empty() => {
                 let messages = u32::try_from(cut.len(&history)).unwrap_or(u32::MAX);
+                // One that is as long as what it sums up would not help.
+                let summary = shortened(&summary, compact_at / 4);
                 let (short, compacted) = cut.apply(&history, before.as_ref(), &summary);
                 let after = {
                     let mut context = context.lock();
