@@ -165,6 +165,11 @@ fn built_in_agents_are_on_the_board_and_in_nobodys_way() {
     // What does not think gives no answer that is a value.
     let said = run(&["--to", "complexity"]);
     assert!(said.code == Some(1) && said.error.contains("the model's answer is not JSON"), "{}", said.error);
+    // A task that nobody can judge is complex.
+    let said = run(&["--limits", "auto"]);
+    assert!(said.code == Some(0) && said.error.contains("the run may use 5 handoffs, 150000 tokens"), "{}", said.error);
+    let said = run(&["--limits", "huge"]);
+    assert!(said.code == Some(2) && said.error.contains("use simple, medium or complex, or auto"), "{}", said.error);
     write(&folder, "agents/summarizer.toml", "[agent]\nname = \"summarizer\"\ndescription = \"Mine.\"\n");
     let said = callboard(folder.path(), &["check"]);
     assert!(said.out.contains("agents/summarizer.toml: summarizer: Mine."), "{}", said.out);

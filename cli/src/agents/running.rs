@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::workflow::End;
 use crate::workflow::people;
 
-use super::arguments::Run;
+use super::arguments::{Allowance, Run};
 use super::asking::{self, Decision};
 use super::reading::{self, Read};
 use super::telling::Teller;
@@ -52,6 +52,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         let usual = model(&models, &definition, named);
         let model = usual.or_else(|error| definitions.first().map_or(Err(error), |first| model(&models, first, named)));
         builder = builder.with(made(&definition, model?)?.spec());
+    }
+    if arguments.limits == Some(Allowance::Judged) {
+        builder = builder.classifier_agent(BuiltIn::Complexity.name());
     }
     let agents = definitions.iter().map(|definition| definition.name.to_string()).collect();
     let session = Session::start(builder, store, arguments, agents).await?;
@@ -129,7 +132,14 @@ impl<'a> Session<'a> {
     }
 
     async fn work(&self, mut stops: Stops) -> Result<End, Failure> {
-        let run = self.begin().await?;
+        let run = tokio::select! {
+            biased;
+            () = stops.next() => {
+                note("stopped before the run began");
+                return Ok(End::Stopped);
+            }
+            run = self.begin() => run?,
+        };
         let end = tokio::select! {
             biased;
             () = stops.next() => {
@@ -167,9 +177,18 @@ impl<'a> Session<'a> {
         };
         let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default()).to(to);
         task.input = self.arguments.input.clone().map(Into::into);
-        task.limits = self.arguments.limits.clone();
+        if let Some(Allowance::Named(limits)) = &self.arguments.limits {
+            task.limits = Some(limits.clone());
+        }
         task.handoffs = if self.arguments.enable_handoffs { Handoffs::OrAlone } else { Handoffs::Off };
-        self.board.submit(task).await.map_err(|error| trouble(error.to_string()))
+        let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
+        if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
+            let history = run.history().await.map_err(|error| trouble(error.to_string()))?;
+            if let Some(RunEvent::Submitted(submission)) = history.first() {
+                note(&format!("the run may use {}", submission.limits()));
+            }
+        }
+        Ok(run)
     }
 
     /// Follows the run to its end, or to where this process can do no more for it.
