@@ -10,7 +10,7 @@ use callboard::agents::{
     AgentLoop, BuiltIn, CapabilityGap, Definition, Effect, LlmAgent, Model, OutputSchema, Teammate, Tool, ToolScope,
     Tools, tool,
 };
-use callboard::messages::{AgentEvent, LoopEnd, Message};
+use callboard::messages::{AgentEvent, LoopEnd, Message, RunEvent};
 use callboard::prelude::*;
 use callboard::testing::ScriptedModel;
 use common::{assert_nothing_left, builder, finish};
@@ -132,7 +132,7 @@ async fn a_definition_of_the_users_takes_the_place_of_a_built_in_agent() {
 
 #[tokio::test(start_paused = true)]
 async fn the_built_in_agent_for_it_chooses_the_class_of_tasks_that_name_none() {
-    let judge = ScriptedModel::new().says("\"simple\"").says("Hard.").says("Very hard.").says("medium");
+    let judge = ScriptedModel::new().says("\"simple\"").says("Hard.").says("Very hard.").says("medium").says("medium");
     let helper = |_: Turn| async { Ok(Command::output("helped")) };
     let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("helper", "help").await.is_ok())) };
     // One place for both: the run that judges needs none of its own.
@@ -150,8 +150,18 @@ async fn the_built_in_agent_for_it_chooses_the_class_of_tasks_that_name_none() {
     assert_eq!(helped(Task::new("puzzling")).await, true, "a task that nobody can judge is complex");
     assert_eq!(helped(Task::new("named").limits(Complexity::Simple)).await, false, "limits that are named come first");
     assert_eq!(helped(Task::new("more")).await, true);
+    helped(Task::new("strange").untrusted()).await;
+    let mut marked = Vec::new();
+    for run in board.runs().await.unwrap() {
+        let history = run.history().await.unwrap();
+        let Some(RunEvent::Submitted(submission)) = history.first() else { panic!("{history:?}") };
+        if submission.task.is_untrusted {
+            marked.push(submission.agent.to_string());
+        }
+    }
+    assert_eq!(marked.len(), 2, "who judges what strangers want is marked too: {marked:?}");
     let asked = judge.requests();
-    assert_eq!(asked.len(), 4);
+    assert_eq!(asked.len(), 5);
     let first: serde_json::Value = match &asked[0].messages[0] {
         Message::User { text } => serde_json::from_str(text).unwrap(),
         other => panic!("{other:?}"),
