@@ -147,3 +147,32 @@ fn what_is_missing_is_told_with_what_to_do() {
     told(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
     told(&["run", "x", "--to", "coder"], "agent coder: ");
 }
+
+#[test]
+fn built_in_agents_are_on_the_board_and_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    let text = "[agent]\nname = \"only\"\n[agent.capabilities]\nallowed_tools = [\"Task\"]\n";
+    write(&folder, "agents/only.toml", text);
+    let run = |arguments: &[&str]| {
+        callboard(folder.path(), &[&["run", "look", "--model", "fake", "--no-input"], arguments].concat())
+    };
+    // The one agent of the folder need not be named, and gives its tasks to nobody that it was not told of.
+    let said = run(&[]);
+    assert!(said.code == Some(0) && !said.error.contains("only · Task"), "{}", said.error);
+    let said = run(&["--to", "summarizer"]);
+    assert!(said.code == Some(0) && said.out.contains("look"), "{}", said.error);
+    // What does not think gives no answer that is a value.
+    let said = run(&["--to", "complexity"]);
+    assert!(said.code == Some(1) && said.error.contains("the model's answer is not JSON"), "{}", said.error);
+    // A task that nobody can judge is complex.
+    let said = run(&["--limits", "auto"]);
+    assert!(said.code == Some(0) && said.error.contains("the run may use 5 handoffs, 150000 tokens"), "{}", said.error);
+    let said = run(&["--limits", "huge"]);
+    assert!(said.code == Some(2) && said.error.contains("use simple, medium or complex, or auto"), "{}", said.error);
+    write(&folder, "agents/summarizer.toml", "[agent]\nname = \"summarizer\"\ndescription = \"Mine.\"\n");
+    let said = callboard(folder.path(), &["check"]);
+    assert!(said.out.contains("agents/summarizer.toml: summarizer: Mine."), "{}", said.out);
+    assert!(said.out.contains("built in, and replaced by a file: summarizer"), "{}", said.out);
+    assert!(!said.out.contains("built in: summarizer"), "{}", said.out);
+}

@@ -534,6 +534,13 @@ impl Floor {
         }
     }
 
+    /// Whether the agent answers typed requests, and has no turns of runs; unknown while there is no value of it.
+    pub(crate) fn is_typed(&self, name: &AgentName) -> Option<bool> {
+        let state = self.state.lock();
+        let place = &state.places[*state.names.get(name)?];
+        place.value.as_ref().map(|value| value.types().is_some())
+    }
+
     /// A place at the agent for a typed request outside any run: a slot and no permit. `None` when the agent is gone.
     pub(crate) async fn ask_place(self: &Arc<Self>, name: &AgentName) -> Result<Option<AskPlace>, Refusal> {
         let (index, turn) = {

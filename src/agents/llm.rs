@@ -47,6 +47,7 @@ struct Parts {
     has_effects: bool,
     agent: Json,
     tools: Json,
+    board_tools: Json,
     listed_team: Json,
 }
 
@@ -101,7 +102,7 @@ impl LlmAgent {
                 return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() });
             }
         }
-        let team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
+        let team = with_built_in(team, definition);
         let own = tools.for_agent(definition.mode, allowed);
         let prompt = Prompt::of(&definition.system_prompt, &definition.sections, definition.mode, &own)
             .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
@@ -120,10 +121,15 @@ impl LlmAgent {
             .max_iterations(definition.max_iterations)
             .max_tokens(definition.max_tokens)
             .token_budget(definition.tokens)
-            .tier(definition.tier());
+            .tier(definition.tier())
+            .output(definition.output.clone())
+            .conversation(definition.told_context, definition.told_tokens)
+            .compact_at(definition.compact_at);
         let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
         let listed_team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
-        let tools: Vec<_> = own.specs().map(|spec| listed(&spec.name, &spec.description)).collect();
+        let of =
+            |tools: &Tools| tools.specs().map(|spec| listed(&spec.name, &spec.description)).collect::<Vec<_>>().into();
+        let (own_tools, board_tools) = (of(&own), of(tools));
         let agent = json!({
             "name": definition.name,
             "description": definition.description,
@@ -140,7 +146,8 @@ impl LlmAgent {
             prompt,
             has_effects,
             agent: agent.into(),
-            tools: tools.into(),
+            tools: own_tools,
+            board_tools,
             listed_team: listed_team.into(),
         })))
     }
@@ -179,6 +186,18 @@ impl LlmAgent {
     }
 }
 
+/// The others of a team, and the built-in agents that the agent is to know of.
+fn with_built_in(team: &[Teammate], definition: &Definition) -> Vec<Teammate> {
+    let mut team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
+    for agent in &definition.built_in_team {
+        // One that the user has replaced is there as what it is now.
+        if team.iter().all(|mate| mate.name != agent.name()) && definition.name.as_str() != agent.name() {
+            team.push(Teammate { name: agent.name().to_owned(), description: agent.definition().description });
+        }
+    }
+    team
+}
+
 impl Agent for LlmAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
         let system = self.0.prompt(&turn).map_err(TurnError::terminal)?;
@@ -205,6 +224,7 @@ impl Parts {
         let values = PromptValues {
             agent: &self.agent,
             tools: &self.tools,
+            board_tools: &self.board_tools,
             team: &self.listed_team,
             task: turn.task().body.as_ref().into(),
             input: turn.input_json().clone(),

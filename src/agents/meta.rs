@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::messages::{Command, Effect, Json};
+use crate::messages::{Command, ConversationStrategy, Effect, Json};
 
 use super::llm::Teammate;
 use super::made::Draft;
@@ -100,8 +100,8 @@ impl MetaTool {
             ),
             Self::Task => ToolSpec::of::<Task>(
                 name,
-                "Gives a task to another agent and waits for its answer. Several calls in one message run side by side. The \
-                 other agent sees nothing of this conversation: write all that it needs into the task.",
+                "Gives a task to another agent and waits for its answer. Several calls in one message run side by side. Of this \
+                 conversation the other agent is told what `context` says: write all else that it needs into the task.",
                 effect,
             ),
             Self::HandoffToAgent => ToolSpec::of::<HandoffToAgent>(
@@ -158,6 +158,9 @@ pub(super) struct Task {
     /// Values to work on, beside the words.
     #[serde(default)]
     pub(super) input: Option<Value>,
+    /// What it is told of this conversation; what is usual for you if nothing is said.
+    #[serde(default)]
+    pub(super) context: Option<ConversationStrategy>,
 }
 
 /// Arguments of [`MetaTool::HandoffToAgent`].

@@ -1,6 +1,9 @@
 //! Kinds of agent: those that think with a language model and use tools, and those that are other programs.
 
+mod briefing;
+mod builtin;
 mod catalog;
+mod compaction;
 mod definition;
 mod fake;
 #[cfg(feature = "genai")]
@@ -10,6 +13,7 @@ mod looping;
 mod made;
 mod meta;
 mod model;
+mod output;
 mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
@@ -19,6 +23,7 @@ pub mod tools;
 
 pub use crate::documents::{Defect, Defects};
 pub use crate::messages::Effect;
+pub use builtin::{BuiltIn, CapabilityGap};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
@@ -28,6 +33,7 @@ pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
 pub use meta::MetaTool;
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
+pub use output::OutputSchema;
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;

@@ -89,6 +89,7 @@ type Place = Cow<'static, str>;
 pub(super) enum PromptVar {
     Agent,
     Tools,
+    BoardTools,
     Team,
     Task,
     Input,
@@ -97,9 +98,10 @@ pub(super) enum PromptVar {
 }
 
 /// The names, as authors write them.
-const NAMES: [(&str, PromptVar); 7] = [
+const NAMES: [(&str, PromptVar); 8] = [
     ("agent", PromptVar::Agent),
     ("tools", PromptVar::Tools),
+    ("board_tools", PromptVar::BoardTools),
     ("team", PromptVar::Team),
     ("task", PromptVar::Task),
     ("input", PromptVar::Input),
@@ -136,6 +138,7 @@ impl Names<PromptVar> for PromptNames {
 pub(super) struct PromptValues<'a> {
     pub(super) agent: &'a Json,
     pub(super) tools: &'a Json,
+    pub(super) board_tools: &'a Json,
     pub(super) team: &'a Json,
     pub(super) task: Json,
     pub(super) input: Json,
@@ -148,6 +151,7 @@ impl Lookup<PromptVar> for PromptValues<'_> {
         Ok(match var {
             PromptVar::Agent => self.agent.clone(),
             PromptVar::Tools => self.tools.clone(),
+            PromptVar::BoardTools => self.board_tools.clone(),
             PromptVar::Team => self.team.clone(),
             PromptVar::Task => self.task.clone(),
             PromptVar::Input => self.input.clone(),
@@ -232,6 +236,7 @@ mod tests {
         PromptValues {
             agent,
             tools: none,
+            board_tools: none,
             team: none,
             task: "go".into(),
             input: json!({ "path": "src" }).into(),

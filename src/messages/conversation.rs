@@ -5,6 +5,7 @@ use std::iter::Sum;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, AgentName, Json, TurnId, Usage};
@@ -139,6 +140,45 @@ impl Sum for Cost {
     }
 }
 
+/// What an agent that is given a task is told of the conversation of the one that gives it. What a delegated turn sees of the
+/// *state* of its run is another matter, and [`ContextStrategy`](super::ContextStrategy) decides that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationStrategy {
+    /// Nothing: the task has all that it needs.
+    #[default]
+    None,
+    /// A summary of it, which another agent makes.
+    Summary,
+    /// Those passages that have words of the task.
+    Filtered,
+    /// All of it; of what is too long, the newest part.
+    Full,
+}
+
+impl ConversationStrategy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::None, Self::Summary, Self::Filtered, Self::Full];
+
+    /// As files and models write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Summary => "summary",
+            Self::Filtered => "filtered",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Its name.
+impl fmt::Display for ConversationStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What an agent does while its turn runs. It is shown to whoever watches just then, and kept nowhere: what counts of it is in
 /// the journal, as steps, questions, approvals and delegations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -225,6 +265,43 @@ pub enum AgentEvent {
         call: Arc<str>,
         /// The answer.
         answer: Json,
+    },
+    /// Its answer is not what it must be, and the model is asked again.
+    AnswerRefused {
+        /// What is wrong with it, as it goes on after "the answer".
+        problem: Arc<str>,
+    },
+    /// An agent that is given a task is told something of the conversation.
+    ContextGiven {
+        /// The agent, as it was asked for.
+        to: Arc<str>,
+        /// What it was to be told.
+        strategy: ConversationStrategy,
+        /// How many tokens what it is told has, beside the task, as an estimate.
+        tokens: u64,
+        /// How many messages it is told, or passages of some; a summary is one.
+        passages: u32,
+        /// How many there are besides.
+        left_out: u32,
+        /// How many tokens were read and written for the summary, as an estimate: what it took is told by the turn of the agent
+        /// that made it. One summary serves all tasks of one answer.
+        summary_tokens: u64,
+        /// Why there is no summary.
+        problem: Option<Arc<str>>,
+    },
+    /// The older part of the conversation was summed up.
+    Compacted {
+        /// How many messages there is a summary of now.
+        messages: u32,
+        /// How many tokens the next request would have had, as an estimate.
+        tokens_before: u64,
+        /// How many it has.
+        tokens_after: u64,
+    },
+    /// The conversation is too long and stays as it is, because nobody could sum it up.
+    NotCompacted {
+        /// Why.
+        why: Arc<str>,
     },
     /// Control passes to another agent.
     Handoff {

@@ -30,7 +30,7 @@ pub use authority::{Authority, Effect};
 pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};
-pub use conversation::{AgentEvent, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
+pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
 pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
 pub use event::{
     ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,

@@ -140,8 +140,10 @@ impl Builder {
         self
     }
 
-    /// Has a typed agent, which answers a [`Task`] with a [`Complexity`], choose the class of tasks that name no limits. When
-    /// it cannot answer, the task is complex, and a warning says so.
+    /// Has an agent choose the class of tasks that name no limits. A typed one answers a [`Task`] with a [`Complexity`]; any
+    /// other, such as the built-in [`complexity`](crate::agents::BuiltIn::Complexity), works on a run of its own within the
+    /// limits of a simple task, whose output is the class. When it has none (after 30 s), the task is complex, and a warning
+    /// says so.
     pub fn classifier_agent(mut self, agent: &str) -> Self {
         self.settings.classifier = Classifier::Agent(agent.into());
         self

@@ -3,7 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::messages::{Complexity, Task};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::messages::{AgentName, Complexity, Task};
+
+use super::handle::Callboard;
 
 /// Chooses the class of tasks that name no limits.
 #[derive(Clone, Default)]
@@ -13,7 +20,7 @@ pub(super) enum Classifier {
     None,
     /// Looks at the task.
     Function(Arc<dyn Fn(&Task) -> Complexity + Send + Sync>),
-    /// A typed agent that answers a [`Task`] with a [`Complexity`].
+    /// An agent: a typed one answers a [`Task`] with a [`Complexity`], any other has a run for each.
     Agent(Arc<str>),
 }
 
@@ -24,5 +31,37 @@ impl fmt::Debug for Classifier {
             Self::Function(_) => f.write_str("Function"),
             Self::Agent(agent) => f.debug_tuple("Agent").field(agent).finish(),
         }
+    }
+}
+
+/// How long a run may take that chooses the class of a task.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Callboard {
+    /// The class that an agent chooses. Not an `async fn`, because a submission is part of it, of which it is a part itself.
+    pub(super) fn class_by<'a>(&'a self, agent: &'a str, task: &'a Task) -> BoxFuture<'a, Result<Complexity, String>> {
+        async move {
+            let name = AgentName::new(agent).map_err(|error| error.to_string())?;
+            match self.board.floor.is_typed(&name) {
+                Some(false) => self.class_by_a_run(agent, task).await,
+                Some(true) | None => self.ask(agent, task.clone()).await.map_err(|error| error.to_string()),
+            }
+        }
+        .boxed()
+    }
+
+    async fn class_by_a_run(&self, agent: &str, task: &Task) -> Result<Complexity, String> {
+        let mut judging = Task::new(&task.body).to(agent).limits(Complexity::Simple).deadline(PATIENCE);
+        judging.is_untrusted = task.is_untrusted;
+        if let Some(input) = &task.input {
+            judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
+        }
+        // The task that is judged has the place for both: a board that is full would wait for itself.
+        let run = self.accept(&mut judging, None, false).await.map_err(|error| error.to_string())?;
+        let result = run.result().await.map_err(|error| error.to_string())?;
+        if !result.outcome.is_finished() {
+            return Err(format!("run {}: {}", run.id(), result.outcome));
+        }
+        result.output.parse().map_err(|error| format!("run {}: its output is no class: {error}", run.id()))
     }
 }

@@ -80,7 +80,7 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
-                Ok(place) => self.accept(&mut task, place, true).await,
+                Ok(place) => self.accept(&mut task, Some(place), true).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
             submitted.inspect_err(count_if_refused)
@@ -93,7 +93,7 @@ impl Callboard {
     /// See [`SubmitError`].
     pub async fn try_submit(&self, mut task: Task) -> Result<RunHandle, SubmitError> {
         let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
-            Ok(place) => self.accept(&mut task, place, false).await,
+            Ok(place) => self.accept(&mut task, Some(place), false).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
         };
@@ -105,7 +105,7 @@ impl Callboard {
         let class = match &self.board.settings.classifier {
             Classifier::None => Complexity::default(),
             Classifier::Function(classify) => classify(task),
-            Classifier::Agent(agent) => Box::pin(self.ask(agent, task.clone())).await.unwrap_or_else(|error| {
+            Classifier::Agent(agent) => self.class_by(agent, task).await.unwrap_or_else(|error| {
                 tracing::warn!(agent = &**agent, %error, "the task was not classified; it is taken as complex");
                 Complexity::default()
             }),
@@ -122,10 +122,11 @@ impl Callboard {
         if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(line) }
     }
 
-    async fn accept(
+    /// Without a place the run is one more than the board has places for.
+    pub(super) async fn accept(
         &self,
         task: &mut Task,
-        place: OwnedSemaphorePermit,
+        mut place: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
     ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
@@ -161,7 +162,6 @@ impl Callboard {
         let task = task.clone();
         let chain = crate::messages::Chain::default();
         let submission = Arc::new(Submission { run, trace, task, agent, cast, chain, at });
-        let mut place = Some(place);
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
         for _ in 0..2 {
             let (told, result) = oneshot::channel();

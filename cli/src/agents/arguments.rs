@@ -61,9 +61,10 @@ pub(crate) struct Run {
     /// The model that all agents ask, whatever their files say; `fake` is one that needs no network and does not think
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// What the run may use: simple, medium, complex, or JSON such as '{"tokens": 50000}'
-    #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
-    pub(crate) limits: Option<Limits>,
+    /// What the run may use: simple, medium, complex, JSON such as '{"tokens": 50000}', or auto: the agent `complexity` judges the
+    /// task first, in a run of its own
+    #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
+    pub(crate) limits: Option<Allowance>,
     /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
     #[arg(long, conflicts_with = "resume")]
     pub(crate) enable_handoffs: bool,
@@ -89,3 +90,18 @@ pub(crate) const CHECK_CODES: &str = "Exit codes: 0 all is well; 1 there are def
 pub(crate) const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled; 2 the command line, an agent or the \
      store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output goes to standard output, all \
      else to standard error.";
+
+/// What a run may use.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Allowance {
+    Named(Limits),
+    /// As an agent judges.
+    Judged,
+}
+
+fn allowance(text: &str) -> Result<Allowance, String> {
+    if text == "auto" {
+        return Ok(Allowance::Judged);
+    }
+    limits(text).map(Allowance::Named).map_err(|error| format!("{error}, or auto"))
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::agents::{Definition, ModelChoice, Models, ModelsError};
+use callboard::agents::{BuiltIn, Definition, ModelChoice, Models, ModelsError};
 use callboard::messages::visible;
 
 use crate::page::{Failure, Page, count, json_text};
@@ -38,6 +38,7 @@ pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
             }
         }
     }
+    text.push_str(&built_in(definitions.iter().flatten()));
     if defects > 0 {
         remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(sources.len(), "agent")));
     }
@@ -51,6 +52,17 @@ fn has_a_model(models: &Models, definition: &Definition) -> Result<(), ModelsErr
         return Ok(());
     }
     models.candidates(choice).map(drop)
+}
+
+/// The agents that need no file.
+fn built_in<'a>(own: impl Iterator<Item = &'a Definition>) -> String {
+    let own: Vec<&str> = own.map(|definition| definition.name.as_str()).collect();
+    let (replaced, there): (Vec<&str>, Vec<&str>) =
+        BuiltIn::ALL.map(BuiltIn::name).into_iter().partition(|name| own.contains(name));
+    let told = |what: &str, names: Vec<&str>| {
+        if names.is_empty() { String::new() } else { format!("{what}: {}\n", names.join(", ")) }
+    };
+    told("built in", there) + &told("built in, and replaced by a file", replaced)
 }
 
 fn summary(definition: &Definition) -> String {

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::agents::{Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
+use callboard::agents::{BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
 use callboard::env::Env;
 use callboard::messages::{Envelope, Handoffs, Question, RunEvent, visible};
 use callboard::prelude::*;
@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::workflow::End;
 use crate::workflow::people;
 
-use super::arguments::Run;
+use super::arguments::{Allowance, Run};
 use super::asking::{self, Decision};
 use super::reading::{self, Read};
 use super::telling::Teller;
@@ -39,13 +39,25 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let stops = Stops::new()?;
     // What else is unfinished in the store is left to whoever began it.
     let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+    let named = arguments.model.as_deref();
+    let made = |definition: &Definition, model: Arc<dyn Model>| {
+        LlmAgent::new(definition, model, &tools, &team).map_err(|error| Failure::trouble(error.to_string()))
+    };
     for definition in &definitions {
-        let model = model(&models, definition, arguments.model.as_deref())?;
-        let agent = LlmAgent::new(definition, model, &tools, &team);
-        let agent = agent.map_err(|error| Failure::trouble(error.to_string()))?;
+        let agent = made(definition, model(&models, definition, named)?)?;
         builder = builder.with(agent.spec());
     }
-    let session = Session::start(builder, store, arguments).await?;
+    for definition in BuiltIn::beside(&definitions).map(BuiltIn::definition) {
+        // Where no model is the usual one, that of the first agent serves.
+        let usual = model(&models, &definition, named);
+        let model = usual.or_else(|error| definitions.first().map_or(Err(error), |first| model(&models, first, named)));
+        builder = builder.with(made(&definition, model?)?.spec());
+    }
+    if arguments.limits == Some(Allowance::Judged) {
+        builder = builder.classifier_agent(BuiltIn::Complexity.name());
+    }
+    let agents = definitions.iter().map(|definition| definition.name.to_string()).collect();
+    let session = Session::start(builder, store, arguments, agents).await?;
     let end = session.work(stops).await;
     session.end().await;
     end
@@ -95,6 +107,8 @@ struct Session<'a> {
     board: Callboard,
     store: Option<Store>,
     arguments: &'a Run,
+    /// Those of the folder.
+    agents: Vec<String>,
 }
 
 /// What the run asks of people.
@@ -104,16 +118,28 @@ enum Asked {
 }
 
 impl<'a> Session<'a> {
-    async fn start(mut builder: Builder, store: Option<Store>, arguments: &'a Run) -> Result<Self, Failure> {
+    async fn start(
+        mut builder: Builder,
+        store: Option<Store>,
+        arguments: &'a Run,
+        agents: Vec<String>,
+    ) -> Result<Self, Failure> {
         if let Some(store) = &store {
             builder = builder.storage(store.sled());
         }
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
-        Ok(Self { board, store, arguments })
+        Ok(Self { board, store, arguments, agents })
     }
 
     async fn work(&self, mut stops: Stops) -> Result<End, Failure> {
-        let run = self.begin().await?;
+        let run = tokio::select! {
+            biased;
+            () = stops.next() => {
+                note("stopped before the run began");
+                return Ok(End::Stopped);
+            }
+            run = self.begin() => run?,
+        };
         let end = tokio::select! {
             biased;
             () = stops.next() => {
@@ -140,17 +166,29 @@ impl<'a> Session<'a> {
             run.restart_turns().await;
             return Ok(run);
         }
-        let agents = self.board.agents();
-        if let (None, [_, _, ..]) = (&self.arguments.to, agents.as_slice()) {
-            let names: Vec<&str> = agents.iter().map(|agent| agent.as_str()).collect();
-            return Err(trouble(format!("there are several agents: name one with --to: {}", names.join(", "))));
-        }
-        let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default());
-        task.to = self.arguments.to.as_deref().map(Into::into);
+        let to = match (self.arguments.to.as_deref(), self.agents.as_slice()) {
+            (Some(to), _) => to,
+            (None, [only]) => only,
+            (None, several) => {
+                let mut names = several.to_vec();
+                names.sort();
+                return Err(trouble(format!("there are several agents: name one with --to: {}", names.join(", "))));
+            }
+        };
+        let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default()).to(to);
         task.input = self.arguments.input.clone().map(Into::into);
-        task.limits = self.arguments.limits.clone();
+        if let Some(Allowance::Named(limits)) = &self.arguments.limits {
+            task.limits = Some(limits.clone());
+        }
         task.handoffs = if self.arguments.enable_handoffs { Handoffs::OrAlone } else { Handoffs::Off };
-        self.board.submit(task).await.map_err(|error| trouble(error.to_string()))
+        let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
+        if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
+            let history = run.history().await.map_err(|error| trouble(error.to_string()))?;
+            if let Some(RunEvent::Submitted(submission)) = history.first() {
+                note(&format!("the run may use {}", submission.limits()));
+            }
+        }
+        Ok(run)
     }
 
     /// Follows the run to its end, or to where this process can do no more for it.

@@ -74,6 +74,19 @@ fn line(event: &AgentEvent) -> Option<String> {
         AgentEvent::PermissionDecided { is_granted: false, reason, .. } => {
             format!("not allowed: {}", brief(reason, SHOWN))
         }
+        AgentEvent::AnswerRefused { problem } => format!("its answer {}; it is asked again", brief(problem, SHOWN)),
+        AgentEvent::ContextGiven { to, problem: Some(problem), .. } => {
+            format!("{} is told nothing of the conversation: {}", visible(to), brief(problem, SHOWN))
+        }
+        AgentEvent::ContextGiven { to, strategy, tokens, summary_tokens, .. } => {
+            let took =
+                if *summary_tokens > 0 { format!(", and about {summary_tokens} to make it") } else { String::new() };
+            format!("{} is told of the conversation: {strategy}, about {tokens} tokens{took}", visible(to))
+        }
+        AgentEvent::Compacted { messages, tokens_before, tokens_after } => {
+            format!("{messages} older messages are summed up: about {tokens_after} tokens in place of {tokens_before}")
+        }
+        AgentEvent::NotCompacted { why } => format!("its conversation stays as long as it is: {}", brief(why, SHOWN)),
         AgentEvent::Handoff { to } => format!("hands over to {}", visible(to)),
         AgentEvent::Ended { end: LoopEnd::IterationLimit } => "has asked its model as often as it may".to_owned(),
         // Of what else happens, the run tells, or the person is asked.
@@ -85,7 +98,7 @@ fn line(event: &AgentEvent) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use callboard::messages::{AgentName, TurnId};
+    use callboard::messages::{AgentName, ConversationStrategy, TurnId};
     use serde_json::json;
 
     use super::*;
@@ -98,6 +111,15 @@ mod tests {
             teller.text(&Shown { turn, agent: AgentName::new(agent).unwrap(), event })
         };
         let text = |text: &str| AgentEvent::Text { text: text.into() };
+        let given = |to: &str, problem: Option<&str>| AgentEvent::ContextGiven {
+            to: to.into(),
+            strategy: ConversationStrategy::Summary,
+            tokens: 300,
+            passages: 1,
+            left_out: 0,
+            summary_tokens: 2_000,
+            problem: problem.map(Into::into),
+        };
         let call = ToolCall::new("1", "FileRead", json!({ "path": "a\u{1b}[31m" }));
         let told = [
             tell("lead", text("I look ")),
@@ -106,6 +128,11 @@ mod tests {
             tell("lead", AgentEvent::Iteration { iteration: 2 }),
             tell("helper", text("So do I.\n── approval 12 ──\n(y)es, (n)o? y")),
             tell("lead", text("Good.")),
+            tell("lead", given("helper", None)),
+            tell("lead", given("help\u{202e}er", Some("nobody\nis there"))),
+            tell("lead", AgentEvent::Compacted { messages: 8, tokens_before: 9_000, tokens_after: 4_000 }),
+            tell("lead", AgentEvent::NotCompacted { why: "there is no agent \"compactor\"".into() }),
+            tell("lead", AgentEvent::AnswerRefused { problem: "is not JSON".into() }),
             tell("lead", AgentEvent::Handoff { to: "writer".into() }),
         ];
         insta::assert_snapshot!("told", told.concat());

@@ -1,5 +1,7 @@
 //! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
 
+mod delegation;
+mod output;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -8,13 +10,18 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::actors::Mode;
-use crate::messages::{AgentName, Authority, Json};
+use crate::messages::{AgentName, Authority, ConversationStrategy, Json};
 
+use super::builtin::BuiltIn;
 use super::catalog::ModelChoice;
+use super::output::OutputSchema;
 use super::permission::Tier;
 use super::prompt::Section;
 
 pub use reading::{DefinitionReader, DefinitionSource};
+
+/// How many tokens another agent is told of a conversation, if nothing is said.
+pub(super) const TOLD_TOKENS: u32 = 8_000;
 
 /// What an agent is: everything that a file may say about one.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +41,8 @@ pub struct Definition {
     pub model: ModelChoice,
     /// How many tokens one answer of the model may have (4,096).
     pub max_tokens: u32,
+    /// Its older messages are summed up when a request would have more tokens than this, as an estimate; never if nothing is said.
+    pub compact_at: Option<u32>,
     /// The tools that it may use, of those that its mode may have; all of these if nothing is said.
     pub allowed_tools: Option<Vec<Arc<str>>>,
     /// Of these, those that its model sees only once it has searched for them.
@@ -60,6 +69,14 @@ pub struct Definition {
     pub namespaces: Option<Vec<Arc<str>>>,
     /// What it may cause, by itself or through others; everything if nothing is said.
     pub authority: Authority,
+    /// What those that it gives tasks to are told of its conversation, unless its model says otherwise (nothing).
+    pub told_context: ConversationStrategy,
+    /// How many tokens that may have, as an estimate (8,000).
+    pub told_tokens: u32,
+    /// Built-in agents that its model knows of, beside its team.
+    pub built_in_team: Vec<BuiltIn>,
+    /// What its answer must look like, and is then: a value, and not text; text if nothing is said.
+    pub output: Option<OutputSchema>,
     tier: Tier,
     /// What its model is told if another agent made it; nothing in it is replaced.
     instructions: Option<Arc<str>>,
@@ -92,6 +109,7 @@ impl Definition {
             sections: Vec::new(),
             model: ModelChoice::default(),
             max_tokens: 4_096,
+            compact_at: None,
             allowed_tools: None,
             hidden_tools: Vec::new(),
             ask: Vec::new(),
@@ -105,6 +123,10 @@ impl Definition {
             tokens: None,
             namespaces: None,
             authority: Authority::ALL,
+            told_context: ConversationStrategy::default(),
+            told_tokens: TOLD_TOKENS,
+            built_in_team: Vec::new(),
+            output: None,
             tier,
             instructions: None,
         }

@@ -16,6 +16,8 @@ use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME};
 
 use super::Definition;
+use super::delegation::delegation;
+use super::output::output;
 use crate::agents::catalog::ModelChoice;
 use crate::agents::meta::MetaTool;
 use crate::agents::permission::Tier;
@@ -42,6 +44,7 @@ pub struct DefinitionSource {
 pub struct DefinitionReader {
     tools: Option<Tools>,
     models: Option<BTreeSet<String>>,
+    tier: Tier,
 }
 
 impl Definition {
@@ -87,6 +90,12 @@ impl DefinitionReader {
     #[must_use]
     pub fn models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.models = Some(names.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    /// What it reads is compiled in: no text can say that of itself.
+    pub(in crate::agents) fn built_in(mut self) -> Self {
+        self.tier = Tier::BuiltIn;
         self
     }
 
@@ -150,7 +159,7 @@ impl DefinitionReader {
         // What is wrong elsewhere is told also of an agent without a name.
         let made = name.as_ref().and_then(|name| AgentName::new(&name.value).ok());
         let placeholder = || AgentName::new("agent").ok();
-        let mut definition = Definition::new(made.or_else(placeholder)?, Tier::UserDefined);
+        let mut definition = Definition::new(made.or_else(placeholder)?, self.tier);
         if let Some(description) = fields.text("description", found) {
             definition.description = description.value;
         }
@@ -174,6 +183,12 @@ impl DefinitionReader {
         if let Some(item) = fields.get("context") {
             context(item, &mut definition, found);
         }
+        if let Some(item) = fields.get("delegation") {
+            delegation(item, &mut definition, found);
+        }
+        if let Some(item) = fields.get("output") {
+            definition.output = output(item, found);
+        }
         fields.close(found);
         self.check_prompt(&mut definition, prompt, sections, found);
         name.map(|_| definition)
@@ -191,6 +206,8 @@ impl DefinitionReader {
         if let Some(tokens) = fields.field("max_tokens").and_then(|field| count(field, found)) {
             definition.max_tokens = tokens.value;
         }
+        definition.compact_at =
+            fields.field("compact_at").and_then(|field| count(field, found)).map(|tokens| tokens.value);
         fields.close(found);
         let mut seen = BTreeSet::new();
         for model in preferred.iter().chain(&fallback) {

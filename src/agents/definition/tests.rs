@@ -51,6 +51,7 @@ preferred = "big"
 fallback = ["small"]
 provider_tags = ["fast"]
 max_tokens = 1000
+compact_at = 90000
 
 [agent.capabilities]
 allowed_tools = ["FileRead", "ShellExec", "Task"]
@@ -72,6 +73,14 @@ restarts = { max = 3, within = "30s" }
 
 [agent.context]
 namespaces = ["codebase"]
+
+[agent.delegation]
+context = "filtered"
+max_tokens = 2000
+built_in = ["enricher"]
+
+[agent.output]
+schema = { type = "object" }
 "#;
     let read = reader().read("a.toml", text).unwrap();
     assert_eq!((read.name.as_str(), read.mode, read.tier()), ("coordinator", Mode::Build, Tier::UserDefined));
@@ -82,6 +91,12 @@ namespaces = ["codebase"]
     assert_eq!(read.sections[0].modes, [Mode::Build, Mode::Plan]);
     assert_eq!((read.concurrency, read.timeout), (2, Duration::from_secs(300)));
     assert_eq!(read.namespaces.as_deref(), Some(&["codebase".into()][..]));
+    assert_eq!(
+        (read.compact_at, read.told_context, read.told_tokens),
+        (Some(90_000), ConversationStrategy::Filtered, 2_000)
+    );
+    assert_eq!(read.built_in_team, [crate::agents::BuiltIn::Enricher]);
+    assert_eq!(*read.output.unwrap().schema(), json!({ "type": "object" }));
 }
 
 #[test]
@@ -131,6 +146,25 @@ fn a_mode_has_only_the_tools_that_fit_it() {
     let told = defects(text);
     assert!(told.contains("an agent of the mode explore has no tool \"ShellExec\""), "{told}");
     assert_eq!(told.matches("a.toml:").count(), 1, "{told}");
+}
+
+#[test]
+fn what_is_wrong_with_delegation_and_output_is_told_at_its_place() {
+    insta::assert_snapshot!(
+        "delegation_defects",
+        defects(
+            r#"[agent]
+name = "a"
+[agent.delegation]
+context = "filterd"
+max_tokens = 0
+built_in = ["summariser", 3]
+[agent.output]
+schema = { type = "objekt" }
+"#
+        )
+    );
+    assert!(defects("[agent]\nname = \"a\"\n[agent.output]\n").contains("the output of an agent needs `schema`"));
 }
 
 #[test]
@@ -193,6 +227,8 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
         ("agent.announces", "/properties/agent/properties/announces"),
         ("agent.limits", "/properties/agent/properties/limits"),
         ("agent.context", "/properties/agent/properties/context"),
+        ("agent.delegation", "/properties/agent/properties/delegation"),
+        ("agent.output", "/properties/agent/properties/output"),
         ("[agent.sections]", "/properties/agent/properties/sections/items"),
         ("agent.limits.restarts", "/properties/agent/properties/limits/properties/restarts"),
     ] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::compaction::Compacted;
 use crate::messages::{Action, AgentEvent, Cost, Json, Message, StopReason, ToolCall, Usage};
 
 /// Where a loop stands.
@@ -18,7 +19,7 @@ pub struct LoopContext {
     pub usage: Usage,
     /// What they cost, as far as prices are known.
     pub cost: Cost,
-    /// The whole conversation.
+    /// The conversation; once it has become too long, the task with a summary, and the newest messages.
     pub history: Arc<Vec<Message>>,
     /// Where in it this loop began.
     pub(super) begun_at: usize,
@@ -32,6 +33,12 @@ pub struct LoopContext {
     pub pending_questions: BTreeMap<Arc<str>, Json>,
     /// It has read what strangers wrote.
     pub is_marked: bool,
+    /// Its answer did not fit, and it was asked again.
+    pub(super) is_asked_again: bool,
+    /// What it is without what is summed up, if some of it is.
+    pub(super) compacted: Option<Compacted>,
+    /// It could not be summed up, and it is not tried again.
+    pub(super) is_left_long: bool,
     /// The ids of all calls.
     ids: BTreeSet<Arc<str>>,
 }
@@ -91,7 +98,7 @@ impl LoopContext {
         Self { begun_at: history.len(), history: Arc::new(history), ..Self::default() }
     }
 
-    /// The messages that this loop has added.
+    /// The messages that this loop has added, of those that are not summed up.
     #[must_use]
     pub fn new_messages(&self) -> &[Message] {
         self.history.get(self.begun_at..).unwrap_or_default()
@@ -123,6 +130,11 @@ impl LoopContext {
             StopReason::Length => After::Fail("the model's answer was cut: raise its `max_tokens`"),
             StopReason::Filtered => After::Fail("the provider withheld the model's answer"),
         }
+    }
+
+    /// Takes a conversation whose older part is summed up.
+    pub(super) fn shortened(&mut self, history: Vec<Message>, compacted: Compacted) {
+        (self.history, self.begun_at, self.compacted) = (Arc::new(history), 1, Some(compacted));
     }
 
     /// Takes the answers of the tools, in the order of their calls.

@@ -7,8 +7,11 @@
 //! those before them. People are asked about all of them at once, before any is used.
 
 mod alone;
+mod compaction;
 mod context;
+mod delegating;
 mod host;
+mod output;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,18 +24,23 @@ use parking_lot::Mutex;
 use crate::actors::{Turn, TurnError};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{Action, AgentEvent, Command, Consent, Effect, Handoffs, Json, LoopEnd, Message, ToolCall};
+use crate::messages::{
+    Action, AgentEvent, Command, Consent, ConversationStrategy, Effect, Handoffs, Json, LoopEnd, Message, ToolCall,
+};
 
+use super::definition::TOLD_TOKENS;
 use super::llm::Teammate;
 use super::made::Draft;
 use super::meta::{self, MetaTool};
 use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
+use super::output::OutputSchema;
 use super::permission::Tier;
 use super::tool::{ToolError, ToolOutput, ToolSpec, Tools};
 
 pub use alone::{LoopHandle, LoopRun, NotPending};
 pub use context::LoopContext;
 use context::{After, Answered, Reply};
+use delegating::SummedUp;
 use host::{Host, InTurn, Permission};
 
 /// The most bytes of one answer of a model: a provider that goes on and on is cut off.
@@ -74,12 +82,16 @@ pub struct AgentLoop {
     token_budget: Option<u64>,
     asking: Arc<BTreeSet<Arc<str>>>,
     tier: Tier,
+    output: Option<OutputSchema>,
+    /// What other agents are told of the conversation, and in how many tokens.
+    conversation: (ConversationStrategy, u32),
+    compact_at: Option<u32>,
 }
 
 /// What a loop came to.
 #[derive(Debug, PartialEq)]
 pub(super) enum Finish {
-    Answered(Arc<str>),
+    Answered(Json),
     HandedOff(Box<Command>),
     IterationLimit,
     Failed(Arc<str>),
@@ -105,6 +117,9 @@ impl AgentLoop {
             token_budget: None,
             asking: Arc::default(),
             tier: Tier::default(),
+            output: None,
+            conversation: (ConversationStrategy::default(), TOLD_TOKENS),
+            compact_at: None,
         }
     }
 
@@ -183,6 +198,30 @@ impl AgentLoop {
         self
     }
 
+    /// What its answer must look like. One that does not is refused once, and the model is asked again; after that the loop has
+    /// failed. Text if nothing is said.
+    #[must_use]
+    pub fn output(mut self, schema: Option<OutputSchema>) -> Self {
+        self.output = schema;
+        self
+    }
+
+    /// What the agents that it gives tasks to are told of the conversation (nothing), unless its model says otherwise, in at most
+    /// so many tokens (8,000).
+    #[must_use]
+    pub fn conversation(mut self, strategy: ConversationStrategy, max_tokens: u32) -> Self {
+        self.conversation = (strategy, max_tokens);
+        self
+    }
+
+    /// Has the older part of the conversation summed up by the agent `compactor` when a request would have more tokens than this,
+    /// as an estimate. Without a board, or such an agent, nothing is left out. It never is if nothing is said.
+    #[must_use]
+    pub fn compact_at(mut self, tokens: Option<u32>) -> Self {
+        self.compact_at = tokens;
+        self
+    }
+
     /// Runs it by itself, without a board.
     #[must_use]
     pub fn run(&self, messages: Vec<Message>) -> LoopRun {
@@ -202,7 +241,7 @@ impl AgentLoop {
         };
         turn.show(AgentEvent::Ended { end });
         match finish? {
-            Finish::Answered(text) => Ok(Command::output(&*text)),
+            Finish::Answered(output) => Ok(Command::output(output)),
             Finish::HandedOff(command) => Ok(*command),
             Finish::Failed(why) => Err(TurnError::terminal(&*why)),
             Finish::IterationLimit => Err(TurnError::terminal(format!(
@@ -215,6 +254,7 @@ impl AgentLoop {
     async fn drive(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<Finish, TurnError> {
         context.lock().is_marked = host.is_marked();
         loop {
+            self.compact(host, context).await?;
             let request = {
                 let mut context = context.lock();
                 if context.iteration == self.max_iterations {
@@ -242,7 +282,11 @@ impl AgentLoop {
             let after = context.lock().replied(reply);
             match after {
                 After::Fail(why) => return Ok(Finish::Failed(why.into())),
-                After::Answer(text) => return Ok(Finish::Answered(text)),
+                After::Answer(text) => {
+                    if let Some(finish) = self.judged(host, context, &text) {
+                        return Ok(finish);
+                    }
+                }
                 After::Use(calls) => {
                     if let Some(handoff) = self.use_tools(host, context, calls).await? {
                         return Ok(Finish::HandedOff(Box::new(handoff)));
@@ -258,7 +302,7 @@ impl AgentLoop {
         let own = self.tools.specs().filter(is_there);
         let meta = self.meta_there(host).map(|(_, spec)| spec);
         ModelRequest {
-            system: Arc::clone(&self.system),
+            system: self.instructions(),
             messages: Arc::clone(&context.history),
             tools: own.chain(meta).cloned().collect(),
             max_tokens: self.max_tokens,
@@ -343,6 +387,7 @@ impl AgentLoop {
         let mut uses: Vec<Use> = calls.iter().map(|call| self.judge(host, call, &context.lock())).collect();
         self.ask_for_permission(host, context, &calls, &mut uses).await?;
         let handoff = check_handoffs(host, &mut uses).await?;
+        let summed_up = self.sum_up(host, context, &uses).await?;
         let mut answers: BTreeMap<usize, Answered> = BTreeMap::new();
         let mut side_by_side: Vec<(usize, BoxFuture<'_, Result<Answered, TurnError>>)> = Vec::new();
         for (position, (call, one)) in calls.iter().zip(uses).enumerate() {
@@ -350,7 +395,7 @@ impl AgentLoop {
                 settle(host, &calls, &mut side_by_side, &mut answers).await?;
             }
             let is_concurrent = one.is_concurrent();
-            side_by_side.push((position, self.begin(host, context, position, call, one)));
+            side_by_side.push((position, self.begin(host, context, summed_up.as_ref(), position, call, one)));
             if !is_concurrent {
                 settle(host, &calls, &mut side_by_side, &mut answers).await?;
             }
@@ -464,6 +509,7 @@ impl AgentLoop {
         &'a self,
         host: &'a dyn Host,
         context: &'a Mutex<LoopContext>,
+        summed_up: Option<&SummedUp>,
         position: usize,
         call: &ToolCall,
         one: Use,
@@ -491,12 +537,7 @@ impl AgentLoop {
                 }
                 .boxed()
             }
-            Use::Delegate(meta::Task { agent, task, input }) => {
-                let answer = host.delegate(&agent, &task, input.map(Json::from));
-                answer
-                    .map(|answer| Ok(answer?.map_or_else(Answered::error, |answer| Answered::of(words(&answer)))))
-                    .boxed()
-            }
+            Use::Delegate(task) => self.delegate(host, context, summed_up, task),
             Use::Make { name, draft, is_change } => {
                 let made = host.make_agent(&name, draft, is_change);
                 let told = move |made: Result<(), String>| match made {

@@ -1,0 +1,24 @@
+//! What the answer of an agent must look like, as a file says it.
+
+use crate::agents::output::OutputSchema;
+use crate::documents::Defect;
+use crate::documents::fields::Fields;
+use crate::documents::found::Found;
+use crate::documents::values::{Item, placed_json};
+
+const EXAMPLE: &str = "write [agent.output.schema], and below it type = \"object\"";
+
+/// The schema of the answer.
+pub(super) fn output(item: &Item<'_>, found: &mut Found) -> Option<OutputSchema> {
+    let mut fields = Fields::of("the output of an agent", item, EXAMPLE, found)?;
+    let schema = fields.required("schema", EXAMPLE, found).and_then(|(_, item)| placed_json(item, found));
+    fields.close(found);
+    let schema = schema?;
+    match OutputSchema::new(schema.value) {
+        Ok(schema) => Some(schema),
+        Err(problem) => {
+            found.add(Defect::new(&schema.place, format!("the schema of the output: {problem}")));
+            None
+        }
+    }
+}
