@@ -10,6 +10,7 @@ mod handle;
 mod run_handle;
 mod starting;
 mod watching;
+mod workflow_agents;
 mod workflows;
 
 pub use agents::AgentError;

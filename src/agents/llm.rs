@@ -136,6 +136,13 @@ impl LlmAgent {
         self
     }
 
+    /// The same agent, which gives no tasks to others.
+    pub(super) fn without_tasks(mut self) -> Self {
+        let parts = Arc::make_mut(&mut self.0);
+        parts.thinker = parts.thinker.clone().without(|tool| tool == MetaTool::Task);
+        self
+    }
+
     /// How a board runs it.
     #[must_use]
     pub fn spec(&self) -> AgentSpec {

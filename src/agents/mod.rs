@@ -13,6 +13,7 @@ mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
 mod prompt;
+mod team;
 mod tool;
 pub mod tools;
 
@@ -30,6 +31,7 @@ pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 pub use prompt::Section;
+pub use team::Team;
 pub use tool::{
     Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec,
     tool,

@@ -144,12 +144,16 @@ impl AgentLoop {
 
     /// Takes away the tools that pass control on, and that take it over.
     #[must_use]
-    pub fn without_handoffs(mut self) -> Self {
-        let is_kept = |tool: MetaTool| match tool {
-            MetaTool::HandoffToAgent | MetaTool::AcceptHandoff => false,
-            MetaTool::AskUser | MetaTool::Task | MetaTool::ToolSearch => true,
-        };
-        self.meta = self.meta.iter().filter(|(tool, _)| is_kept(*tool)).cloned().collect();
+    pub fn without_handoffs(self) -> Self {
+        self.without(|tool| match tool {
+            MetaTool::HandoffToAgent | MetaTool::AcceptHandoff => true,
+            MetaTool::AskUser | MetaTool::Task | MetaTool::ToolSearch => false,
+        })
+    }
+
+    /// Takes away these tools of the loop.
+    pub(super) fn without(mut self, is_taken: impl Fn(MetaTool) -> bool) -> Self {
+        self.meta = self.meta.iter().filter(|(tool, _)| !is_taken(*tool)).cloned().collect();
         self
     }
 
