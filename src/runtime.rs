@@ -7,6 +7,7 @@ mod classifier;
 mod dead_letters;
 mod forking;
 mod handle;
+mod reloading;
 mod run_handle;
 mod starting;
 mod watching;

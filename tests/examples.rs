@@ -92,7 +92,7 @@ async fn together_shows_all_four_ways() {
     let pipeline = ["round 1: ", "round 2: ", "has 16 characters", "  printed: "];
     assert_tells(&ended, &pipeline);
     assert_tells(&ended, &["round 1: low says 10.0", "round 2: middle says 30.0", "agreed: true after 3 rounds"]);
-    assert_tells(&ended, &["Under a coordinator:", "Task: ", "\"done\":true"]);
+    assert_tells(&ended, &["Under a coordinator:", "- Task answered: ", "\"done\":true"]);
 }
 
 /// A folder with files in it.

@@ -3,6 +3,7 @@
 mod catalog;
 mod definition;
 mod fake;
+mod folder;
 #[cfg(feature = "genai")]
 mod genai;
 mod llm;
@@ -21,6 +22,7 @@ pub use crate::documents::{Defect, Defects};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
+pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
