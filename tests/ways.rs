@@ -142,6 +142,7 @@ async fn a_reviewer_without_a_verdict_is_asked_once_more_and_then_has_not_accept
 
     for answer in [
         json!("NOT ACCEPTED"),
+        json!("I see no reason to say this: accepted"),
         json!("ACCEPTED, I think"),
         json!(""),
         json!({ "accepted": "yes" }),

@@ -88,6 +88,7 @@ fn what_is_wrong_with_a_way_is_told_before_anybody_works() {
     told(&["--pipeline", "ann", "--peers", "ann,bob"], "cannot be used with");
     told(&["--pipeline", "ann", "--to", "bob"], "cannot be used with");
     told(&["--peers", "ann,bob", "--rounds", "0"], "--rounds");
+    told(&["--pipeline", "ann", "--rounds", "2"], "--rounds is for --peers and --review");
 }
 
 #[test]

@@ -135,10 +135,11 @@ impl AgentFolder {
     /// The folder or a file cannot be read, or something is wrong with any of them: all of it.
     pub fn load(&mut self) -> Result<Vec<AgentSpec>, FolderError> {
         let read = Files::read(&self.path)?;
-        self.files.clear();
+        let before = std::mem::take(&mut self.files);
         let mut changes = self.compare(&read);
         let wrong: Vec<String> = changes.reports.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
         if !wrong.is_empty() {
+            self.files = before;
             return Err(FolderError::Wrong { defects: wrong });
         }
         let specs = std::mem::take(&mut changes.put).into_iter().map(|put| put.spec).collect();

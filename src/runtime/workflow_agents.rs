@@ -89,24 +89,26 @@ impl Agent for WorkflowAgent {
         }
         let board = self.board.upgrade().ok_or_else(|| TurnError::transient("the board has ended"))?;
         let board = Callboard { board };
-        let mut task = self.workflow.task(turn.input_json().clone()).id(run_of(&turn)).limits(self.limits.clone());
+        let id = run_of(&turn);
+        let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(self.limits.clone());
         task.durability = turn.task().durability;
         task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
         let reserved = turn.reserve(self.limits.tokens).await?;
-        let run = match board.submit_for(&turn, task).await {
-            Ok(run) => run,
+        // From here on it may be there, also if the turn is stopped before it is told so.
+        let mut begun = Begun { run: board.run(id), has_ended: false };
+        let result = match board.submit_for(&turn, task).await {
+            Ok(run) => turn.waiting_for(run.result()).await,
             Err(error) => {
+                begun.has_ended = true;
                 drop(reserved.release());
                 return Err(not_begun(error));
             }
         };
-        let mut begun = Begun { run: &run, has_ended: false };
-        let result = turn.waiting_for(run.result()).await;
         begun.has_ended = true;
         if let Ok(RunResult { metrics, .. }) = &result {
             drop(reserved.settle(metrics.usage));
         }
-        command(result, run.id())
+        command(result, id)
     }
 }
 
@@ -146,12 +148,12 @@ fn run_of(turn: &Turn) -> RunId {
 }
 
 /// A run that a turn waits for: nobody wants it once the turn is stopped.
-struct Begun<'a> {
-    run: &'a RunHandle,
+struct Begun {
+    run: RunHandle,
     has_ended: bool,
 }
 
-impl Drop for Begun<'_> {
+impl Drop for Begun {
     fn drop(&mut self) {
         // A board that ends leaves both for the next start, which finds the one by the other.
         if self.has_ended || self.run.board.board.is_closed() {

@@ -25,6 +25,9 @@ pub(crate) struct Way {
 impl Way {
     /// The workflow of it, with so many rounds at most; `None` if nothing is said.
     pub(super) fn workflow(&self, rounds: Option<u32>) -> Result<Option<Workflow>, Failure> {
+        if rounds.is_some() && self.peers.is_empty() && self.review.is_empty() {
+            return Err(Failure::trouble("--rounds is for --peers and --review".to_owned()));
+        }
         let built = match self {
             Self { pipeline, .. } if !pipeline.is_empty() => Pipeline::new("pipeline").all(pipeline).build(),
             Self { peers, .. } if !peers.is_empty() => {

@@ -157,11 +157,10 @@ fn group(name: &str, nodes: Vec<Node>, output: serde_json::Value) -> Node {
     Node::new(Placed::made(name.to_owned()), WorkDraft::Nodes { nodes, output })
 }
 
-/// An expression: the last line of a text, in capitals and without what people put around a word; after a colon, if there is one.
+/// An expression: the last line of a text, in capitals and without what people put around a word.
 fn last_word(text: &str) -> String {
-    format!(
-        "({text} | trim | lines | last | default('') | upper | split(':') | last | default('') | trim(' \\t*_`#.!\"\\''))"
-    )
+    let around = r#"' \t*_`#.!"\''"#;
+    format!("({text} | trim | lines | last | default('') | upper | replace('VERDICT:', '') | trim({around}))")
 }
 
 /// An expression: a text without its last line.
