@@ -201,6 +201,25 @@ async fn a_workflow_within_itself_is_refused_by_name() {
     board.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_agent_of_a_workflow_cannot_delegate_to_whoever_waits_for_the_workflow() {
+    let inner = Pipeline::new("inner").then("worker").build().unwrap();
+    let board = builder()
+        .agent("lead", Script::new().delegate("printer", "print it").reply_with_answers())
+        .agent("worker", Script::new().delegate("lead", "do it yourself"))
+        .workflow("printer", &inner, Complexity::Medium)
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let inner = begun_beside(&board, run.id()).await;
+    let outcome = inner.result().await.unwrap().outcome;
+    assert!(matches!(&outcome, Outcome::Refused(Refusal::AlreadyInChain { .. })), "{outcome:?}");
+    assert!(!run.result().await.unwrap().outcome.is_finished());
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
 #[test]
 fn a_turn_that_begins_again_after_a_crash_or_a_shutdown_finds_its_run() {
     for is_shut_down in [false, true] {

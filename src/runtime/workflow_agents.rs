@@ -38,10 +38,11 @@ impl Callboard {
     /// another workflow. To be added with [`Callboard::spawn`]; [`Builder::workflow`] adds one before the board starts.
     ///
     /// Each turn of it is a run of its own, on what the turn works on, within these limits. Its tokens are set aside in the asking
-    /// run while it goes on, and what it took counts there. Its chain goes on from the asking turn's, so it cannot delegate deeper
-    /// than the asking run could. It is known by the turn: a turn that is begun again after a crash finds the run that it had
-    /// begun. It is cancelled when the turn is. Its state is its own, and so are its events, its questions and its approvals:
-    /// `board.runs()` has it. While it goes on, the turn holds neither permit nor slot.
+    /// run while it goes on, and what it took counts there. Its chain goes on from the asking turn's: the delegations that
+    /// led there count against its depth, and it cannot delegate back to whoever waits for it. It is known by the turn: a turn
+    /// that is begun again after a crash finds the run that it had begun. It is cancelled when the turn is. Its state is its own,
+    /// and so are its events, its questions and its approvals: `board.runs()` has it. While it goes on, the turn holds neither
+    /// permit nor slot.
     ///
     /// A run that has not finished fails the turn for good, with its reason.
     ///
