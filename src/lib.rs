@@ -67,6 +67,10 @@ struct ToolGuide;
 #[doc = include_str!("../docs/workflows.md")]
 struct WorkflowGuide;
 
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../docs/together.md")]
+struct TogetherGuide;
+
 #[cfg(doctest)]
 #[doc = include_str!("../docs/workflow-templates.md")]
 struct TemplateGuide;

@@ -7,9 +7,11 @@ mod classifier;
 mod dead_letters;
 mod forking;
 mod handle;
+mod reloading;
 mod run_handle;
 mod starting;
 mod watching;
+mod workflow_agents;
 mod workflows;
 
 pub use agents::AgentError;

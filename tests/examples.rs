@@ -86,6 +86,15 @@ async fn own_actors_are_supervised() {
     assert_tells(&ended, &["All run:", "restarted", "What is left:", "The tree was "]);
 }
 
+#[tokio::test]
+async fn together_shows_all_four_ways() {
+    let ended = run("together", &[], "").await;
+    let pipeline = ["round 1: ", "round 2: ", "has 16 characters", "  printed: "];
+    assert_tells(&ended, &pipeline);
+    assert_tells(&ended, &["round 1: low says 10.0", "round 2: middle says 30.0", "agreed: true after 3 rounds"]);
+    assert_tells(&ended, &["Under a coordinator:", "- Task answered: ", "\"done\":true"]);
+}
+
 /// A folder with files in it.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ pub(crate) enum Arguments {
         #[command(subcommand)]
         command: Runs,
     },
-    /// Workflows: checked, run with programs as agents, resumed, and forked
+    /// Workflows: checked, run with programs or agents in files, resumed, and forked
     Workflow {
         #[command(subcommand)]
         command: Workflow,

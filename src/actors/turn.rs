@@ -457,6 +457,12 @@ impl Turn {
         self.shared.hub.show(self.id(), self.agent(), event);
     }
 
+    /// Waits for something else that the runtime does, without permit and slot.
+    pub(crate) async fn waiting_for<T>(&self, something: impl Future<Output = T>) -> T {
+        let _waiting = Waiting::begin(&self.shared);
+        something.await
+    }
+
     /// Whether anybody watches the board: what nobody would see need not be shown.
     #[must_use]
     pub fn is_watched(&self) -> bool {

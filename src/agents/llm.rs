@@ -36,7 +36,7 @@ use super::tool::Tools;
 #[derive(Clone, Debug)]
 pub struct LlmAgent(Arc<Parts>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parts {
     definition: Definition,
     /// The names of all its tools, those of the loop itself too.
@@ -150,6 +150,14 @@ impl LlmAgent {
             board_tools,
             listed_team: listed_team.into(),
         })))
+    }
+
+    /// The same agent, which gives no tasks to others.
+    pub(super) fn without_tasks(mut self) -> Self {
+        let parts = Arc::make_mut(&mut self.0);
+        parts.has.remove(MetaTool::Task.name());
+        parts.thinker = parts.thinker.clone().without(|tool| tool == MetaTool::Task);
+        self
     }
 
     /// How a board runs it.

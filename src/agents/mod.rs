@@ -6,6 +6,7 @@ mod catalog;
 mod compaction;
 mod definition;
 mod fake;
+mod folder;
 #[cfg(feature = "genai")]
 mod genai;
 mod llm;
@@ -18,6 +19,7 @@ mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
 mod prompt;
+mod team;
 mod tool;
 pub mod tools;
 
@@ -27,6 +29,7 @@ pub use builtin::{BuiltIn, CapabilityGap};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
+pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
@@ -38,6 +41,7 @@ pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 pub use prompt::Section;
+pub use team::Team;
 pub use tool::{
     Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec, tool,
 };

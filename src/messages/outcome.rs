@@ -85,6 +85,8 @@ pub struct RunResult {
     pub metrics: RunMetrics,
     /// Whether agents might pass control on in it.
     pub handoffs: Handoffs,
+    /// It had read what strangers wrote (SEMANTICS 13).
+    pub is_marked: bool,
     /// The turns that finished alone what they would have handed on.
     pub alone: Vec<Alone>,
 }

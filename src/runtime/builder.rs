@@ -11,10 +11,11 @@ use crate::actors::context::ContextStore;
 use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
 use crate::env::Env;
 use crate::messages::state::{Predicates, Reducers};
-use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, NameError, State, Task};
+use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, State, Task};
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::tree::StartError;
+use crate::workflow::Workflow;
 
 use super::agents::AgentError;
 use super::classifier::Classifier;
@@ -27,6 +28,8 @@ pub struct Builder {
     pub(super) storage: Option<Arc<dyn Storage>>,
     pub(super) env: Option<Env>,
     pub(super) agents: Vec<AgentSpec>,
+    /// Workflows that are agents; they need the board.
+    pub(super) workflows: Vec<(String, Workflow, Limits)>,
     pub(super) channels: Vec<Arc<dyn Channel>>,
     pub(super) policy: Option<ApprovalPolicy>,
     pub(super) reducers: Reducers,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::messages::{AgentName, Complexity, Task};
+use crate::messages::{AgentName, Chain, Complexity, Task};
 
 use super::handle::Callboard;
 
@@ -57,7 +57,7 @@ impl Callboard {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }
         // The task that is judged has the place for both: a board that is full would wait for itself.
-        let run = self.accept(&mut judging, None, false).await.map_err(|error| error.to_string())?;
+        let run = self.accept(&mut judging, None, false, Chain::default()).await.map_err(|error| error.to_string())?;
         let result = run.result().await.map_err(|error| error.to_string())?;
         if !result.outcome.is_finished() {
             return Err(format!("run {}: {}", run.id(), result.outcome));

@@ -17,8 +17,8 @@ use crate::env::{Bug, Env, is_planted};
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Complexity, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId, Submission, Task, TraceId,
-    check_person,
+    AgentName, Chain, Complexity, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId, Submission, Task,
+    TraceId, check_person,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::claims::Claims;
@@ -80,7 +80,7 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
-                Ok(place) => self.accept(&mut task, Some(place), true).await,
+                Ok(place) => self.accept(&mut task, Some(place), true, Chain::default()).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
             submitted.inspect_err(count_if_refused)
@@ -91,9 +91,14 @@ impl Callboard {
     ///
     /// # Errors
     /// See [`SubmitError`].
-    pub async fn try_submit(&self, mut task: Task) -> Result<RunHandle, SubmitError> {
+    pub async fn try_submit(&self, task: Task) -> Result<RunHandle, SubmitError> {
+        self.try_submit_from(task, Chain::default()).await
+    }
+
+    /// As [`Callboard::try_submit`], for a turn with this chain.
+    pub(super) async fn try_submit_from(&self, mut task: Task, chain: Chain) -> Result<RunHandle, SubmitError> {
         let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
-            Ok(place) => self.accept(&mut task, Some(place), false).await,
+            Ok(place) => self.accept(&mut task, Some(place), false, chain).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
         };
@@ -128,6 +133,7 @@ impl Callboard {
         task: &mut Task,
         mut place: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
+        chain: Chain,
     ) -> Result<RunHandle, SubmitError> {
         let board = &self.board;
         if board.is_closed() {
@@ -160,7 +166,6 @@ impl Callboard {
         let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let task = task.clone();
-        let chain = crate::messages::Chain::default();
         let submission = Arc::new(Submission { run, trace, task, agent, cast, chain, at });
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
         for _ in 0..2 {

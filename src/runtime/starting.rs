@@ -41,7 +41,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self) -> Result<Callboard, BuildError> {
-        let Self { storage, env, agents, channels, policy, reducers, predicates, settings, observer } = self;
+        let Self { storage, env, agents, workflows, channels, policy, reducers, predicates, settings, observer } = self;
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
@@ -200,6 +200,9 @@ impl Builder {
             #[cfg(not(any(test, feature = "testing")))]
             None => {}
         }
+        let workflows =
+            workflows.into_iter().map(|(name, workflow, limits)| callboard.workflow_agent(&name, &workflow, limits));
+        let agents: Vec<AgentSpec> = agents.into_iter().chain(workflows).collect();
         for spec in agents {
             if let Err(error) = callboard.spawn(spec).await {
                 callboard.board.tree.stop().await;

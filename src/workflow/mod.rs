@@ -3,7 +3,7 @@
 //! People write TOML, one line of text, or Rust. All of it becomes a draft with places (`draft`), which is lowered to a
 //! [`Plan`](crate::messages::Plan) (`lower`): plain data that a run carries. What is made ready to run of it (`graph`) is
 //! checked as a whole: every defect is told at once, with its place. `progress` is the rule of who may start when. `draw` makes
-//! pictures of it.
+//! pictures of it; `ways` are ready-made ones.
 
 pub(crate) mod checks;
 mod difference;
@@ -15,6 +15,7 @@ mod lower;
 pub(crate) mod progress;
 mod sources;
 mod toml;
+pub mod ways;
 mod written;
 
 pub use crate::documents::{Defect, Defects};

@@ -390,6 +390,6 @@ fn ready(plan: &Plan) -> Result<Arc<Graph>, Defects> {
 }
 
 /// What a workflow is called in errors that has no text.
-fn called(name: &str) -> String {
+pub(super) fn called(name: &str) -> String {
     format!("workflow {}", quoted(name))
 }

@@ -10,6 +10,8 @@ use callboard::messages::Limits;
 use crate::arguments::json;
 use crate::workflow::arguments::limits;
 
+use super::together::Way;
+
 /// Write a folder of agents to begin with
 #[derive(Debug, Args)]
 pub(crate) struct Init {
@@ -52,6 +54,11 @@ pub(crate) struct Run {
     /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
     #[arg(long, value_name = "AGENT")]
     pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) way: Way,
+    /// How many rounds peers, or an executor and its reviewer, have at most; 3 if nothing is said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
     /// Values that the agent is given in place of the words, which its prompt may still name; @FILE reads them from there, @-
     /// from standard input
     #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]

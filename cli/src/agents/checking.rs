@@ -9,8 +9,8 @@ use crate::page::{Failure, Page, count, json_text};
 use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
+use super::loading::FAKE;
 use super::reading::{self, Read};
-use super::running::FAKE;
 
 /// Everything that is wrong with the agents of a folder.
 pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {

@@ -3,10 +3,14 @@
 pub(crate) mod arguments;
 mod asking;
 mod checking;
+pub(crate) mod deciding;
+pub(crate) mod loading;
 mod reading;
 mod running;
 mod starting;
 mod telling;
+mod together;
+mod watching;
 
 use std::process::ExitCode;
 

@@ -1,105 +1,45 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use futures::StreamExt as _;
 
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::agents::{BuiltIn, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate};
-use callboard::env::Env;
-use callboard::messages::{Envelope, Handoffs, Question, RunEvent, visible};
+use callboard::agents::BuiltIn;
+use callboard::messages::{RunEvent, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
+use callboard::workflow::Workflow;
 
-use crate::page::{Failure, count, note};
+use crate::page::{Failure, note};
 use crate::stops::Stops;
 use crate::store::Store;
 use crate::workflow::End;
 use crate::workflow::people;
 
 use super::arguments::{Allowance, Run};
-use super::asking::{self, Decision};
-use super::reading::{self, Read};
+use super::deciding::{next_asked, settle};
+use super::loading::{self, Thinkers};
 use super::telling::Teller;
+use super::watching::Watch;
 
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     // Before the tools are made, which must not see it.
     let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
-    let Read { definitions, tools, .. } = reading::read(&arguments.files, arguments.store.as_deref())?;
-    let definitions = sound(definitions)?;
-    let models = match arguments.model.as_deref() {
-        // The one that needs no others.
-        Some(FAKE) => Models::new(&Env::system()),
-        Some(_) | None => reading::models(&arguments.files)?,
-    };
-    let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
+    let (named, hidden) = (arguments.model.as_deref(), arguments.store.as_deref());
+    let Thinkers { specs, folder, own, .. } = loading::load(&arguments.files, hidden, named)?;
+    let way = arguments.way.workflow(arguments.rounds)?;
     // Before a program runs, because it may be what stops this process.
     let stops = Stops::new()?;
     // What else is unfinished in the store is left to whoever began it.
-    let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
-    let named = arguments.model.as_deref();
-    let made = |definition: &Definition, model: Arc<dyn Model>| {
-        LlmAgent::new(definition, model, &tools, &team).map_err(|error| Failure::trouble(error.to_string()))
-    };
-    for definition in &definitions {
-        let agent = made(definition, model(&models, definition, named)?)?;
-        builder = builder.with(agent.spec());
-    }
-    for definition in BuiltIn::beside(&definitions).map(BuiltIn::definition) {
-        // Where no model is the usual one, that of the first agent serves.
-        let usual = model(&models, &definition, named);
-        let model = usual.or_else(|error| definitions.first().map_or(Err(error), |first| model(&models, first, named)));
-        builder = builder.with(made(&definition, model?)?.spec());
-    }
+    let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+    let mut builder = specs.into_iter().fold(builder, Builder::with);
     if arguments.limits == Some(Allowance::Judged) {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());
     }
-    let agents = definitions.iter().map(|definition| definition.name.to_string()).collect();
-    let session = Session::start(builder, store, arguments, agents).await?;
-    let end = session.work(stops).await;
+    let session = Session::start(builder, store, arguments, own).await?;
+    let end = session.work(stops, way, Watch::new(folder)).await;
     session.end().await;
     end
-}
-
-fn teammate(definition: &Definition) -> Teammate {
-    Teammate { name: definition.name.to_string(), description: definition.description.clone() }
-}
-
-/// The definitions, if nothing is wrong with any.
-fn sound(read: Vec<Result<Definition, callboard::agents::Defects>>) -> Result<Vec<Definition>, Failure> {
-    let (mut sound, mut wrong, mut defects) = (Vec::new(), Vec::new(), 0);
-    for definition in read {
-        match definition {
-            Ok(definition) => sound.push(definition),
-            Err(found) => {
-                defects += found.list().len();
-                wrong.push(found.to_string());
-            }
-        }
-    }
-    if wrong.is_empty() {
-        return Ok(sound);
-    }
-    Err(Failure::trouble(format!("{}\n\n{}", count(defects, "defect"), wrong.join("\n\n"))))
-}
-
-/// How long a decision holds that was made for a whole run.
-const FOR_RUN: Duration = Duration::from_secs(3600);
-
-/// The model that does not think.
-pub(super) const FAKE: &str = "fake";
-
-/// The model that an agent asks.
-fn model(models: &Models, definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, Failure> {
-    let choice = named.map_or_else(|| definition.model.clone(), ModelChoice::of);
-    if choice.preferred.as_deref() == Some(FAKE) {
-        return Ok(Arc::new(FakeModel));
-    }
-    let chosen = models.chosen(&choice);
-    let chosen = chosen.map_err(|error| Failure::trouble(format!("agent {}: {error}", definition.name)))?;
-    Ok(Arc::new(chosen))
 }
 
 /// A board that works on one run.
@@ -109,12 +49,6 @@ struct Session<'a> {
     arguments: &'a Run,
     /// Those of the folder.
     agents: Vec<String>,
-}
-
-/// What the run asks of people.
-enum Asked {
-    Approval(Box<Envelope>),
-    Question(Question),
 }
 
 impl<'a> Session<'a> {
@@ -131,14 +65,14 @@ impl<'a> Session<'a> {
         Ok(Self { board, store, arguments, agents })
     }
 
-    async fn work(&self, mut stops: Stops) -> Result<End, Failure> {
+    async fn work(&self, mut stops: Stops, way: Option<Workflow>, mut watch: Watch) -> Result<End, Failure> {
         let run = tokio::select! {
             biased;
             () = stops.next() => {
                 note("stopped before the run began");
                 return Ok(End::Stopped);
             }
-            run = self.begin() => run?,
+            run = self.begin(way) => run?,
         };
         let end = tokio::select! {
             biased;
@@ -146,7 +80,7 @@ impl<'a> Session<'a> {
                 note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
                 Ok(End::Stopped)
             }
-            end = self.follow(&run) => end,
+            end = self.follow(&run, &mut watch) => end,
         };
         match (&end, &self.arguments.store) {
             (Ok(End::Waits | End::Stopped), Some(folder)) => {
@@ -159,24 +93,26 @@ impl<'a> Session<'a> {
         end
     }
 
-    async fn begin(&self) -> Result<RunHandle, Failure> {
+    async fn begin(&self, way: Option<Workflow>) -> Result<RunHandle, Failure> {
         let trouble = |error: String| Failure::trouble(error);
         if let (Some(id), Some(store)) = (&self.arguments.resume, &self.store) {
             let run = self.board.take_up(store.find(id).await?).await;
             run.restart_turns().await;
             return Ok(run);
         }
-        let to = match (self.arguments.to.as_deref(), self.agents.as_slice()) {
-            (Some(to), _) => to,
-            (None, [only]) => only,
-            (None, several) => {
-                let mut names = several.to_vec();
-                names.sort();
-                return Err(trouble(format!("there are several agents: name one with --to: {}", names.join(", "))));
+        let words = self.arguments.task.as_deref().unwrap_or_default();
+        let input = self.arguments.input.clone();
+        let mut task = match way {
+            Some(way) => {
+                let input = input.unwrap_or_else(|| words.into());
+                Task { body: words.into(), ..way.task(input) }
+            }
+            None => {
+                let mut task = Task::new(words).to(self.target()?);
+                task.input = input.map(Into::into);
+                task
             }
         };
-        let mut task = Task::new(self.arguments.task.as_deref().unwrap_or_default()).to(to);
-        task.input = self.arguments.input.clone().map(Into::into);
         if let Some(Allowance::Named(limits)) = &self.arguments.limits {
             task.limits = Some(limits.clone());
         }
@@ -191,8 +127,21 @@ impl<'a> Session<'a> {
         Ok(run)
     }
 
+    /// Who does it.
+    fn target(&self) -> Result<&str, Failure> {
+        match (self.arguments.to.as_deref(), self.agents.as_slice()) {
+            (Some(to), _) => Ok(to),
+            (None, [only]) => Ok(only),
+            (None, several) => {
+                let mut names = several.to_vec();
+                names.sort();
+                Err(Failure::trouble(format!("there are several agents: name one with --to: {}", names.join(", "))))
+            }
+        }
+    }
+
     /// Follows the run to its end, or to where this process can do no more for it.
-    async fn follow(&self, run: &RunHandle) -> Result<End, Failure> {
+    async fn follow(&self, run: &RunHandle, watch: &mut Watch) -> Result<End, Failure> {
         let trouble = |error: RunError| Failure::trouble(error.to_string());
         let mut teller = Teller::new(self.arguments.quiet);
         let modes = [StreamMode::Live, StreamMode::Messages, StreamMode::Updates];
@@ -202,11 +151,19 @@ impl<'a> Session<'a> {
             let watched = tokio::select! {
                 biased;
                 watched = events.next() => watched,
-                asked = self.next_asked(run), if !is_left => {
+                asked = next_asked(&self.board, run), if !is_left => {
                     eprint!("{}", teller.close());
-                    is_left = !self.settle(asked).await?;
+                    is_left = !settle(&self.board, asked, self.arguments.no_input).await?;
                     if is_left {
                         return Ok(End::Waits);
+                    }
+                    continue;
+                }
+                () = watch.changed() => {
+                    let news = watch.reload(&self.board).await;
+                    if !self.arguments.quiet && !news.is_empty() {
+                        eprint!("{}", teller.close());
+                        news.iter().for_each(|line| note(line));
                     }
                     continue;
                 }
@@ -233,57 +190,6 @@ impl<'a> Session<'a> {
             RunEvent::AttemptFailed { failure, .. } => note(&format!("an attempt failed: {failure}")),
             RunEvent::NeedsAttention { why, .. } => note(&format!("a turn needs attention: {why}")),
             _ => {}
-        }
-    }
-
-    /// Waits for something that people are asked.
-    async fn next_asked(&self, run: &RunHandle) -> Asked {
-        tokio::select! {
-            biased;
-            approval = self.board.next_approval() => match approval {
-                Some(envelope) => Asked::Approval(Box::new(envelope)),
-                None => std::future::pending().await,
-            },
-            question = run.next_question() => match question {
-                Ok(Some(question)) => Asked::Question(question),
-                Ok(None) | Err(_) => std::future::pending().await,
-            },
-        }
-    }
-
-    /// Has a person decide. `false` if nobody does.
-    async fn settle(&self, asked: Asked) -> Result<bool, Failure> {
-        let trouble = |error: String| Failure::trouble(error);
-        if !asking::is_anybody_here(self.arguments.no_input) {
-            let what = match &asked {
-                Asked::Approval(envelope) => callboard::actors::approvals::card(envelope),
-                Asked::Question(question) => asking::shown(question),
-            };
-            note(&format!("nobody is here to be asked:\n{}", what.trim_end()));
-            return Ok(false);
-        }
-        match asked {
-            Asked::Approval(envelope) => {
-                let id = envelope.id();
-                let decision = tokio::task::spawn_blocking(move || asking::decide(&envelope)).await;
-                let decided = match decision.unwrap_or(Decision::Leave) {
-                    Decision::Yes => self.board.approvals().approve(id, &people::name()).await,
-                    Decision::ForRun => self.board.approvals().approve_for_run(id, &people::name(), FOR_RUN).await,
-                    Decision::Edited { arguments } => {
-                        self.board.approvals().approve_edited(id, &people::name(), arguments).await
-                    }
-                    Decision::No { reason } => self.board.approvals().deny(id, &people::name(), &reason).await,
-                    Decision::Leave => return Ok(false),
-                };
-                decided.map(|_| true).map_err(|error| trouble(error.to_string()))
-            }
-            Asked::Question(question) => {
-                let id = question.id;
-                let answer = tokio::task::spawn_blocking(move || asking::answer(&question)).await;
-                let Some(answer) = answer.ok().flatten() else { return Ok(false) };
-                let answered = self.board.answer(id, answer, &people::name()).await;
-                answered.map(|()| true).map_err(|error| trouble(error.to_string()))
-            }
         }
     }
 

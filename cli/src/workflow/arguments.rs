@@ -49,7 +49,7 @@ pub(crate) enum Workflow {
         #[arg(long, visible_alias = "data", value_name = "FOLDER", requires = "run")]
         store: Option<PathBuf>,
     },
-    /// Run a workflow to its end, with programs as its agents
+    /// Run a workflow to its end, with programs or agents in files
     #[command(after_help = RUN_CODES, group = ArgGroup::new("text").required(true))]
     Run {
         /// TOML (*.toml), or the one-line syntax (*.flow, or - for standard input)
@@ -155,6 +155,8 @@ pub(crate) struct Going {
     /// The program that is an agent; '*=COMMAND' is all that are not named
     #[arg(long, value_name = "NAME=COMMAND", value_parser = program)]
     pub(crate) agent: Vec<Program>,
+    #[command(flatten)]
+    pub(crate) thinkers: Thinkers,
     /// Show each event as it happens
     #[arg(long)]
     pub(crate) watch: bool,
@@ -164,6 +166,23 @@ pub(crate) struct Going {
     /// Print the whole result as JSON, for machines
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Agents that think with a language model, from files, for those that have no program.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Thinkers {
+    /// The folder with agents that think with a language model, one in each file *.toml; a program of the same name goes first
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) agents: Option<PathBuf>,
+    /// The file with the models that they may choose among; models.toml, if there is one
+    #[arg(long, value_name = "FILE", requires = "agents")]
+    pub(crate) models: Option<PathBuf>,
+    /// The folder that their tools may see
+    #[arg(long, value_name = "FOLDER", requires = "agents", default_value = ".")]
+    pub(crate) root: PathBuf,
+    /// The model that all of them ask; `fake` is one that needs no network and does not think
+    #[arg(long, value_name = "MODEL", requires = "agents")]
+    pub(crate) model: Option<String>,
 }
 
 /// An agent's name, or `*`, and the command line that it is.

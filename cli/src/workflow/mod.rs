@@ -1,4 +1,4 @@
-//! `callboard workflow …`: checks workflows, and runs them on a board in this process, with programs as agents.
+//! `callboard workflow …`: checks workflows, and runs them on a board in this process, with programs, and with agents in files.
 
 pub(crate) mod arguments;
 pub(crate) mod checking;

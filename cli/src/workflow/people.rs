@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::page::{brief_json, whole_json};
 
-use super::arguments::{Going, value_of};
+use super::arguments::{Going, Thinkers, value_of};
 
 /// What a person says to a node that waits.
 #[derive(Debug, PartialEq)]
@@ -76,6 +76,16 @@ pub(crate) fn resumption(run: RunId, store: &Path, going: &Going) -> String {
     let mut line = format!("callboard workflow resume {run} --store {}", quoted(&store.display().to_string()));
     for program in &going.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
+    }
+    let Thinkers { agents, models, root, model } = &going.thinkers;
+    if let Some(agents) = agents {
+        let mut add = |flag: &str, value: &str| line.push_str(&format!(" {flag} {}", quoted(value)));
+        add("--agents", &agents.display().to_string());
+        models.iter().for_each(|models| add("--models", &models.display().to_string()));
+        if root != Path::new(".") {
+            add("--root", &root.display().to_string());
+        }
+        model.iter().for_each(|model| add("--model", model));
     }
     if going.watch {
         line.push_str(" --watch");

@@ -1,24 +1,57 @@
 //! The agents of a workflow on the command line: programs, run once for each turn.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use callboard::messages::visible;
 use callboard::prelude::*;
 
+use crate::agents::arguments::Files;
+use crate::agents::loading::{self, Thinkers};
 use crate::page::Failure;
 
-use super::arguments::Program;
+use super::arguments::{self, Going, Program};
 use super::program::take_turn;
 
 /// Where the board is found once it runs.
 pub(crate) type Place = Arc<OnceLock<Callboard>>;
 
-/// An agent for each name of the cast.
+/// An agent for each name of the cast: the program that is named for it, else one that thinks, else the program for all others.
+/// Of those that think, all are there whose names no program has: they may give tasks to each other.
 ///
 /// # Errors
-/// One has no program, or a program has a name that nobody has.
-pub(crate) fn agents(programs: &[Program], cast: &[String], board: &Place) -> Result<Vec<AgentSpec>, Failure> {
+/// One has neither, or a program has a name that nobody has.
+pub(crate) fn agents(
+    going: &Going,
+    store: Option<&Path>,
+    cast: &[String],
+    board: &Place,
+) -> Result<Vec<AgentSpec>, Failure> {
+    let thinkers = thinkers(going, store)?;
+    let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
+    let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
+    let mut specs = programs(&going.agent, cast, is_known, board)?;
+    let is_free = |spec: &AgentSpec| {
+        spec.name().is_ok_and(|name| going.agent.iter().all(|program| *program.name != *name.as_str()))
+    };
+    specs.extend(thinkers.into_iter().flat_map(|thinkers| thinkers.specs).filter(is_free));
+    Ok(specs)
+}
+
+/// The agents of the folder that is named, if one is. No tool of theirs sees the store.
+fn thinkers(going: &Going, store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
+    let arguments::Thinkers { agents, models, root, model } = going.thinkers.clone();
+    let Some(agents) = agents else { return Ok(None) };
+    loading::load(&Files { agents, models, root }, store, model.as_deref()).map(Some)
+}
+
+fn programs(
+    programs: &[Program],
+    cast: &[String],
+    is_known: impl Fn(&str) -> bool,
+    board: &Place,
+) -> Result<Vec<AgentSpec>, Failure> {
     for (position, program) in programs.iter().enumerate() {
         let name = &program.name;
         if programs[..position].iter().any(|before| before.name == *name) {
@@ -31,10 +64,8 @@ pub(crate) fn agents(programs: &[Program], cast: &[String], board: &Place) -> Re
             return Err(Failure::trouble(text));
         }
     }
-    let command = |agent: &String| {
-        let named = programs.iter().find(|program| program.name == *agent);
-        named.or_else(|| programs.iter().find(|program| program.name == "*")).map(|program| program.command.clone())
-    };
+    let program =
+        |name: &str| programs.iter().find(|program| program.name == name).map(|program| program.command.clone());
     let mut seen: Vec<&String> = Vec::new();
     let (mut specs, mut missing) = (Vec::new(), Vec::new());
     for agent in cast {
@@ -42,8 +73,10 @@ pub(crate) fn agents(programs: &[Program], cast: &[String], board: &Place) -> Re
             continue;
         }
         seen.push(agent);
-        match command(agent) {
+        let is_known = is_known(agent);
+        match program(agent).or_else(|| program("*").filter(|_| !is_known)) {
             Some(command) => specs.push(spec(agent, command, board)),
+            None if is_known => {}
             None => missing.push(format!("  --agent {}='COMMAND'", visible(agent))),
         }
     }
@@ -51,7 +84,9 @@ pub(crate) fn agents(programs: &[Program], cast: &[String], board: &Place) -> Re
         return Ok(specs);
     }
     let text = format!("no program is given for {}; add\n{}", agents_text(missing.len()), missing.join("\n"));
-    Err(Failure::trouble(format!("{text}\nor --agent '*=COMMAND' for all that are not named")))
+    Err(Failure::trouble(format!(
+        "{text}\nor --agent '*=COMMAND' for all that are not named, or --agents FOLDER with agents in files"
+    )))
 }
 
 fn agents_text(missing: usize) -> String {

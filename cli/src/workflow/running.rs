@@ -17,6 +17,7 @@ use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
 use callboard::workflow::Workflow;
 
+use crate::agents::deciding::{next_asked, settle};
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
@@ -56,8 +57,9 @@ pub(crate) async fn run(
     check_reducers(&workflow)?;
     let cast: Vec<String> = workflow.plan().cast().into_iter().map(ToString::to_string).collect();
     let place = Place::default();
-    let agents = agents(&going.agent, &cast, &place)?;
+    // Before the tools of agents are made, which must not see it.
     let store = store.map(|folder| Ok((folder, Store::open_or_make(folder)?))).transpose()?;
+    let agents = agents(going, store.as_ref().map(|(folder, _)| *folder), &cast, &place)?;
     let (session, stops) = Session::start(agents, &place, store, going).await?;
     let mut task = workflow.task(input);
     task.limits = limits;
@@ -83,7 +85,7 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(&going.agent, &cast(&loaded)?, &place)?;
+    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place)?;
     let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
@@ -110,7 +112,7 @@ pub(crate) async fn fork(
     };
     let fork = Fork { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(&going.agent, &cast(&loaded)?, &place)?;
+    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place)?;
     let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {
@@ -134,10 +136,10 @@ pub(crate) async fn fork(
 
 /// What a run came to: its output alone, unless all of it is asked for.
 pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
-    let RunResult { run, outcome, output, state, metrics, handoffs, alone } = result;
+    let RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone } = result;
     let json = json!({
         "run": run, "outcome": outcome, "output": output, "state": state, "metrics": metrics, "handoffs": handoffs,
-        "alone": alone,
+        "is_marked": is_marked, "alone": alone,
     });
     let text = match output.as_str() {
         _ if !outcome.is_finished() || output.is_null() => String::new(),
@@ -230,7 +232,17 @@ impl<'a> Session<'a> {
             if !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
                 return Ok(End::Waits);
             }
-            let lines = match events.next().await {
+            let watched = tokio::select! {
+                biased;
+                watched = events.next() => watched,
+                asked = next_asked(&self.board, run), if self.going.thinkers.agents.is_some() => {
+                    if !settle(&self.board, asked, self.going.no_input).await? {
+                        return Ok(End::Waits);
+                    }
+                    continue;
+                }
+            };
+            let lines = match watched {
                 Some(Watched::Event(event)) => follower.take(&event),
                 Some(Watched::Live(_)) => Vec::new(),
                 Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(trouble)?),

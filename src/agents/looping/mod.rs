@@ -163,6 +163,12 @@ impl AgentLoop {
         (&self.model, &self.tools)
     }
 
+    /// Takes away these tools of the loop.
+    pub(super) fn without(mut self, is_taken: impl Fn(MetaTool) -> bool) -> Self {
+        self.meta = self.meta.iter().filter(|(tool, _)| !is_taken(*tool)).cloned().collect();
+        self
+    }
+
     /// How often the model is asked at most, from 1.
     #[must_use]
     pub fn max_iterations(mut self, times: u32) -> Self {

@@ -837,7 +837,9 @@ impl Run {
         let metrics = self.metrics();
         let (alone, handoffs) = (std::mem::take(&mut self.alone), self.submission.task.handoffs);
         let (run, state) = (self.id(), view.into());
-        self.result = Some(Arc::new(RunResult { run, outcome, output, state, metrics, handoffs, alone }));
+        let is_marked = self.is_marked;
+        let result = RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone };
+        self.result = Some(Arc::new(result));
         effects.push(Effect::Ended);
     }
 

@@ -1,0 +1,73 @@
+//! What a run asks of people, and how the person at the terminal decides it.
+
+use std::time::Duration;
+
+use callboard::Callboard;
+use callboard::actors::approvals::card;
+use callboard::messages::{Envelope, Question};
+use callboard::runtime::RunHandle;
+
+use crate::page::{Failure, note};
+use crate::workflow::people;
+
+use super::asking::{self, Decision};
+
+/// How long a decision holds that was made for a whole run.
+const FOR_RUN: Duration = Duration::from_secs(3600);
+
+/// Something that people are asked.
+pub(crate) enum Asked {
+    Approval(Box<Envelope>),
+    Question(Question),
+}
+
+/// Waits for something that people are asked.
+pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
+    tokio::select! {
+        biased;
+        approval = board.next_approval() => match approval {
+            Some(envelope) => Asked::Approval(Box::new(envelope)),
+            None => std::future::pending().await,
+        },
+        question = run.next_question() => match question {
+            Ok(Some(question)) => Asked::Question(question),
+            Ok(None) | Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// Has a person decide. `false` if nobody does.
+pub(crate) async fn settle(board: &Callboard, asked: Asked, no_input: bool) -> Result<bool, Failure> {
+    let trouble = |error: String| Failure::trouble(error);
+    if !asking::is_anybody_here(no_input) {
+        let what = match &asked {
+            Asked::Approval(envelope) => card(envelope),
+            Asked::Question(question) => asking::shown(question),
+        };
+        note(&format!("nobody is here to be asked:\n{}", what.trim_end()));
+        return Ok(false);
+    }
+    match asked {
+        Asked::Approval(envelope) => {
+            let id = envelope.id();
+            let decision = tokio::task::spawn_blocking(move || asking::decide(&envelope)).await;
+            let decided = match decision.unwrap_or(Decision::Leave) {
+                Decision::Yes => board.approvals().approve(id, &people::name()).await,
+                Decision::ForRun => board.approvals().approve_for_run(id, &people::name(), FOR_RUN).await,
+                Decision::Edited { arguments } => {
+                    board.approvals().approve_edited(id, &people::name(), arguments).await
+                }
+                Decision::No { reason } => board.approvals().deny(id, &people::name(), &reason).await,
+                Decision::Leave => return Ok(false),
+            };
+            decided.map(|_| true).map_err(|error| trouble(error.to_string()))
+        }
+        Asked::Question(question) => {
+            let id = question.id;
+            let answer = tokio::task::spawn_blocking(move || asking::answer(&question)).await;
+            let Some(answer) = answer.ok().flatten() else { return Ok(false) };
+            let answered = board.answer(id, answer, &people::name()).await;
+            answered.map(|()| true).map_err(|error| trouble(error.to_string()))
+        }
+    }
+}

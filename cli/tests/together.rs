@@ -1,0 +1,216 @@
+//! Agents from files that work together, also in workflows, and whose files change meanwhile: real processes, and a model on this
+//! machine that says what the test has it say.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    error: String,
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
+    command
+}
+
+/// Runs `callboard ARGUMENTS` in the folder, with nobody to ask.
+fn callboard(folder: &TempDir, arguments: &[&str]) -> Said {
+    let output = command(folder.path(), arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+fn json_of(said: &Said) -> Value {
+    serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{} {}", said.out, said.error))
+}
+
+fn agent(name: &str, prompt: &str) -> String {
+    format!("[agent]\nname = \"{name}\"\nsystem_prompt = \"{prompt}\"\n[agent.capabilities]\nallowed_tools = []\n")
+}
+
+/// A folder with these agents, who use no tools.
+fn folder(names: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    for name in names {
+        write(&folder, &format!("agents/{name}.toml"), &agent(name, "You work."));
+    }
+    folder
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) {
+    fs::write(folder.path().join(name), text).unwrap();
+}
+
+const FAKE: [&str; 3] = ["--model", "fake", "--no-input"];
+
+#[test]
+fn agents_of_a_folder_work_together_in_ready_made_ways() {
+    let folder = folder(&["ann", "bob", "eve"]);
+    let run = |arguments: &[&str]| {
+        let said =
+            callboard(&folder, &[&["run", "count the boats"], arguments, &FAKE, &["--json", "--quiet"]].concat());
+        assert_eq!(said.code, Some(0), "{}", said.error);
+        json_of(&said)["output"].clone()
+    };
+    let pipeline = run(&["--pipeline", "ann,bob"]);
+    let pipeline = pipeline.as_str().unwrap();
+    assert!(pipeline.matches("It was asked").count() == 2 && pipeline.contains("count the boats"), "{pipeline}");
+    let peers = run(&["--peers", "ann,bob,eve", "--rounds", "2"]);
+    assert_eq!((&peers["done"], &peers["rounds"], &peers["said"][5]["by"]), (&json!(false), &json!(2), &json!("eve")));
+    let review = run(&["--review", "ann,bob,eve", "--rounds", "1"]);
+    assert_eq!((&review["accepted"], &review["rounds"]), (&json!(false), &json!(1)));
+    assert!(review["work"].as_str().unwrap().contains("\"task\":\"count the boats\""), "{review}");
+}
+
+#[test]
+fn what_is_wrong_with_a_way_is_told_before_anybody_works() {
+    let folder = folder(&["ann", "bob"]);
+    let told = |arguments: &[&str], says: &str| {
+        let said = callboard(&folder, &[&["run", "x"], arguments, &FAKE].concat());
+        assert!(said.code == Some(2) && said.error.contains(says), "{arguments:?}: {:?} {}", said.code, said.error);
+    };
+    told(&["--review", "ann,bob"], "--review takes three agents, as in planner,coder,reviewer; here are 2");
+    told(&["--peers", "ann"], "peers are at least two");
+    told(&["--pipeline", "ann,bbo"], "no agent has the name, role or capability \"bbo\"");
+    told(&["--pipeline", "ann", "--peers", "ann,bob"], "cannot be used with");
+    told(&["--pipeline", "ann", "--to", "bob"], "cannot be used with");
+    told(&["--peers", "ann,bob", "--rounds", "0"], "--rounds");
+    told(&["--pipeline", "ann", "--rounds", "2"], "--rounds is for --peers and --review");
+}
+
+#[test]
+fn nodes_of_a_workflow_are_agents_of_a_folder_and_programs_of_their_names_go_first() {
+    let folder = folder(&["writer", "shout"]);
+    let run = ["workflow", "run", "--line", "writer -> shout", "--input-json", "\"a boat\"", "--agents", "agents"];
+    let said = callboard(&folder, &[&run[..], &FAKE, &["--agent", "shout=tr a-z A-Z"]].concat());
+    assert!(said.code == Some(0) && said.out.contains("IT WAS ASKED: A BOAT"), "{} {}", said.out, said.error);
+    let said = callboard(&folder, &[&run[..], &FAKE].concat());
+    assert!(said.code == Some(0) && said.out.matches("It was asked").count() == 2, "{} {}", said.out, said.error);
+    let said =
+        callboard(&folder, &["workflow", "run", "--line", "writer -> print", "--agents", "agents", "--model", "fake"]);
+    assert!(said.code == Some(2) && said.error.contains("--agent print='COMMAND'"), "{}", said.error);
+    let said = callboard(&folder, &["workflow", "run", "--line", "writer", "--model", "fake"]);
+    assert!(said.code == Some(2) && said.error.contains("--agents"), "{}", said.error);
+}
+
+#[test]
+fn what_an_agent_in_a_workflow_asks_ends_the_process_and_the_run_goes_on_as_it_is_told() {
+    let folder = folder(&[]);
+    let asking =
+        "[agent]\nname = \"writer\"\n[agent.capabilities]\nallowed_tools = [\"FileSearch\"]\nask = [\"FileSearch\"]\n";
+    write(&folder, "agents/writer.toml", asking);
+    let run = [
+        "workflow",
+        "run",
+        "--line",
+        "writer",
+        "--agents",
+        "agents",
+        "--store",
+        "data",
+        "--model",
+        "fake",
+        "--no-input",
+    ];
+    let said = callboard(&folder, &run);
+    assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{}", said.error);
+    assert!(said.error.contains("nobody is here to be asked") && said.error.contains("FileSearch"), "{}", said.error);
+    let resumption = said.error.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
+    assert!(resumption.ends_with("--store data --agents agents --model fake"), "{resumption}");
+    let said = callboard(&folder, &resumption.split(' ').collect::<Vec<_>>());
+    assert!(said.code == Some(3) && said.error.contains("FileSearch"), "{:?} {}", said.code, said.error);
+}
+
+/// A model on this machine: tells each request, and answers when it is given the words.
+struct Model {
+    url: String,
+    asked: mpsc::Receiver<String>,
+    says: mpsc::Sender<String>,
+}
+
+fn model() -> Model {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let ((tell, asked), (says, words)) = (mpsc::channel(), mpsc::channel::<String>());
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            tell.send(request(&stream)).unwrap();
+            let Ok(words) = words.recv() else { return };
+            answer(stream, &words);
+        }
+    });
+    Model { url, asked, says }
+}
+
+fn request(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        match line.trim_end().to_ascii_lowercase().split_once(": ") {
+            Some(("content-length", bytes)) => length = bytes.parse().unwrap(),
+            Some(_) => {}
+            None if line.trim_end().is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+fn answer(mut stream: TcpStream, words: &str) {
+    let text = json!({ "choices": [{ "index": 0, "delta": { "content": words }, "finish_reason": null }] });
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let body = format!("data: {text}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+}
+
+#[test]
+fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wrong() {
+    let folder = folder(&[]);
+    let model = model();
+    let text = format!("[[models]]\nname = \"m\"\nprovider = \"openai-compatible\"\nurl = \"{}\"\n", model.url);
+    write(&folder, "models.toml", &text);
+    write(&folder, "agents/writer.toml", &agent("writer", "You write poems."));
+    let mut run = command(folder.path(), &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(run.stderr.take().unwrap()).lines();
+    let mut tells = |what: &str| {
+        let mut seen = Vec::new();
+        for line in told.by_ref() {
+            seen.push(line.unwrap());
+            if seen.last().is_some_and(|line| line.contains(what)) {
+                return;
+            }
+        }
+        panic!("{what:?} was not told: {seen:#?}");
+    };
+    assert!(model.asked.recv().unwrap().contains("You write poems."));
+    write(&folder, "agents/writer.toml", &agent("writer", "You write prose."));
+    tells("writer.toml: changed: later turns of writer go by it");
+    model.says.send("one".to_owned()).unwrap();
+    assert!(model.asked.recv().unwrap().contains("You write prose."));
+    write(&folder, "agents/writer.toml", &agent("writer", "You write {{ nothing }}."));
+    tells("writer.toml: not taken, writer goes on as before:");
+    model.says.send("two".to_owned()).unwrap();
+    assert!(model.asked.recv().unwrap().contains("You write prose."));
+    model.says.send("three".to_owned()).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stdout).unwrap().as_str()), (Some(0), "three\n"));
+}

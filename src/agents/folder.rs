@@ -1,0 +1,168 @@
+//! A folder of agents that can be read again while they work.
+//!
+//! What stands in the files is compared with what stands (`compare`), without touching a board: what would be new, different, gone
+//! or wrong. A board then does it ([`Callboard::reload`](crate::runtime::Callboard::reload)) and says file by file what it did. A
+//! file counts as a whole: nothing of one that is wrong is taken, and its agent stays as it was.
+
+mod compared;
+mod files;
+mod told;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::actors::AgentSpec;
+
+use super::catalog::Models;
+use super::definition::Definition;
+use super::llm::{LlmAgent, Teammate};
+use super::model::Model;
+use super::tool::Tools;
+
+pub(crate) use files::Files;
+pub use files::FolderError;
+pub use told::{FileChange, FileReport};
+
+/// Finds the model of an agent, or says why there is none.
+type ModelOf = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync>;
+
+/// Agents that are defined in the files `*.toml` of a folder, with the tools and models that they may have. It knows what it has
+/// read, so that it can tell what has changed since.
+///
+/// ```
+/// use callboard::agents::{AgentFolder, FakeModel};
+/// use callboard::prelude::*;
+/// use std::sync::Arc;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path();
+/// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write poems.\"")?;
+/// let mut folder = AgentFolder::new(path).model(Arc::new(FakeModel));
+/// let board = folder.load()?.into_iter().fold(Callboard::builder(), |board, agent| board.with(agent)).start().await?;
+///
+/// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write prose.\"")?;
+/// std::fs::write(path.join("critic.toml"), "[agent]\nname = \"critic\"\nsystem_promt = \"You find faults.\"")?;
+/// let told: Vec<String> = board.reload(&mut folder).await?.iter().map(ToString::to_string).collect();
+/// assert!(told[0].starts_with("critic.toml: not taken"), "{told:?}");
+/// assert_eq!(told[1], "poet.toml: changed: later turns of poet go by it");
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a folder is read when it is loaded"]
+pub struct AgentFolder {
+    path: PathBuf,
+    tools: Tools,
+    model: ModelOf,
+    files: BTreeMap<String, Known>,
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Why what it said last was not taken.
+    refusal: Option<String>,
+    /// The agent that stands for it.
+    agent: Option<Standing>,
+}
+
+/// An agent, and whom it was told of.
+#[derive(Clone, Debug, PartialEq)]
+struct Standing {
+    definition: Definition,
+    team: Vec<Teammate>,
+}
+
+impl AgentFolder {
+    /// A folder whose agents have no tools, and choose among the models that there are: none, until something is said.
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        Self {
+            path: path.as_ref().to_owned(),
+            tools: Tools::new(),
+            model: Arc::new(|_| Err("there are no models; say `models`, `model` or `model_of`".to_owned())),
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// The tools that there are. Each agent has those that its definition lets it have.
+    pub fn tools(mut self, tools: &Tools) -> Self {
+        self.tools = tools.clone();
+        self
+    }
+
+    /// The models that agents choose among.
+    pub fn models(self, models: &Models) -> Self {
+        let models = models.clone();
+        self.model_of(move |definition| match models.chosen(&definition.model) {
+            Ok(chosen) => Ok(Arc::new(chosen)),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    /// One model for all agents, whatever their files say.
+    pub fn model(self, model: Arc<dyn Model>) -> Self {
+        self.model_of(move |_| Ok(Arc::clone(&model)))
+    }
+
+    /// Finds the model of an agent, or says why there is none.
+    pub fn model_of(
+        mut self,
+        model: impl Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.model = Arc::new(model);
+        self
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads all files for a board that has yet to start.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be read, or something is wrong with any of them: all of it.
+    pub fn load(&mut self) -> Result<Vec<AgentSpec>, FolderError> {
+        let read = Files::read(&self.path)?;
+        let before = std::mem::take(&mut self.files);
+        let mut changes = self.compare(&read);
+        let wrong: Vec<String> = changes.reports.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
+        if !wrong.is_empty() {
+            self.files = before;
+            return Err(FolderError::Wrong { defects: wrong });
+        }
+        let specs = std::mem::take(&mut changes.put).into_iter().map(|put| put.spec).collect();
+        self.take(changes);
+        Ok(specs)
+    }
+
+    /// Reads its files.
+    pub(crate) async fn read(&self) -> Result<Files, FolderError> {
+        let path = self.path.clone();
+        let read = tokio::task::spawn_blocking(move || Files::read(&path)).await;
+        read.unwrap_or_else(|error| {
+            let folder = self.path.display().to_string();
+            Err(FolderError::Unreadable { folder, error: error.to_string() })
+        })
+    }
+
+    /// Whether an agent of this name stands for one of its files.
+    pub(crate) fn stands(&self, name: &str) -> bool {
+        self.files.values().filter_map(|known| known.agent.as_ref()).any(|agent| agent.definition.name.as_str() == name)
+    }
+
+    fn agent(&self, Standing { definition, team }: &Standing) -> Result<AgentSpec, String> {
+        let model = (self.model)(definition)?;
+        let agent = LlmAgent::new(definition, model, &self.tools, team).map_err(|error| error.to_string())?;
+        Ok(agent.spec())
+    }
+}
+
+impl fmt::Debug for AgentFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentFolder").field("path", &self.path).field("files", &self.files).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! What stands in files against the agents that stand: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::actors::AgentSpec;
+use crate::agents::definition::{Definition, DefinitionReader, DefinitionSource};
+use crate::agents::llm::Teammate;
+use crate::messages::AgentName;
+use crate::messages::visible::{quoted, visible};
+
+use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
+
+/// What a board has to do, and what is to be told of it.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Agents that go.
+    pub(crate) gone: Vec<AgentName>,
+    /// Agents that come or change.
+    pub(crate) put: Vec<Put>,
+    /// What becomes of each file if all of that is done, by name.
+    pub(crate) reports: Vec<FileReport>,
+    files: BTreeMap<String, Known>,
+}
+
+/// An agent that comes or changes.
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) file: String,
+    pub(crate) agent: AgentName,
+    pub(crate) spec: AgentSpec,
+}
+
+/// Definitions by their files.
+type ByFile<'a, T> = BTreeMap<&'a str, T>;
+
+impl AgentFolder {
+    /// What has to be done for the agents to be as these files say.
+    pub(crate) fn compare(&self, Files(read): &Files) -> Changes {
+        let reader = Definition::reader().tools(&self.tools);
+        let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
+        for (file, bytes) in read {
+            let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
+            match read.and_then(|bytes| definition(&reader, file, bytes)) {
+                Ok(definition) => drop(new.insert(file, definition)),
+                Err(why) => drop(refused.insert(file, why)),
+            }
+        }
+        // A file that is refused leaves its older agent, which may stand in the way of others.
+        loop {
+            let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
+            let standing: ByFile<'_, Definition> = older.chain(new.clone()).collect();
+            match self.made(&standing, &new) {
+                Ok(made) => return self.changes(&standing, made, &refused),
+                Err((file, why)) => {
+                    new.remove(file);
+                    refused.insert(file, format!("{}: {why}", visible(file)));
+                }
+            }
+        }
+    }
+
+    /// The agent that stands for a file.
+    fn older(&self, file: &str) -> Option<&Standing> {
+        self.files.get(file)?.agent.as_ref()
+    }
+
+    /// The agent that stood for a file that is gone, and has this name: the file has another name now.
+    fn moved(&self, name: &AgentName, files: &BTreeSet<&str>) -> Option<&Standing> {
+        let gone = self.files.iter().filter(|(file, _)| !files.contains(&***file));
+        gone.filter_map(|(_, known)| known.agent.as_ref()).find(|agent| agent.definition.name == *name)
+    }
+
+    /// Makes the agents that differ from those that stand, in themselves or in whom they are told of.
+    ///
+    /// # Errors
+    /// The first file that cannot be taken, and why.
+    fn made<'a>(
+        &self,
+        standing: &ByFile<'a, Definition>,
+        new: &ByFile<'a, Definition>,
+    ) -> Result<ByFile<'a, (Standing, AgentSpec)>, (&'a str, String)> {
+        self.check_names(standing, new)?;
+        let mut made = BTreeMap::new();
+        for (file, definition) in standing {
+            let others = standing.values().filter(|other| other.name != definition.name);
+            let team =
+                others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
+            let wanted = Standing { definition: definition.clone(), team: team.collect() };
+            if self.older(file) == Some(&wanted) {
+                continue;
+            }
+            match self.agent(&wanted) {
+                Ok(spec) => drop(made.insert(*file, (wanted, spec))),
+                Err(why) if new.contains_key(file) => return Err((*file, why)),
+                // An older one goes on as it is.
+                Err(_) => {}
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether each name is there once. Who had one keeps it.
+    fn check_names<'a>(
+        &self,
+        standing: &ByFile<'a, Definition>,
+        new: &ByFile<'a, Definition>,
+    ) -> Result<(), (&'a str, String)> {
+        let had = |file: &str, name: &AgentName| self.older(file).is_some_and(|older| older.definition.name == *name);
+        let (keep, take): (Vec<_>, Vec<_>) =
+            standing.iter().partition(|(file, definition)| had(file, &definition.name));
+        let mut owners: BTreeMap<&AgentName, &str> = BTreeMap::new();
+        for (file, definition) in keep.into_iter().chain(take) {
+            if let Some(owner) = owners.insert(&definition.name, file)
+                && new.contains_key(file)
+            {
+                let (owner, name) = (visible(owner), quoted(definition.name.as_str()));
+                let advice = "give one of them another name";
+                return Err((*file, format!("{owner} has an agent of the name {name} too\n  advice: {advice}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be done and told, file by file.
+    fn changes<'a>(
+        &self,
+        standing: &ByFile<'a, Definition>,
+        mut made: ByFile<'a, (Standing, AgentSpec)>,
+        refused: &ByFile<'a, String>,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        let files: BTreeSet<&str> = standing.keys().chain(refused.keys()).copied().collect();
+        for file in &files {
+            let (why, older) = (refused.get(file), self.older(file));
+            let change = match (why, standing.get(file)) {
+                (Some(why), stays) => self.refused(file, why, stays),
+                (None, Some(definition)) => {
+                    let before = older.or_else(|| self.moved(&definition.name, &files));
+                    changed(before.map(|before| &before.definition), definition)
+                }
+                (None, None) => FileChange::Unchanged,
+            };
+            changes.reports.push(FileReport { file: (*file).to_owned(), change });
+            let mut agent = older.cloned();
+            if let Some((standing, spec)) = made.remove(file) {
+                let name = standing.definition.name.clone();
+                changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
+                agent = Some(standing);
+            }
+            changes.files.insert((*file).to_owned(), Known { refusal: why.cloned(), agent });
+        }
+        let here: BTreeSet<&AgentName> = standing.values().map(|definition| &definition.name).collect();
+        for (file, known) in &self.files {
+            let Some(agent) = known.agent.as_ref().map(|agent| &agent.definition.name) else { continue };
+            if !files.contains(&**file) && !here.contains(agent) {
+                let change = FileChange::Removed { agent: agent.clone() };
+                changes.reports.push(FileReport { file: file.clone(), change });
+            }
+            if !here.contains(agent) {
+                changes.gone.push(agent.clone());
+            }
+        }
+        changes.reports.sort_by(|one, other| one.file.cmp(&other.file));
+        changes
+    }
+
+    /// What is wrong with a file is told once.
+    fn refused(&self, file: &str, why: &str, stays: Option<&Definition>) -> FileChange {
+        match self.files.get(file).and_then(|known| known.refusal.as_deref()) {
+            Some(before) if before == why => FileChange::Unchanged,
+            Some(_) | None => {
+                FileChange::Refused { why: why.to_owned(), stays: stays.map(|definition| definition.name.clone()) }
+            }
+        }
+    }
+
+    /// Takes what was done.
+    pub(crate) fn take(&mut self, changes: Changes) {
+        self.files = changes.files;
+    }
+}
+
+impl Changes {
+    /// The board could not do this: the file stays as it was known.
+    pub(crate) fn fail(&mut self, folder: &AgentFolder, file: &str, error: &str) {
+        let why = format!("{}: {error}", visible(file));
+        let older = folder.older(file).cloned();
+        if let Some(report) = self.reports.iter_mut().find(|report| report.file == file) {
+            report.change = folder.refused(file, &why, older.as_ref().map(|older| &older.definition));
+        }
+        self.files.insert(file.to_owned(), Known { refusal: Some(why), agent: older });
+    }
+}
+
+fn definition(reader: &DefinitionReader, file: &str, bytes: &[u8]) -> Result<Definition, String> {
+    let source = DefinitionSource { origin: file.to_owned(), bytes: bytes.to_vec() };
+    let mut read = reader.all(&[source]);
+    read.swap_remove(0).map_err(|defects| defects.to_string())
+}
+
+fn changed(before: Option<&Definition>, now: &Definition) -> FileChange {
+    let agent = now.name.clone();
+    match before {
+        None => FileChange::Added { agent },
+        Some(before) if before == now => FileChange::Unchanged,
+        Some(before) => {
+            FileChange::Changed { before: Some(before.name.clone()).filter(|before| *before != agent), agent }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The files of a folder of agents, as they are read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use crate::messages::visible::visible;
+
+/// No definition is longer than this, in bytes: the rest of a file is not read.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// The most files of a folder.
+const MAX_FILES: usize = 1_000;
+
+/// Why a folder of agents is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// It cannot be listed.
+    #[error("the folder {} cannot be read: {error}", visible(folder))]
+    Unreadable {
+        /// The folder.
+        folder: String,
+        /// Why.
+        error: String,
+    },
+    /// It has too many files.
+    #[error("the folder {} has more than {max} agents", visible(folder))]
+    TooMany {
+        /// The folder.
+        folder: String,
+        /// The most.
+        max: usize,
+    },
+    /// Something is wrong with its files.
+    #[error("{}", defects.join("\n\n"))]
+    Wrong {
+        /// What is wrong, file by file.
+        defects: Vec<String>,
+    },
+}
+
+/// What stands in the files `*.toml` of a folder, by their names; or why one cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Files(pub(super) BTreeMap<String, Result<Vec<u8>, String>>);
+
+impl Files {
+    /// Reads all files. One that goes meanwhile is not there.
+    ///
+    /// # Errors
+    /// The folder cannot be listed, or has too many files.
+    pub(crate) fn read(folder: &Path) -> Result<Self, FolderError> {
+        let shown = || folder.display().to_string();
+        let cannot = |error: io::Error| FolderError::Unreadable { folder: shown(), error: error.to_string() };
+        let mut files = BTreeMap::new();
+        for entry in folder.read_dir().map_err(cannot)? {
+            let path = entry.map_err(cannot)?.path();
+            if path.extension().is_none_or(|extension| extension != "toml") || !path.is_file() {
+                continue;
+            }
+            let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+            match read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                read => drop(files.insert(name, read.map_err(|error| error.to_string()))),
+            }
+            if files.len() > MAX_FILES {
+                return Err(FolderError::TooMany { folder: shown(), max: MAX_FILES });
+            }
+        }
+        Ok(Self(files))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

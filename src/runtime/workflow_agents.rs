@@ -1,0 +1,180 @@
+//! Workflows as agents: each turn is a run of its own.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use tokio::runtime::Handle;
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::actors::{Agent, AgentSpec, Turn, TurnError};
+use crate::messages::{Command, Limits, Outcome, Refusal, RunId, RunResult, Task};
+use crate::supervision::runs::inbox::SubmitError;
+use crate::workflow::Workflow;
+
+use super::builder::Builder;
+use super::handle::{Board, Callboard};
+use super::run_handle::{RunError, RunHandle};
+
+/// An agent whose turns are runs of a workflow.
+#[derive(Clone)]
+struct WorkflowAgent {
+    /// The board owns its agents.
+    board: Weak<Board>,
+    workflow: Workflow,
+    limits: Limits,
+}
+
+impl Builder {
+    /// Adds a workflow as an agent: see [`Callboard::workflow_agent`].
+    pub fn workflow(mut self, name: &str, workflow: &Workflow, limits: impl Into<Limits>) -> Self {
+        self.workflows.push((name.to_owned(), workflow.clone(), limits.into()));
+        self
+    }
+}
+
+impl Callboard {
+    /// An agent that runs a workflow, so that whoever can name an agent can have it done: a coordinator, a delegation, a node of
+    /// another workflow. To be added with [`Callboard::spawn`]; [`Builder::workflow`] adds one before the board starts.
+    ///
+    /// Each turn of it is a run of its own, on what the turn works on, within these limits. Its tokens are set aside in the asking
+    /// run while it goes on, and what it took counts there. Its chain goes on from the asking turn's: the delegations that
+    /// led there count against its depth, and it cannot delegate back to whoever waits for it. It is known by the turn: a turn
+    /// that is begun again after a crash finds the run that it had begun. It is cancelled when the turn is. Its state is its own,
+    /// and so are its events, its questions and its approvals: `board.runs()` has it. While it goes on, the turn holds neither
+    /// permit nor slot.
+    ///
+    /// A run that has not finished fails the turn for good, with its reason.
+    ///
+    /// ```
+    /// use callboard::messages::Complexity;
+    /// use callboard::prelude::*;
+    /// use callboard::workflow::ways::Pipeline;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let shout = Pipeline::new("shout").then("loud").then("twice").build()?;
+    /// let board = Callboard::builder()
+    ///     .agent("loud", |turn: Turn| async move { Ok(Command::output(turn.input::<String>()?.to_uppercase())) })
+    ///     .agent("twice", |turn: Turn| async move { Ok(Command::output(turn.input::<String>()?.repeat(2))) })
+    ///     .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("shouter", "hey").await?)) })
+    ///     .workflow("shouter", &shout, Complexity::Medium)
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("have it shouted").to("lead")).await?;
+    /// assert_eq!(run.result().await?.output, "HEYHEY");
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn workflow_agent(&self, name: &str, workflow: &Workflow, limits: impl Into<Limits>) -> AgentSpec {
+        let board = Arc::downgrade(&self.board);
+        let agent = WorkflowAgent { board, workflow: workflow.clone(), limits: limits.into() };
+        AgentSpec::new(name, move || agent.clone())
+    }
+
+    /// Submits a run for a turn that waits for it. One that was submitted for the turn before is found.
+    async fn submit_for(&self, turn: &Turn, mut task: Task) -> Result<RunHandle, SubmitError> {
+        // It may do no more than the turn may, and whoever has a say in the turn has one in it.
+        (task.grant, task.is_untrusted) = (turn.authority(), turn.is_marked());
+        task.handoffs = turn.task().handoffs;
+        // One without agents goes to nobody.
+        let to = self.board.cast(&task)?.into_iter().next();
+        let chain = turn.chain().clone();
+        let chain = to.map_or(chain, |to| turn.chain().add_step(turn.agent(), &to, &task.body));
+        self.try_submit_from(task, chain).await
+    }
+}
+
+impl Agent for WorkflowAgent {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        let name = self.workflow.name();
+        if turn.chain().is_waiting(turn.agent()) {
+            let chain = turn.chain();
+            return Err(TurnError::terminal(format!("the workflow {name} would run within itself: {chain}")));
+        }
+        let board = self.board.upgrade().ok_or_else(|| TurnError::transient("the board has ended"))?;
+        let board = Callboard { board };
+        let id = run_of(&turn);
+        let mut task = self.workflow.task(turn.input_json().clone()).id(id).limits(self.limits.clone());
+        task.durability = turn.task().durability;
+        task.deadline = turn.deadline().map(|deadline| deadline.since(board.board.env.now().wall));
+        let reserved = turn.reserve(self.limits.tokens).await?;
+        // From here on it may be there, also if the turn is stopped before it is told so.
+        let mut begun = Begun { run: board.run(id), has_ended: false };
+        let result = match board.submit_for(&turn, task).await {
+            Ok(run) => turn.waiting_for(run.result()).await,
+            Err(error) => {
+                begun.has_ended = true;
+                drop(reserved.release());
+                return Err(not_begun(error));
+            }
+        };
+        begun.has_ended = true;
+        if let Ok(RunResult { metrics, is_marked, .. }) = &result {
+            drop(reserved.settle(metrics.usage));
+            if *is_marked {
+                turn.mark(&format!("run {id}"));
+            }
+        }
+        command(result, id)
+    }
+}
+
+/// Why a turn cannot have its run.
+fn not_begun(error: SubmitError) -> TurnError {
+    match error {
+        SubmitError::Refused(refusal @ (Refusal::Overloaded { .. } | Refusal::ShuttingDown)) => {
+            TurnError::transient(refusal.to_string())
+        }
+        SubmitError::Refused(refusal) => refusal.into(),
+        SubmitError::Storage(error) => error.into(),
+        SubmitError::Interrupted => error.into(),
+        SubmitError::NoTarget { .. }
+        | SubmitError::NoAgents
+        | SubmitError::Plan(_)
+        | SubmitError::PlanChanged { .. }
+        | SubmitError::TooDeep { .. } => TurnError::terminal(error.to_string()),
+    }
+}
+
+/// What a run comes to as a turn.
+fn command(result: Result<RunResult, RunError>, run: RunId) -> Result<Command, TurnError> {
+    let RunResult { outcome, output, .. } = result?;
+    match outcome {
+        Outcome::Finished => Ok(Command { output: Some(output), ..Command::default() }),
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Failed { error } => Err(TurnError::terminal(format!("run {run}: {error}"))),
+        outcome @ (Outcome::Denied { .. } | Outcome::Cancelled { .. }) => {
+            Err(TurnError::terminal(format!("run {run}: {outcome}")))
+        }
+    }
+}
+
+/// The run of a turn: the same for all its attempts.
+fn run_of(turn: &Turn) -> RunId {
+    RunId(Uuid::from_u128(xxh3_128(format!("{}/workflow", turn.id()).as_bytes())))
+}
+
+/// A run that a turn waits for: nobody wants it once the turn is stopped.
+struct Begun {
+    run: RunHandle,
+    has_ended: bool,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // A board that ends leaves both for the next start, which finds the one by the other.
+        if self.has_ended || self.run.board.board.is_closed() {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            let run = self.run.clone();
+            runtime.spawn(async move { run.cancel("the turn that waited for it was stopped").await });
+        }
+    }
+}
+
+impl fmt::Debug for WorkflowAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkflowAgent").field("workflow", &self.workflow.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! A plan, work by it, and a review of the work, until it is accepted.
+
+use serde_json::json;
+
+use super::super::draft::Node;
+use super::super::written::Workflow;
+use super::{Defects, Member, defect, group, last_word, with_members, without_last_line};
+
+/// How often a reviewer is asked in one round whose answer has no verdict.
+const ASKS: u32 = 2;
+
+const ANSWER_WITH: &str = "Say what is good and what has to change. End with a line that is only ACCEPTED or REJECTED. What you \
+                           say before that line is given to whoever does the work.";
+
+const NO_VERDICT: &str = "Your answer before (`last_answer`) had no verdict. Answer again, and end with a line that is only \
+                          ACCEPTED or REJECTED.";
+
+/// A planner, an executor and a reviewer. The planner makes a plan of what the workflow is given; the executor works by it; the
+/// reviewer accepts the work, or says what is missing, and the executor works again with that, as often as there are rounds.
+///
+/// Whoever takes part is given
+///
+/// | who | what |
+/// |---|---|
+/// | planner | what the workflow is given, as it is |
+/// | executor | `task`, `plan`, `round` (from 1), `rounds`, and from the second round on `work` (what it made last) and `feedback`; null before |
+/// | reviewer | `task`, `plan`, `work`, `round`, `rounds`, `feedback` (what it said of the work before), `answer_with`; `problem` and `last_answer` if it is asked again, else null |
+///
+/// A reviewer accepts with an object that has `accepted` (true or false) and may have `feedback`, or with a text whose last line
+/// is `ACCEPTED` or `REJECTED` (small letters, marks around it, and `Verdict:` before it do no harm). Anything else is no
+/// verdict: the reviewer is asked once more in that round, with what was wrong; if there is none then either, the work is not
+/// accepted, and what the reviewer said is the feedback. So nothing is accepted that nobody has accepted.
+///
+/// The workflow comes to an object: `accepted`, `rounds` (how many there were), `work` and `feedback` of the last round, and
+/// `plan`. One whose rounds are over without acceptance has finished, and says `"accepted": false`; who wants it otherwise reads
+/// that. A member that fails for good fails it.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard::workflow::ways::Review;
+/// use serde_json::json;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let review = Review::new("letter", "planner", "writer", "critic").rounds(3).build()?;
+/// let board = Callboard::builder()
+///     .agent("planner", |_: Turn| async { Ok(Command::output("greet, then ask")) })
+///     .agent("writer", |turn: Turn| async move {
+///         let greeting = if turn.input_json()["feedback"].is_null() { "Hey" } else { "Dear Ada" };
+///         Ok(Command::output(format!("{greeting}, have you got a minute?")))
+///     })
+///     .agent("critic", |turn: Turn| async move {
+///         let is_polite = turn.input_json()["work"].as_str().unwrap_or_default().starts_with("Dear");
+///         Ok(Command::output(if is_polite { "Fine.\nACCEPTED" } else { "Be polite.\nREJECTED" }))
+///     })
+///     .start()
+///     .await?;
+/// let run = board.submit(review.task("a letter to Ada")).await?;
+/// let result = run.result().await?.output;
+/// assert_eq!(result["accepted"], true);
+/// assert_eq!(result["rounds"], 2);
+/// assert_eq!(result["work"], "Dear Ada, have you got a minute?");
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a review is a workflow once it is built"]
+pub struct Review {
+    name: String,
+    planner: Member,
+    executor: Member,
+    reviewer: Member,
+    rounds: u32,
+}
+
+impl Review {
+    /// One with (3) rounds at most.
+    pub fn new(
+        name: &str,
+        planner: impl Into<Member>,
+        executor: impl Into<Member>,
+        reviewer: impl Into<Member>,
+    ) -> Self {
+        let (planner, executor, reviewer) = (planner.into(), executor.into(), reviewer.into());
+        Self { name: name.to_owned(), planner, executor, reviewer, rounds: 3 }
+    }
+
+    /// How often the executor works at most, from 1.
+    pub fn rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// Makes the workflow.
+    ///
+    /// # Errors
+    /// There are no rounds, a name breaks a rule, or two workflows that differ have one name.
+    pub fn build(&self) -> Result<Workflow, Defects> {
+        if self.rounds == 0 {
+            return Err(defect(&self.name, "a review of no rounds", "give it at least one with `rounds`"));
+        }
+        let members = [&self.planner, &self.executor, &self.reviewer];
+        let builder = with_members(Workflow::builder(&self.name), &self.name, members)?;
+        let round = json!({
+            "accepted": "{{ judge.output.accepted }}",
+            "rounds": "{{ iteration }}",
+            "work": "{{ execute.output }}",
+            "feedback": "{{ judge.output.feedback }}",
+            "plan": "{{ plan.output }}",
+        });
+        // Within the loop around the reviewer, the round is known by this alone.
+        let so_far = Node::join("so_far").input(json!({
+            "round": "{{ iteration }}",
+            "work": "{{ previous.work if previous else none }}",
+            "feedback": "{{ previous.feedback if previous else none }}",
+        }));
+        let work = group("work", vec![so_far, self.execute(), self.judge()], round);
+        builder
+            .node(self.planner.node("plan"))
+            .node(work.after("plan").until("judge.output.accepted", self.rounds).or_stop())
+            .build()
+    }
+
+    fn execute(&self) -> Node {
+        self.executor.node("execute").after("so_far").input(json!({
+            "task": "{{ input }}",
+            "plan": "{{ plan.output }}",
+            "round": "{{ so_far.output.round }}",
+            "rounds": self.rounds,
+            "work": "{{ so_far.output.work }}",
+            "feedback": "{{ so_far.output.feedback }}",
+        }))
+    }
+
+    /// Asks the reviewer until there is a verdict. `said` is what it answered, of whatever kind.
+    fn judge(&self) -> Node {
+        let said = "review.output";
+        let word = last_word(said);
+        let is_object = format!("({said} is mapping and {said}.accepted | default(none) is boolean)");
+        let is_text = format!("({said} is string and {word} in ['ACCEPTED', 'REJECTED'])");
+        let accepted = format!("({said}.accepted if {is_object} else {word} == 'ACCEPTED' if {is_text} else false)");
+        let spoken = without_last_line(said);
+        let feedback =
+            format!("({said}.feedback | default(none) if {is_object} else {spoken} if {is_text} else {said})");
+        let output = json!({
+            "accepted": format!("{{{{ {accepted} }}}}"),
+            "feedback": format!("{{{{ {feedback} }}}}"),
+            "said": format!("{{{{ {said} }}}}"),
+        });
+        let review = self.reviewer.node("review").input(json!({
+            "task": "{{ input }}",
+            "plan": "{{ plan.output }}",
+            "work": "{{ execute.output }}",
+            "round": "{{ so_far.output.round }}",
+            "rounds": self.rounds,
+            "feedback": "{{ so_far.output.feedback }}",
+            "answer_with": ANSWER_WITH,
+            "problem": format!("{{{{ '{}' if previous else none }}}}", NO_VERDICT),
+            "last_answer": "{{ previous.said if previous else none }}",
+        }));
+        let judge = group("judge", vec![review], output);
+        judge.after("execute").until(&format!("{is_object} or {is_text}"), ASKS).or_stop()
+    }
+}
