@@ -13,15 +13,19 @@ mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
 mod prompt;
+#[cfg(feature = "genai")]
+mod secret;
 mod tool;
 pub mod tools;
+#[cfg(feature = "genai")]
+mod web;
 
 pub use crate::documents::{Defect, Defects};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
 #[cfg(feature = "genai")]
-pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
+pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
 pub use meta::MetaTool;
@@ -30,6 +34,8 @@ pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 pub use prompt::Section;
+#[cfg(feature = "genai")]
+pub use secret::Secret;
 pub use tool::{
     Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec,
     tool,
