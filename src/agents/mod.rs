@@ -7,17 +7,19 @@ mod fake;
 mod genai;
 mod llm;
 mod looping;
+#[cfg(all(unix, feature = "mcp"))]
+mod mcp;
 mod meta;
 mod model;
 mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
 mod prompt;
-#[cfg(feature = "genai")]
+#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
 mod secret;
 mod tool;
 pub mod tools;
-#[cfg(feature = "genai")]
+#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
 mod web;
 
 pub use crate::documents::{Defect, Defects};
@@ -28,13 +30,15 @@ pub use fake::FakeModel;
 pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
+#[cfg(all(unix, feature = "mcp"))]
+pub use mcp::{McpProblem, McpServers};
 pub use meta::MetaTool;
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 pub use prompt::Section;
-#[cfg(feature = "genai")]
+#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
 pub use secret::Secret;
 pub use tool::{
     Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec,
