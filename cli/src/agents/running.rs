@@ -26,7 +26,17 @@ use super::telling::Teller;
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     // Before the tools are made, which must not see it.
     let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
-    let Read { definitions, tools, .. } = reading::read(&arguments.files, arguments.store.as_deref())?;
+    // Before a program runs, because it may be what stops this process.
+    let mut stops = Stops::new()?;
+    let read = tokio::select! {
+        biased;
+        () = stops.next() => return Ok(End::Stopped),
+        read = reading::read(&arguments.files, arguments.store.as_deref()) => read?,
+    };
+    let Read { definitions, tools, mcp, .. } = read;
+    for problem in mcp.iter().flat_map(|mcp| &mcp.problems) {
+        note(&problem.to_string());
+    }
     let definitions = sound(definitions)?;
     let models = match arguments.model.as_deref() {
         // The one that needs no others.
@@ -34,8 +44,6 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         Some(_) | None => reading::models(&arguments.files)?,
     };
     let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
-    // Before a program runs, because it may be what stops this process.
-    let stops = Stops::new()?;
     // What else is unfinished in the store is left to whoever began it.
     let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     for definition in &definitions {
