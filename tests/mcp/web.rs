@@ -210,3 +210,52 @@ def handle(http, message):
     assert!(endless.starts_with("the MCP server \"web\" "), "{endless}");
     assert_eq!(use_one(&tools, "mcp__web__good", json!({})).await.text, "good");
 }
+
+#[tokio::test]
+async fn a_session_that_the_server_has_forgotten_is_begun_anew_at_the_next_call() {
+    let source = r#"
+TOOLS = [tool("forget"), tool("count")]
+sessions = []
+def call(request):
+    return text(str(len(sessions)))
+def handle(http, message):
+    if message["method"] == "initialize":
+        sessions.append(1)
+    if message["method"] == "tools/call" and message["params"]["name"] == "forget":
+        http.say(404)
+        return True
+"#;
+    let server = Server::start(source, &[]).await;
+    let tools = tools_of(&server).await;
+    assert_eq!(use_one(&tools, "mcp__web__count", json!({})).await.text, "1");
+    let told = failure(&tools, "mcp__web__forget", json!({})).await;
+    assert_eq!(told, "the MCP server \"web\" has forgotten the session");
+    assert_eq!(use_one(&tools, "mcp__web__count", json!({})).await.text, "2");
+}
+
+#[tokio::test]
+async fn a_server_is_told_that_a_call_is_given_up() {
+    let source = r#"
+import threading
+TOOLS = [tool("wait"), tool("last")]
+cancelled = threading.Event()
+ids = {}
+def handle(http, message):
+    if message["method"] == "tools/call" and message["params"]["name"] == "wait":
+        ids["wait"] = message["id"]
+        cancelled.wait()
+        http.close_connection = True
+        return True
+    if message["method"] == "notifications/cancelled" and message["params"]["requestId"] == ids["wait"]:
+        cancelled.set()
+def call(request):
+    cancelled.wait()
+    return text("told")
+"#;
+    let server = Server::start(source, &[]).await;
+    let (tools, problems) = offered_with(&(server.document() + "timeout = \"1s\"\n"), "").await;
+    assert_eq!(problems, [""; 0]);
+    let told = failure(&tools, "mcp__web__wait", json!({})).await;
+    assert_eq!(told, "the MCP server \"web\" did not answer within 1s");
+    assert_eq!(use_one(&tools, "mcp__web__last", json!({})).await.text, "told");
+}

@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn names_that_fit_stay_and_others_are_made_to_fit() {
         assert_eq!(of_tool("github", "create_issue"), "mcp__github__create_issue");
-        assert_eq!(of_tool("files", "read/file"), "mcp__files__read_file_e4d22b2e");
+        assert_eq!(of_tool("files", "read/file"), "mcp__files__read_file_9cc468c6");
         assert_ne!(of_tool("files", "read/file"), of_tool("files", "read.file"));
         assert_ne!(of_tool("a", &"x".repeat(70)), of_tool("a", &"x".repeat(71)));
         for name in ["", "a b", "a__b", "_a", "a_", "ä", &"x".repeat(33)] {

@@ -235,7 +235,8 @@ mod tests {
     #[test]
     fn of_many_tools_those_are_taken_that_the_document_names() {
         let many: Vec<Value> = (0..1_000).map(|number| listed(&format!("tool-{number}"))).collect();
-        let mut all = Listing::new(&settings());
+        let unchosen = settings();
+        let mut all = Listing::new(&unchosen);
         let error = all.add(many.clone()).unwrap_err();
         assert_eq!(error, "lists more than 256 tools; name those that agents may use in `tools`");
         let mut some = settings();

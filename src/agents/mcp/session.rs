@@ -298,6 +298,7 @@ fn undelivered(error: &DynamicTransportError) -> String {
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
             "does not let us in; name the variable with its token in `bearer_from`, and set it".to_owned()
         }
+        Some(StreamableHttpError::SessionExpired) => "has forgotten the session".to_owned(),
         Some(StreamableHttpError::HttpStatus(error)) => format!("answered with HTTP {}", error.status),
         Some(StreamableHttpError::Client(error)) => match error.status() {
             Some(status) => format!("answered with HTTP {}", status.as_u16()),
