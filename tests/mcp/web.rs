@@ -143,8 +143,13 @@ call = lambda request: text("canary-0123456789abcdef", isError=True)
     );
     let redirecting = Server::start(&elsewhere, &[]).await;
     let (_, problems) = offered_with(&(redirecting.document() + "bearer_from = \"TOKEN\"\n"), TOKEN).await;
-    assert_eq!(problems.len(), 1);
-    assert!(problems[0].contains("307"), "{problems:?}");
+    assert_eq!(
+        problems,
+        [
+            "the MCP server \"web\" sends us elsewhere (HTTP 307 Temporary Redirect); write the url that it leads to, which often \
+          ends with a `/`"
+        ]
+    );
 }
 
 #[tokio::test]

@@ -299,6 +299,12 @@ fn undelivered(error: &DynamicTransportError) -> String {
             "does not let us in; name the variable with its token in `bearer_from`, and set it".to_owned()
         }
         Some(StreamableHttpError::SessionExpired) => "has forgotten the session".to_owned(),
+        Some(StreamableHttpError::UnexpectedServerResponse(said)) if said.starts_with("HTTP 3") => {
+            format!(
+                "sends us elsewhere ({}); write the url that it leads to, which often ends with a `/`",
+                cut(said.trim_end_matches([':', ' ']))
+            )
+        }
         Some(StreamableHttpError::HttpStatus(error)) => format!("answered with HTTP {}", error.status),
         Some(StreamableHttpError::Client(error)) => match error.status() {
             Some(status) => format!("answered with HTTP {}", status.as_u16()),
