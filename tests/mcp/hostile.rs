@@ -1,5 +1,6 @@
 //! Servers that do not behave: each is a clear error of that call, and nothing else is harmed.
 
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::peers::{failure, offered, program, servers, tools, use_all, use_one};
@@ -112,9 +113,9 @@ serve(heard=heard)
 "#;
     let document = with_another(deaf) + "effect = \"reads\"\n";
     let tools = tools(&document).await;
-    let large = "x".repeat(4 << 20);
-    let calls = (0..6).map(|_| ("mcp__bad__bad", json!({ "a": large })));
-    let answers = use_all(&tools, calls).await;
+    // No agent may write more than this at once, but several can.
+    let large = "x".repeat(7 << 19);
+    let answers = join_all((0..5).map(|_| use_one(&tools, "mcp__bad__bad", json!({ "a": large })))).await;
     for answer in answers {
         assert!(answer.is_error, "{}", answer.text);
         assert!(answer.text.starts_with("the MCP server \"bad\" does not read what it is told: "), "{}", answer.text);

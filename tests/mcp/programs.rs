@@ -156,7 +156,10 @@ os.set_inheritable(line.fileno(), True)
 subprocess.Popen(["sleep", "1000"], close_fds=False, stdin=subprocess.DEVNULL)
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-serve()
+try:
+    serve()
+finally:
+    signal.pause()
 "#;
 
 #[tokio::test]
