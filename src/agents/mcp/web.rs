@@ -44,12 +44,11 @@ pub(super) fn transport(
     });
     let client =
         client.map_err(|error| format!("cannot be reached: TLS cannot be made ready on this machine: {error}"))?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE)
         .max_error_response_size(MAX_ERROR)
         // The tools of a session that begins anew are looked at again.
         .reinit_on_expired_session(false);
-    config.allow_stateless = true;
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
