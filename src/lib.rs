@@ -83,6 +83,10 @@ struct ComparedWithLangGraph;
 #[doc = include_str!("../docs/agents.md")]
 struct AgentGuide;
 
+#[cfg(all(doctest, unix, feature = "mcp"))]
+#[doc = include_str!("../docs/mcp.md")]
+struct McpGuide;
+
 #[cfg(all(doctest, feature = "genai"))]
 #[doc = include_str!("../docs/models.md")]
 struct ModelGuide;

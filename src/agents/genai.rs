@@ -10,7 +10,6 @@ mod document;
 mod environment;
 mod provider;
 mod refused;
-mod secret;
 #[cfg(test)]
 mod tests;
 mod web;
@@ -26,9 +25,9 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use super::catalog::ModelEntry;
 use super::model::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use super::secret::Secret;
 pub use provider::ProviderError;
 use provider::{Address, Provider};
-pub use secret::Secret;
 use web::Web;
 
 /// How long a provider may take.

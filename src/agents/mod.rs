@@ -12,6 +12,8 @@ mod genai;
 mod llm;
 mod looping;
 mod made;
+#[cfg(all(unix, feature = "mcp"))]
+mod mcp;
 mod meta;
 mod model;
 mod output;
@@ -19,9 +21,13 @@ mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
 mod prompt;
+#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
+mod secret;
 mod team;
 mod tool;
 pub mod tools;
+#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
+mod web;
 
 pub use crate::documents::{Defect, Defects};
 pub use crate::messages::Effect;
@@ -31,9 +37,11 @@ pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
 pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
-pub use genai::{GenaiModel, ProviderError, Secret, Timeouts};
+pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
 pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
+#[cfg(all(unix, feature = "mcp"))]
+pub use mcp::{McpProblem, McpServers};
 pub use meta::MetaTool;
 pub use model::{Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 pub use output::OutputSchema;
@@ -41,6 +49,8 @@ pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 pub use prompt::Section;
+#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
+pub use secret::Secret;
 pub use team::Team;
 pub use tool::{
     Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec, tool,

@@ -5,9 +5,9 @@
 //! agent; whatever it has started ends with it, unless that has left its process group. It runs in real time, also on a board
 //! whose time is virtual.
 
-mod child;
+pub(super) mod child;
 mod conversation;
-mod lines;
+pub(super) mod lines;
 mod protocol;
 
 use std::ffi::{OsStr, OsString};
@@ -121,12 +121,8 @@ impl ProcessAgent {
     }
 
     fn command(&self) -> Program {
-        let mut program = Program::new(&self.program);
-        program.args(&self.arguments).env_clear();
-        let is_kept =
-            |name: &OsStr| name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with("LC_"));
-        program.envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
-        program.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let mut program = scrubbed(&self.program);
+        program.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
             program.current_dir(folder);
         }
@@ -135,7 +131,12 @@ impl ProcessAgent {
 
     /// Starts the program and agrees with it on a version.
     async fn start(&self, agent: &AgentName) -> Result<Process, TurnError> {
-        let process = Process::start(self.command(), agent)
+        let whose = agent.clone();
+        let hear = move |pid: i32, line: String| {
+            tracing::info!(target: "callboard::process", agent = %whose, pid, "{line}");
+            line
+        };
+        let process = Process::start(self.command(), hear)
             .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
         let time = self.ready_within;
         timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {
@@ -168,7 +169,7 @@ impl ProcessAgent {
 
     /// The error of a turn whose program has ended.
     async fn died(&self, process: Process) -> TurnError {
-        TurnError::broken(format!("{} {}", self.name(), process.end().await))
+        TurnError::broken(format!("{} {}", self.name(), process.end().await.told(" before its turn did")))
     }
 
     /// A program that waits for a turn.
@@ -216,6 +217,15 @@ impl Agent for ProcessAgent {
             }
         }
     }
+}
+
+/// A program that sees of the board's own environment what every program needs, and nothing else.
+pub(super) fn scrubbed(program: &OsStr) -> Program {
+    let is_kept =
+        |name: &OsStr| name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with("LC_"));
+    let mut program = Program::new(program);
+    program.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    program
 }
 
 /// Keeps a program until it is asked for, or the agent is gone. One that says anything meanwhile is ended.

@@ -60,6 +60,8 @@ pub struct ToolSpec {
     pub timeout: Duration,
     /// The most bytes of an answer that a model sees (32 KiB); the rest is cut, and said to be.
     pub max_output: usize,
+    /// All that it answers comes from strangers, its errors too, whatever a single answer says (false).
+    pub is_untrusted: bool,
 }
 
 /// How long a use of a tool may take if its spec does not say otherwise.
@@ -94,6 +96,7 @@ impl ToolSpec {
             target: None,
             timeout: USUAL_TIMEOUT,
             max_output: USUAL_OUTPUT,
+            is_untrusted: false,
         }
     }
 

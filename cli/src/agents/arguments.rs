@@ -41,6 +41,9 @@ pub(crate) struct Files {
     /// The file with the models that agents may choose among; models.toml, if there is one
     #[arg(long, value_name = "FILE")]
     pub(crate) models: Option<PathBuf>,
+    /// The file with the MCP servers whose tools agents may use; mcp.toml, if there is one. Its programs are started
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp: Option<PathBuf>,
     /// The folder that tools may see: files are read, written and searched in it, and programs run in it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) root: PathBuf,

@@ -2,23 +2,30 @@
 
 use serde_json::{Value, json};
 
-use callboard::agents::{BuiltIn, Definition, ModelChoice, Models, ModelsError};
+use callboard::agents::{BuiltIn, Definition, McpProblem, ModelChoice, Models, ModelsError, Tools};
 use callboard::messages::visible;
 
 use crate::page::{Failure, Page, count, json_text};
+use crate::stops::Stops;
 use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
 use super::loading::FAKE;
-use super::reading::{self, Read};
+use super::reading::{self, Mcp, Read};
 
 /// Everything that is wrong with the agents of a folder.
-pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
+pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     if arguments.schema {
         let schema = Definition::schema();
         return Ok(Page::new(format!("{}\n", json_text(&schema)), schema.into_value()));
     }
-    let Read { sources, definitions, .. } = reading::read(&arguments.files, None)?;
+    let mut stops = Stops::new()?;
+    let read = tokio::select! {
+        biased;
+        () = stops.next() => return Err(Failure::trouble("it was stopped".to_owned())),
+        read = reading::read(&arguments.files, None) => read?,
+    };
+    let Read { sources, definitions, tools, mcp } = read;
     let models = reading::models(&arguments.files)?;
     let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
     for (source, read) in sources.iter().zip(&definitions) {
@@ -39,8 +46,16 @@ pub(super) fn check(arguments: &Check) -> Result<Page, Failure> {
         }
     }
     text.push_str(&built_in(definitions.iter().flatten()));
+    if let Some(mcp) = mcp {
+        text.push_str(&format!("{}: {}\n", visible(&mcp.origin), of_servers(&tools)));
+        for problem in &mcp.problems {
+            remarks.push_str(&format!("{}: {problem}\n\n", visible(&mcp.origin)));
+        }
+        (defects, wrong) = (defects + mcp.problems.len(), wrong + usize::from(!mcp.problems.is_empty()));
+        rows.push(servers_row(&mcp, &tools));
+    }
     if defects > 0 {
-        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(sources.len(), "agent")));
+        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(rows.len(), "file")));
     }
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
@@ -83,5 +98,24 @@ fn row(origin: &str, definition: &Definition) -> Value {
         "mode": definition.mode.name(),
         "tools": definition.allowed_tools,
         "models": definition.model.preferred.iter().chain(&definition.model.fallback).collect::<Vec<_>>(),
+    })
+}
+
+/// The names of the tools that are those of servers.
+fn of_servers(tools: &Tools) -> String {
+    let names: Vec<&str> = server_tools(tools).collect();
+    if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
+}
+
+fn server_tools(tools: &Tools) -> impl Iterator<Item = &str> {
+    tools.names().filter(|name| name.starts_with("mcp__"))
+}
+
+fn servers_row(Mcp { origin, problems }: &Mcp, tools: &Tools) -> Value {
+    let problem = |McpProblem { server, tool, problem }: &McpProblem| json!({ "server": server, "tool": tool, "problem": problem });
+    json!({
+        "file": origin,
+        "tools": server_tools(tools).collect::<Vec<_>>(),
+        "problems": problems.iter().map(problem).collect::<Vec<_>>(),
     })
 }

@@ -10,7 +10,7 @@ use callboard::agents::{
 };
 use callboard::env::Env;
 
-use crate::page::{Failure, count};
+use crate::page::{Failure, count, note};
 
 use super::arguments::Files;
 use super::reading::{self, Read};
@@ -29,8 +29,11 @@ pub(crate) struct Thinkers {
 }
 
 /// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask.
-pub(crate) fn load(files: &Files, hidden: Option<&Path>, named: Option<&str>) -> Result<Thinkers, Failure> {
-    let Read { definitions, tools, .. } = reading::read(files, hidden)?;
+pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&str>) -> Result<Thinkers, Failure> {
+    let Read { definitions, tools, mcp, .. } = reading::read(files, hidden).await?;
+    for problem in mcp.iter().flat_map(|mcp| &mcp.problems) {
+        note(&problem.to_string());
+    }
     let definitions = sound(definitions)?;
     let models = match named {
         // The one that needs no others.

@@ -24,7 +24,7 @@ pub(crate) fn init(arguments: &Init) -> ExitCode {
 }
 
 pub(crate) fn check(arguments: &Check) -> ExitCode {
-    page::print(checking::check(arguments), arguments.json)
+    page::print(block_on(checking::check(arguments)), arguments.json)
 }
 
 pub(crate) fn run(arguments: &Run) -> ExitCode {

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use callboard::agents::tools::{self, Root};
-use callboard::agents::{Defects, Definition, DefinitionSource, Models, Tools};
+use callboard::agents::{Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools};
 use callboard::env::Env;
 use callboard::messages::visible;
 
@@ -21,17 +21,34 @@ const MAX_FILES: usize = 1_000;
 
 /// The models that agents may choose among: those of the catalog, or of the environment where there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
-    let usual = Path::new("models.toml");
-    let file = match &files.models {
-        None if !usual.is_file() => return Ok(Models::from_environment(&Env::system())),
-        None => usual,
+    match document(files.models.as_deref(), "models.toml")? {
+        None => Ok(Models::from_environment(&Env::system())),
+        Some((origin, text)) => Models::from_toml(&Env::system(), &origin, &text).map_err(wrong),
+    }
+}
+
+/// The servers whose tools agents may use, and the file that names them; none where there is no such file.
+fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
+    let Some((origin, text)) = document(files.mcp.as_deref(), "mcp.toml")? else { return Ok(None) };
+    let servers = McpServers::from_toml(&Env::system(), &origin, &text).map_err(wrong)?;
+    Ok((!servers.is_empty()).then_some((origin, servers)))
+}
+
+/// The file that was named, or the usual one if it is there: what it is called, and its text.
+fn document(named: Option<&Path>, usual: &str) -> Result<Option<(String, String)>, Failure> {
+    let file = match named {
+        None if !Path::new(usual).is_file() => return Ok(None),
+        None => Path::new(usual),
         Some(file) => file,
     };
     let DefinitionSource { origin, bytes } = source(file)?;
     let text = String::from_utf8(bytes)
         .map_err(|error| Failure::trouble(format!("{}: the text is not UTF-8: {error}", visible(&origin))))?;
-    Models::from_toml(&Env::system(), &origin, &text)
-        .map_err(|defects| Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect"))))
+    Ok(Some((origin, text)))
+}
+
+fn wrong(defects: Defects) -> Failure {
+    Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
 }
 
 /// What was read of a folder.
@@ -39,19 +56,32 @@ pub(super) struct Read {
     pub(super) sources: Vec<DefinitionSource>,
     pub(super) definitions: Vec<Result<Definition, Defects>>,
     pub(super) tools: Tools,
+    /// The servers whose tools are among them.
+    pub(super) mcp: Option<Mcp>,
 }
 
-/// Reads the agents of a folder. `hidden` is what no tool may see.
-pub(super) fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
+/// What came of a file with servers.
+pub(super) struct Mcp {
+    pub(super) origin: String,
+    pub(super) problems: Vec<McpProblem>,
+}
+
+/// Reads the agents of a folder, and starts the servers whose tools they may use. `hidden` is what no tool may see; programs of
+/// servers are not confined.
+pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
     let root = Root::open(&files.root).map_err(|error| Failure::trouble(error.to_string()))?;
     let root = match hidden {
         Some(hidden) => root.without(hidden).map_err(|error| Failure::trouble(error.to_string()))?,
         None => root,
     };
-    let tools = tools::standard(&root).map_err(|error| Failure::trouble(error.to_string()))?;
+    let mut tools = tools::standard(&root).map_err(|error| Failure::trouble(error.to_string()))?;
     let sources = sources(&files.agents)?;
+    let mcp = match servers(files)? {
+        Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
+        None => None,
+    };
     let definitions = Definition::reader().tools(&tools).all(&sources);
-    Ok(Read { sources, definitions, tools })
+    Ok(Read { sources, definitions, tools, mcp })
 }
 
 fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {

@@ -26,10 +26,15 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     // Before the tools are made, which must not see it.
     let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
     let (named, hidden) = (arguments.model.as_deref(), arguments.store.as_deref());
-    let Thinkers { specs, folder, own, .. } = loading::load(&arguments.files, hidden, named)?;
     let way = arguments.way.workflow(arguments.rounds)?;
     // Before a program runs, because it may be what stops this process.
-    let stops = Stops::new()?;
+    let mut stops = Stops::new()?;
+    let loaded = tokio::select! {
+        biased;
+        () = stops.next() => return Ok(End::Stopped),
+        loaded = loading::load(&arguments.files, hidden, named) => loaded?,
+    };
+    let Thinkers { specs, folder, own, .. } = loaded;
     // What else is unfinished in the store is left to whoever began it.
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     let mut builder = specs.into_iter().fold(builder, Builder::with);

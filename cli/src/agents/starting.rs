@@ -11,11 +11,12 @@ use callboard::messages::visible;
 use crate::page::{Failure, Page};
 
 /// What is written, by path.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("agents/coordinator.toml", include_str!("begin/coordinator.toml")),
     ("agents/researcher.toml", include_str!("begin/researcher.toml")),
     ("agents/reviewer.toml", include_str!("begin/reviewer.toml")),
     ("agents/coder.toml", include_str!("begin/coder.toml")),
+    ("mcp.toml", include_str!("begin/mcp.toml")),
 ];
 
 const NEXT: &str = "next:\n  callboard check\n  callboard run \"review this repository\" --to coordinator --model fake\n\

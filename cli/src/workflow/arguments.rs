@@ -177,6 +177,9 @@ pub(crate) struct Thinkers {
     /// The file with the models that they may choose among; models.toml, if there is one
     #[arg(long, value_name = "FILE", requires = "agents")]
     pub(crate) models: Option<PathBuf>,
+    /// The file with the MCP servers whose tools they may use; mcp.toml, if there is one. Its programs are started
+    #[arg(long, value_name = "FILE", requires = "agents")]
+    pub(crate) mcp: Option<PathBuf>,
     /// The folder that their tools may see
     #[arg(long, value_name = "FOLDER", requires = "agents", default_value = ".")]
     pub(crate) root: PathBuf,

@@ -77,11 +77,12 @@ pub(crate) fn resumption(run: RunId, store: &Path, going: &Going) -> String {
     for program in &going.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }
-    let Thinkers { agents, models, root, model } = &going.thinkers;
+    let Thinkers { agents, models, mcp, root, model } = &going.thinkers;
     if let Some(agents) = agents {
         let mut add = |flag: &str, value: &str| line.push_str(&format!(" {flag} {}", quoted(value)));
         add("--agents", &agents.display().to_string());
         models.iter().for_each(|models| add("--models", &models.display().to_string()));
+        mcp.iter().for_each(|mcp| add("--mcp", &mcp.display().to_string()));
         if root != Path::new(".") {
             add("--root", &root.display().to_string());
         }

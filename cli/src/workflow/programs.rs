@@ -22,13 +22,13 @@ pub(crate) type Place = Arc<OnceLock<Callboard>>;
 ///
 /// # Errors
 /// One has neither, or a program has a name that nobody has.
-pub(crate) fn agents(
+pub(crate) async fn agents(
     going: &Going,
     store: Option<&Path>,
     cast: &[String],
     board: &Place,
 ) -> Result<Vec<AgentSpec>, Failure> {
-    let thinkers = thinkers(going, store)?;
+    let thinkers = thinkers(going, store).await?;
     let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
     let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
     let mut specs = programs(&going.agent, cast, is_known, board)?;
@@ -40,10 +40,10 @@ pub(crate) fn agents(
 }
 
 /// The agents of the folder that is named, if one is. No tool of theirs sees the store.
-fn thinkers(going: &Going, store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
-    let arguments::Thinkers { agents, models, root, model } = going.thinkers.clone();
+async fn thinkers(going: &Going, store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
+    let arguments::Thinkers { agents, models, mcp, root, model } = going.thinkers.clone();
     let Some(agents) = agents else { return Ok(None) };
-    loading::load(&Files { agents, models, root }, store, model.as_deref()).map(Some)
+    loading::load(&Files { agents, models, mcp, root }, store, model.as_deref()).await.map(Some)
 }
 
 fn programs(

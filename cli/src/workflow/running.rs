@@ -59,7 +59,7 @@ pub(crate) async fn run(
     let place = Place::default();
     // Before the tools of agents are made, which must not see it.
     let store = store.map(|folder| Ok((folder, Store::open_or_make(folder)?))).transpose()?;
-    let agents = agents(going, store.as_ref().map(|(folder, _)| *folder), &cast, &place)?;
+    let agents = agents(going, store.as_ref().map(|(folder, _)| *folder), &cast, &place).await?;
     let (session, stops) = Session::start(agents, &place, store, going).await?;
     let mut task = workflow.task(input);
     task.limits = limits;
@@ -85,7 +85,7 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place)?;
+    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place).await?;
     let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
@@ -112,7 +112,7 @@ pub(crate) async fn fork(
     };
     let fork = Fork { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place)?;
+    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place).await?;
     let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {

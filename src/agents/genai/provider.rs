@@ -1,6 +1,5 @@
 //! Who serves models, and where.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use ::genai::adapter::AdapterKind;
@@ -9,7 +8,8 @@ use reqwest::Url;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 
-use super::web::Way;
+use crate::agents::secret::is_variable;
+use crate::agents::web::{self, Way};
 
 /// A server that speaks OpenAI's protocol, wherever it is.
 pub(super) const COMPATIBLE: &str = "openai-compatible";
@@ -103,7 +103,7 @@ impl Provider {
     /// How it is reached.
     pub(super) fn way(&self, address: Option<&Address>) -> Way {
         match address {
-            Some(address) => Way { is_here: address.is_here(), is_plain: address.0.scheme() == "http" },
+            Some(address) => Way::to(&address.0),
             None => {
                 let is_local = matches!(self.kind, AdapterKind::Ollama | AdapterKind::Omlx);
                 Way { is_here: is_local, is_plain: is_local }
@@ -133,17 +133,7 @@ pub(super) struct Address(Url);
 
 impl Address {
     pub(super) fn of(text: &str) -> Result<Self, ProviderError> {
-        let wrong = |problem: String| ProviderError::Url { problem };
-        let mut url = Url::parse(text).map_err(|error| wrong(format!("is none: {error}")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(wrong("begins neither with https:// nor with http://".to_owned()));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("has a name or a password in it: put a key into a variable".to_owned()));
-        }
-        if url.fragment().is_some() {
-            return Err(wrong("has a part behind #".to_owned()));
-        }
+        let mut url = web::address(text).map_err(|problem| ProviderError::Url { problem })?;
         // What is asked for is put behind it; without the slash, it would take the place of the last part.
         if !url.path().ends_with('/') {
             let path = format!("{}/", url.path());
@@ -173,31 +163,18 @@ impl Address {
         self.0.to_string()
     }
 
-    /// Whether it is on this machine.
-    pub(super) fn is_here(&self) -> bool {
-        let host = self.0.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    }
-
     /// Whether what is sent there can be read on the way.
     pub(super) fn is_open(&self) -> bool {
-        self.0.scheme() == "http" && !self.is_here()
+        web::is_open(&self.0)
     }
 
     /// The server, without anything that may be secret.
     pub(super) fn shown(&self) -> String {
-        let port = self.0.port().map(|port| format!(":{port}")).unwrap_or_default();
-        format!("{}://{}{port}", self.0.scheme(), self.0.host_str().unwrap_or_default())
+        web::shown(&self.0)
     }
 }
 
 /// Whether it can be the name of a variable.
 pub(super) fn check_variable(name: &str) -> Result<(), ProviderError> {
-    let is_plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let begins_well = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
-    if begins_well && name.len() <= 100 && name.chars().all(is_plain) {
-        Ok(())
-    } else {
-        Err(ProviderError::KeyVariable)
-    }
+    if is_variable(name) { Ok(()) } else { Err(ProviderError::KeyVariable) }
 }

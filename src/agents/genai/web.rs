@@ -6,28 +6,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
-use reqwest::redirect::Policy;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt;
 use tracing::Dispatch;
 use tracing::dispatcher::with_default;
 
 use crate::agents::model::{ModelError, ModelErrorKind};
+use crate::agents::web::{self, Way};
 
 /// Shared connections. They are made ready when the first request is sent.
 #[derive(Clone)]
 pub(super) struct Web {
     connect: Duration,
     made: Arc<[OnceLock<Result<reqwest::Client, String>>; 4]>,
-}
-
-/// How a server is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    /// It is on this machine: no proxy is asked.
-    pub(super) is_here: bool,
-    /// Without TLS: no certificates are wanted, so that a system without any will do.
-    pub(super) is_plain: bool,
 }
 
 impl Web {
@@ -47,19 +36,7 @@ impl Web {
 }
 
 fn make(connect: Duration, way: Way) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?;
-    let tls =
-        if way.is_plain { tls.with_root_certificates(RootCertStore::empty()) } else { tls.with_platform_verifier()? };
-    let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls.with_no_client_auth())
-        .connect_timeout(connect)
-        .tcp_nodelay(true)
-        .pool_max_idle_per_host(4)
-        // A redirection would take keys in headers of their own along to wherever it leads.
-        .redirect(Policy::none());
-    let client = if way.is_here { client.no_proxy() } else { client };
-    Ok(client.build()?)
+    Ok(web::client(way)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4).build()?)
 }
 
 /// The stream, polled with the log off.

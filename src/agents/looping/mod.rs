@@ -598,6 +598,8 @@ impl AgentLoop {
                     Ok(Err(ToolError(text))) => Answered::error(cut(text, entry.spec.max_output)),
                     Err(_) => Answered::error(format!("{} took longer than {:?}", entry.spec.name, entry.spec.timeout)),
                 };
+            let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
+            let answered = Answered { is_untrusted, ..answered };
             Json::of(answered).map_err(|error| TurnError::terminal(error.to_string()))
         };
         let step = host.step(&entry.spec.name, work.boxed());

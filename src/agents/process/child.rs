@@ -1,7 +1,6 @@
 //! A running program: its streams, its end, and the end of everything that it has started.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::pin::{Pin, pin};
 use std::process::{ExitStatus, Stdio};
@@ -17,12 +16,12 @@ use tokio::signal::unix::{Signal as Changes, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::messages::{AgentName, visible};
+use crate::messages::visible;
 
 use super::lines::{Line, Lines};
 
 /// The longest line of a process, in bytes.
-pub(super) const MAX_LINE: usize = 8 << 20;
+pub(in crate::agents) const MAX_LINE: usize = 8 << 20;
 
 /// How much of a line on standard error is logged, in bytes.
 const MAX_LOGGED: usize = 4 << 10;
@@ -38,21 +37,25 @@ const GRACE: Duration = Duration::from_secs(2);
 /// them.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
-/// A program that was started for an agent. It is killed when this is dropped, with the processes of its group.
+/// A program that was started.
 #[derive(Debug)]
-pub(super) struct Process {
-    group: Arc<Group>,
-    pub(super) input: Input,
-    pub(super) output: Output,
+pub(in crate::agents) struct Process {
+    pub(in crate::agents) leash: Leash,
+    pub(in crate::agents) input: Input,
+    pub(in crate::agents) output: Output,
 }
+
+/// Kills a program when it is dropped, with the processes of its group.
+#[derive(Debug)]
+pub(in crate::agents) struct Leash(Arc<Group>);
 
 /// What a program reads; nothing once it has closed it.
 #[derive(Debug)]
-pub(super) struct Input(Option<ChildStdin>);
+pub(in crate::agents) struct Input(Option<ChildStdin>);
 
 /// What a program writes, and how it ends.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(in crate::agents) struct Output {
     stdout: Lines<ChildStdout>,
     end: watch::Receiver<Option<End>>,
     /// Runs from when it is known to have ended: what it has written is still read.
@@ -61,7 +64,7 @@ pub(super) struct Output {
 
 /// How a program ended.
 #[derive(Clone, Debug)]
-pub(super) struct End {
+pub(in crate::agents) struct End {
     /// `None` if somebody else was told.
     status: Option<ExitStatus>,
     /// It went on after it had closed its standard output, and was killed.
@@ -71,8 +74,12 @@ pub(super) struct End {
 }
 
 impl Process {
-    /// Starts a program.
-    pub(super) fn start(mut command: Command, agent: &AgentName) -> io::Result<Self> {
+    /// Starts a program. `hear` is told what it says on its standard error, line by line, with its process id, and gives back
+    /// what may stand in an error.
+    pub(in crate::agents) fn start(
+        mut command: Command,
+        hear: impl Fn(i32, String) -> String + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let changes = signal(SignalKind::child())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
@@ -84,30 +91,30 @@ impl Process {
         };
         let group = Arc::new(Group(Mutex::new(Some(pid))));
         let (ended, end) = watch::channel(None);
-        tokio::spawn(keep(child, pid, Arc::clone(&group), stderr, agent.clone(), changes, ended));
+        tokio::spawn(keep(child, pid, Arc::clone(&group), stderr, hear, changes, ended));
         let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
-        Ok(Self { group, input: Input(Some(stdin)), output })
+        Ok(Self { leash: Leash(group), input: Input(Some(stdin)), output })
     }
 
     /// Whether it can take another turn: nothing of the last one is left in its streams.
-    pub(super) fn is_clean(&self) -> bool {
+    pub(in crate::agents) fn is_clean(&self) -> bool {
         self.input.0.is_some() && !self.output.stdout.has_more() && self.output.end.borrow().is_none()
     }
 
     /// How it ended, once it has closed its output.
-    pub(super) async fn end(mut self) -> End {
-        let end = &mut self.output.end;
-        let is_over = timeout(GRACE, end.wait_for(Option::is_some)).await.is_ok();
-        self.group.kill();
-        let end = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-        let end = end.unwrap_or(End { status: None, was_mute: false, said: String::new() });
-        End { was_mute: !is_over, ..end }
+    pub(in crate::agents) async fn end(mut self) -> End {
+        self.output.end(&self.leash).await
     }
 }
 
 impl Input {
+    /// Whether it reads no more.
+    pub(in crate::agents) fn is_closed(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Writes some of it; how much. One that does not read any more is not told, and may still say something.
-    pub(super) async fn write(&mut self, bytes: &[u8]) -> usize {
+    pub(in crate::agents) async fn write(&mut self, bytes: &[u8]) -> usize {
         let Some(stdin) = &mut self.0 else { return bytes.len() };
         match stdin.write(bytes).await {
             Ok(written) if written > 0 => written,
@@ -121,7 +128,7 @@ impl Input {
 
 impl Output {
     /// The beginning of what it writes without having been asked; nothing when it has ended.
-    pub(super) async fn disturbance(&mut self) -> Vec<u8> {
+    pub(in crate::agents) async fn disturbance(&mut self) -> Vec<u8> {
         tokio::select! {
             biased;
             read = self.stdout.peek() => read.map(<[u8]>::to_vec).unwrap_or_default(),
@@ -130,7 +137,7 @@ impl Output {
     }
 
     /// The next line; `None` when there are no more. Nothing is lost when the future is dropped.
-    pub(super) async fn line(&mut self) -> Option<Line> {
+    pub(in crate::agents) async fn line(&mut self) -> Option<Line> {
         if self.last_call.is_none() {
             tokio::select! {
                 biased;
@@ -146,24 +153,40 @@ impl Output {
             () = last_call => None,
         }
     }
-}
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.group.kill();
+    /// How it ended, once it has closed its output.
+    pub(in crate::agents) async fn end(&mut self, leash: &Leash) -> End {
+        let is_over = timeout(GRACE, self.end.wait_for(Option::is_some)).await.is_ok();
+        leash.0.kill();
+        let end = self.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        let end = end.unwrap_or(End { status: None, was_mute: false, said: String::new() });
+        End { was_mute: !is_over, ..end }
     }
 }
 
-/// `ended with exit status: 3`, and what it said last.
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.status {
-            _ if self.was_mute => f.write_str("closed its standard output")?,
-            Some(status) => write!(f, "ended with {status}")?,
-            None => f.write_str("ended")?,
-        }
+impl Leash {
+    /// Another one on the same program: it is killed when the first of them is dropped.
+    pub(in crate::agents) fn another(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+impl End {
+    /// `ended with exit status: 3`, when, and what it said last.
+    pub(in crate::agents) fn told(&self, when: &str) -> String {
+        let how = match self.status {
+            _ if self.was_mute => "closed its standard output".to_owned(),
+            Some(status) => format!("ended with {status}"),
+            None => "ended".to_owned(),
+        };
         let (colon, said) = if self.said.is_empty() { ("", "") } else { (":\n", &*self.said) };
-        write!(f, " before its turn did{colon}{said}")
+        format!("{how}{when}{colon}{said}")
     }
 }
 
@@ -202,7 +225,7 @@ async fn keep(
     pid: Pid,
     group: Arc<Group>,
     stderr: ChildStderr,
-    agent: AgentName,
+    hear: impl Fn(i32, String) -> String,
     changes: Changes,
     ended: watch::Sender<Option<End>>,
 ) {
@@ -215,7 +238,7 @@ async fn keep(
             biased;
             () = &mut exited => break,
             line = lines.next(), if is_listening => match line {
-                Ok(Some(line)) => said.add(line, &agent, pid),
+                Ok(Some(line)) => said.add(line, &hear, pid),
                 Ok(None) | Err(_) => is_listening = false,
             },
         }
@@ -224,7 +247,7 @@ async fn keep(
     let status = child.wait().await.ok();
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {
-            said.add(line, &agent, pid);
+            said.add(line, &hear, pid);
         }
     };
     // What is held open by others is closed here.
@@ -255,13 +278,12 @@ struct Said {
 }
 
 impl Said {
-    fn add(&mut self, line: Line, agent: &AgentName, pid: Pid) {
+    fn add(&mut self, line: Line, hear: &impl Fn(i32, String) -> String, pid: Pid) {
         let (text, rest) = match &line {
             Line::Whole(text) | Line::Unended(text) => (text, ""),
             Line::Cut(text) => (text, "…"),
         };
-        let line = visible(&String::from_utf8_lossy(text)) + rest;
-        tracing::info!(target: "callboard::process", %agent, pid = pid.as_raw_nonzero().get(), "{line}");
+        let line = hear(pid.as_raw_nonzero().get(), visible(&String::from_utf8_lossy(text)) + rest);
         self.bytes += line.len();
         self.lines.push_back(line);
         while self.lines.len() > KEPT_LINES || (self.bytes > KEPT_BYTES && self.lines.len() > 1) {

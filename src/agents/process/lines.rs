@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// Reads lines that are no longer than a bound.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(in crate::agents) struct Lines<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     max: usize,
@@ -17,7 +17,7 @@ pub(super) struct Lines<R> {
 
 /// A line, without its line feed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(in crate::agents) enum Line {
     /// All of it.
     Whole(Vec<u8>),
     /// The beginning of one that is longer than the bound; the rest of it is passed over.
@@ -27,12 +27,12 @@ pub(super) enum Line {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(from: R, max: usize) -> Self {
+    pub(in crate::agents) fn new(from: R, max: usize) -> Self {
         Self { from: BufReader::new(from), line: Vec::new(), max, is_skipping: false }
     }
 
     /// The next line; `None` at the end. Nothing is lost when the future is dropped.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(in crate::agents) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let read = self.from.fill_buf().await?;
             if read.is_empty() {
@@ -62,12 +62,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// What comes next, as far as it has come, without taking it; nothing at the end.
-    pub(super) async fn peek(&mut self) -> io::Result<&[u8]> {
+    pub(in crate::agents) async fn peek(&mut self) -> io::Result<&[u8]> {
         self.from.fill_buf().await
     }
 
     /// Whether more has been read than was returned.
-    pub(super) fn has_more(&self) -> bool {
+    pub(in crate::agents) fn has_more(&self) -> bool {
         !self.line.is_empty() || self.is_skipping || !self.from.buffer().is_empty()
     }
 }

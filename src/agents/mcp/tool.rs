@@ -1,0 +1,43 @@
+//! A tool of a server, as agents have it.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::connection::Connection;
+use super::offers::{self, Offer};
+use crate::agents::tool::{Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
+use crate::messages::Json;
+
+/// A tool, with the server that has it.
+pub(super) struct McpTool {
+    connection: Arc<Connection>,
+    /// As the server calls it.
+    name: Arc<str>,
+    offer: Arc<Offer>,
+    spec: ToolSpec,
+}
+
+impl McpTool {
+    pub(super) fn new(connection: &Arc<Connection>, name: &str, offer: &Offer) -> Self {
+        let spec = offers::spec(connection.settings(), name, offer);
+        Self { connection: Arc::clone(connection), name: name.into(), offer: Arc::new(offer.clone()), spec }
+    }
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    /// The server is told when the future is dropped before it has answered.
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
+        async move {
+            let arguments = arguments.value().as_object().cloned().unwrap_or_default();
+            connection.call(&name, &offer, arguments, &scope.key).await
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,71 @@
+//! How servers are reached that a person has named: their addresses, and clients with the TLS that the library has.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use reqwest::redirect::Policy;
+use reqwest::{ClientBuilder, Url};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt;
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// It is on this machine: no proxy is asked.
+    pub(super) is_here: bool,
+    /// Without TLS: no certificates are wanted, so that a system without any will do.
+    pub(super) is_plain: bool,
+}
+
+impl Way {
+    pub(super) fn to(url: &Url) -> Self {
+        Self { is_here: is_here(url), is_plain: url.scheme() == "http" }
+    }
+}
+
+/// A client for servers that are reached so. It follows no redirection, which would take keys in headers along to wherever it
+/// leads.
+pub(super) fn client(way: Way) -> Result<ClientBuilder, rustls::Error> {
+    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?;
+    let tls =
+        if way.is_plain { tls.with_root_certificates(RootCertStore::empty()) } else { tls.with_platform_verifier()? };
+    let client =
+        reqwest::Client::builder().tls_backend_preconfigured(tls.with_no_client_auth()).redirect(Policy::none());
+    Ok(if way.is_here { client.no_proxy() } else { client })
+}
+
+/// The address of a server.
+///
+/// # Errors
+/// What is wrong with it, as it goes on after "the url". The address is not shown: somebody may have written a key into it.
+pub(super) fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("is none: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("begins neither with https:// nor with http://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a name or a password in it: put a key into a variable".to_owned());
+    }
+    if url.fragment().is_some() {
+        return Err("has a part behind #".to_owned());
+    }
+    Ok(url)
+}
+
+/// Whether what is sent there can be read on the way.
+pub(super) fn is_open(url: &Url) -> bool {
+    url.scheme() == "http" && !is_here(url)
+}
+
+/// The server, without anything that may be secret.
+pub(super) fn shown(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
+}
+
+/// Whether it is on this machine.
+fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,172 @@
+//! Servers that do not behave: each is a clear error of that call, and nothing else is harmed.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::peers::{failure, offered, program, servers, tools, use_all, use_one};
+
+/// The most memory that the process has had, in KiB.
+#[cfg(target_os = "linux")]
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A server that is well, beside one that does this when `bad` is called.
+fn with_another(source: &str) -> String {
+    program("good", "serve()") + &program("bad", &format!("TOOLS = [tool(\"bad\")]\n{source}"))
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_not_waited_for() {
+    let document = with_another("serve(lambda request: None)") + "timeout = \"300ms\"\n";
+    let tools = tools(&document).await;
+    let told = failure(&tools, "mcp__bad__bad", json!({})).await;
+    assert_eq!(told, "the MCP server \"bad\" did not answer within 300ms");
+    assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
+}
+
+#[tokio::test]
+async fn a_server_that_never_begins_is_not_waited_for() {
+    let document = program("good", "serve()") + &program("bad", "while True: hear()") + "start_timeout = \"300ms\"\n";
+    let (tools, problems) = offered(&servers(&document)).await;
+    assert_eq!(problems[0].to_string(), "the MCP server \"bad\" was not ready within 300ms");
+    assert_eq!((problems.len(), tools.names().count()), (1, 1));
+}
+
+#[tokio::test]
+async fn garbage_is_passed_over_and_told_and_too_much_of_it_ends_a_server() {
+    let little = "def bad(request): print('gar\\x1bbage', flush=True)\nserve(bad)";
+    let tools_of = tools(&(with_another(little) + "timeout = \"300ms\"\n")).await;
+    let told = failure(&tools_of, "mcp__bad__bad", json!({})).await;
+    assert_eq!(
+        told,
+        "the MCP server \"bad\" did not answer within 300ms; it wrote what is no message: \"gar\\u{1b}bage\""
+    );
+    let much = "def bad(request):\n    for n in range(1000): print(n, flush=True)\nserve(bad)";
+    let tools_of = tools(&with_another(much)).await;
+    let told = failure(&tools_of, "mcp__bad__bad", json!({})).await;
+    assert_eq!(
+        told,
+        "the MCP server \"bad\" wrote more than 100 lines that are no messages, the last of them \"100\" before the tool had \
+         answered"
+    );
+    assert_eq!(use_one(&tools_of, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_costs_no_more_than_its_bound() {
+    let endless = r#"
+def bad(request):
+    part = "x" * (1 << 20)
+    for _ in range(200):
+        sys.stdout.write(part)
+serve(bad)
+"#;
+    let tools = tools(&with_another(endless)).await;
+    let told = failure(&tools, "mcp__bad__bad", json!({})).await;
+    assert_eq!(told, "the MCP server \"bad\" wrote a line of more than 8 MiB before the tool had answered");
+    assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
+    #[cfg(target_os = "linux")]
+    assert!(peak() < 200 << 10, "{} KiB", peak());
+}
+
+#[tokio::test]
+async fn a_million_tools_are_too_many_on_one_page_and_on_many() {
+    let one_page = "TOOLS = [tool(\"t%d\" % n) for n in range(1000000)]\nserve()";
+    let many_pages = r#"
+def result(request, call, plain=result):
+    if request["method"] != "tools/list":
+        return plain(request, call)
+    page = int((request.get("params") or {}).get("cursor", 0))
+    return {"tools": [tool("t%d" % page)], "nextCursor": str(page + 1)}
+serve()
+"#;
+    let empty_pages = many_pages.replace("[tool(\"t%d\" % page)]", "[]");
+    let document = [("page", one_page), ("pages", many_pages), ("empty", &empty_pages), ("good", "serve()")];
+    let document: String = document.into_iter().map(|(name, source)| program(name, source)).collect();
+    let (tools, problems) = offered(&servers(&document)).await;
+    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "the MCP server \"page\" wrote a line of more than 8 MiB before its tools could be listed",
+            "the MCP server \"pages\" lists more than 256 tools; name those that agents may use in `tools`",
+            "the MCP server \"empty\" lists its tools in more than 300 pages",
+        ]
+    );
+    assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
+    #[cfg(target_os = "linux")]
+    assert!(peak() < 400 << 10, "{} KiB", peak());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_is_ended_before_what_waits_for_it_takes_all_memory() {
+    let deaf = r#"
+import threading
+def heard(notification):
+    if notification["method"] == "notifications/initialized":
+        tell(answer(hear(), None))
+        threading.Event().wait()
+serve(heard=heard)
+"#;
+    let document = with_another(deaf) + "effect = \"reads\"\n";
+    let tools = tools(&document).await;
+    // No agent may write more than this at once, but several can.
+    let large = "x".repeat(7 << 19);
+    let answers = join_all((0..5).map(|_| use_one(&tools, "mcp__bad__bad", json!({ "a": large })))).await;
+    for answer in answers {
+        assert!(answer.is_error, "{}", answer.text);
+        assert!(answer.text.starts_with("the MCP server \"bad\" does not read what it is told: "), "{}", answer.text);
+    }
+    assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
+}
+
+#[tokio::test]
+async fn answers_that_are_not_what_was_asked_for_are_errors() {
+    let source = r#"
+TOOLS = [tool("number"), tool("other"), tool("task"), tool("unknown")]
+def call(request):
+    name = request["params"]["name"]
+    if name == "number":
+        return 3
+    if name == "other":
+        return {"tools": []}
+    if name == "task":
+        return {"resultType": "task", "taskId": "1", "status": "working", "createdAt": "x", "lastUpdatedAt": "x", "ttlMs": 1}
+    tell({"id": 4711, "result": {}})
+    tell({"method": "notifications/what"})
+    tell({"id": "q", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
+    refused = hear()
+    return text(str(refused["id"]), str("error" in refused))
+serve(call)
+"#;
+    let tools = tools(&program("peer", source)).await;
+    for name in ["number", "other", "task"] {
+        let told = failure(&tools, &format!("mcp__peer__{name}"), json!({})).await;
+        assert!(told.contains("answered something else than was asked"), "{name}: {told}");
+    }
+    let unknown = use_one(&tools, "mcp__peer__unknown", json!({})).await;
+    assert_eq!(unknown.text, "q\nTrue");
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_and_notices_harms_nobody() {
+    let source = r#"
+TOOLS = [tool("flood")]
+def flood(request):
+    for n in range(20000):
+        tell({"id": "p%d" % n, "method": "ping"})
+        tell({"method": "notifications/message", "params": {"level": "info", "data": "x" * 100}})
+    answered = 0
+    while answered < 20000:
+        answered += "result" in hear()
+    return text("flooded")
+import threading
+serve(flood)
+"#;
+    let tools = tools(&(program("peer", source) + &program("good", "serve()"))).await;
+    let both = use_all(&tools, [("mcp__peer__flood", json!({})), ("mcp__good__add", json!({ "a": 1, "b": 1 }))]).await;
+    assert_eq!((both[0].text.as_str(), both[1].text.as_str()), ("flooded", "2"));
+}
