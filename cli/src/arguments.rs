@@ -1,5 +1,7 @@
 //! What the command line takes.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -116,12 +118,22 @@ pub(crate) fn words(text: &str) -> Result<String, String> {
     }
 }
 
+/// The most bytes of a text that is read from a file or from standard input.
+const MAX_TEXT: u64 = 8 << 20;
+
 /// What stands in a file; `-` is the standard input.
 pub(crate) fn text_in(file: &str) -> Result<String, String> {
-    match file {
-        "-" => std::io::read_to_string(std::io::stdin()).map_err(|error| format!("standard input: {error}")),
-        file => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}")),
-    }
+    let (what, read) = match file {
+        "-" => ("standard input", bounded(std::io::stdin())),
+        file => (file, File::open(file).and_then(bounded)),
+    };
+    read.map_err(|error| format!("{what}: {error}"))
+}
+
+fn bounded(from: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    from.take(MAX_TEXT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 <= MAX_TEXT { Ok(text) } else { Err(std::io::Error::other("it has more than 8 MiB")) }
 }
 
 pub(crate) fn setting(text: &str) -> Result<Setting, String> {
@@ -132,7 +144,7 @@ pub(crate) fn setting(text: &str) -> Result<Setting, String> {
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// The folder of the store
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, visible_alias = "store", value_name = "FOLDER")]
     pub(crate) data: PathBuf,
     /// Answer in JSON, for machines
     #[arg(long)]

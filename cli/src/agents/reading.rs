@@ -95,7 +95,7 @@ fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in folder.read_dir().map_err(cannot)? {
         let file = entry.map_err(cannot)?.path();
-        if file.extension().is_some_and(|extension| extension == "toml") && file.is_file() {
+        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) && file.is_file() {
             files.push(file);
         }
         if files.len() > MAX_FILES {

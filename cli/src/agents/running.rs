@@ -107,6 +107,9 @@ impl<'a> Session<'a> {
         }
         let words = self.arguments.task.as_deref().unwrap_or_default();
         let input = self.arguments.input.clone();
+        if words.trim().is_empty() && input.is_none() {
+            return Err(trouble("the task is empty: say what is to be done".to_owned()));
+        }
         let mut task = match way {
             Some(way) => {
                 let input = input.unwrap_or_else(|| words.into());

@@ -9,6 +9,7 @@ use serde_json::json;
 use callboard::messages::visible;
 
 use crate::page::{Failure, Page};
+use crate::workflow::people::quoted;
 
 /// What is written, by path.
 const FILES: [(&str, &str); 5] = [
@@ -19,7 +20,7 @@ const FILES: [(&str, &str); 5] = [
     ("mcp.toml", include_str!("begin/mcp.toml")),
 ];
 
-const NEXT: &str = "next:\n  callboard check\n  callboard run \"review this repository\" --to coordinator --model fake\n\
+const NEXT: &str = "  callboard check\n  callboard run \"review this repository\" --to coordinator --model fake\n\
                     with a key in OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, --model names one of its models\n";
 
 /// Writes the files that are not there yet.
@@ -44,6 +45,10 @@ pub(super) fn init(folder: &Path) -> Result<Page, Failure> {
             }
             Err(error) => return Err(cannot(&path, error)),
         }
+    }
+    text.push_str("next:\n");
+    if folder != Path::new(".") {
+        text.push_str(&format!("  cd {}\n", visible(&quoted(&folder.display().to_string()))));
     }
     text.push_str(NEXT);
     Ok(Page::new(text, json!({ "written": written })))

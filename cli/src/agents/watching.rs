@@ -58,7 +58,7 @@ impl Watch {
 /// One that cannot be looked at is none: reading it tells why.
 fn stamps(folder: &Path) -> Stamps {
     let entries = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = entries.filter(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    let files = entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
     let stamp = |file: PathBuf| {
         let about = file.metadata().ok()?;
         Some((file, (about.modified().ok(), about.len())))

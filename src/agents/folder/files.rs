@@ -56,7 +56,7 @@ impl Files {
         let mut files = BTreeMap::new();
         for entry in folder.read_dir().map_err(cannot)? {
             let path = entry.map_err(cannot)?.path();
-            if path.extension().is_none_or(|extension| extension != "toml") || !path.is_file() {
+            if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("toml")) || !path.is_file() {
                 continue;
             }
             let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
