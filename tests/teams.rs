@@ -232,7 +232,9 @@ fn a_turn_that_begins_again_after_a_crash_or_a_shutdown_finds_its_run() {
         };
         let run = world.process(async |builder| {
             let board = board(builder, Script::new().hang()).start().await.unwrap();
-            let run = board.submit(Task::new("x").to("printer")).await.unwrap().id();
+            // What the workflow may take fits in once.
+            let task = Task::new("x").to("printer").limits(Limits { tokens: 1_500, ..Limits::default() });
+            let run = board.submit(task).await.unwrap().id();
             let inner = begun_beside(&board, run).await;
             until(&inner, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
             if is_shut_down {

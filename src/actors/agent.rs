@@ -40,7 +40,8 @@ pub trait Agent: Send + Sync + 'static {
     /// Takes one turn. It is cancelled by dropping the future, at an await.
     fn turn(&self, turn: Turn) -> impl Future<Output = Result<Command, TurnError>> + Send;
 
-    /// Makes an agent that a turn of this one has described ([`Turn::make_agent`]), anew for each turn of that agent. What it
+    /// Makes an agent that a turn of this one has described ([`Turn::make_agent`]), anew for each turn of that agent, and once
+    /// before by the supervisor of the run, to see whether it can be made: so it must not block, nor wait for anything. What it
     /// is made with is what this one has, so it can be given no more.
     ///
     /// # Errors
@@ -73,13 +74,34 @@ pub(crate) struct MadeValue {
     pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
 }
 
+/// The value that takes a turn of this agent: the host's, or what it makes.
+pub(crate) fn made_for(
+    agent: &AgentName,
+    host: &Arc<dyn AgentValue>,
+    drafts: Option<&[Json]>,
+) -> Result<MadeValue, String> {
+    let drafts = drafts.unwrap_or_default();
+    // Without its draft it would be its host.
+    if drafts.len() != agent.makers().count() {
+        return Err("the run does not know what it is".to_owned());
+    }
+    made(host, drafts)
+}
+
+/// The namespaces that two have both; `None` has all.
+pub(crate) fn granted_by_both(one: Option<Arc<[Arc<str>]>>, other: Option<Arc<[Arc<str>]>>) -> Option<Arc<[Arc<str>]>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.iter().filter(|name| other.contains(name)).cloned().collect()),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The last of a row of agents each of which makes the next; the first makes the first.
 pub(crate) fn made(host: &Arc<dyn AgentValue>, drafts: &[Json]) -> Result<MadeValue, String> {
     let mut made = MadeValue { value: Arc::clone(host), namespaces: None };
     for draft in drafts {
         let spec = made.value.make(draft)?;
-        // What was taken away is not given back further on.
-        let namespaces = spec.conditions().namespaces.or(made.namespaces);
+        let namespaces = granted_by_both(made.namespaces, spec.conditions().namespaces);
         made = MadeValue { value: spec.factory()()?, namespaces };
     }
     Ok(made)

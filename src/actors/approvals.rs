@@ -80,7 +80,8 @@ pub enum DecideError {
         /// The id.
         id: ApprovalId,
     },
-    /// It is a handoff, or what it was changed to nests too deeply. Nothing was decided.
+    /// It is a handoff, what it was changed to nests too deeply, or it cannot be said what it would be done to. Nothing was
+    /// decided.
     #[error("approval {id} cannot be given with other arguments: deny it, and say what to do instead")]
     NotEditable {
         /// The id.
@@ -152,7 +153,8 @@ impl Decider {
         arguments: impl Into<Json>,
     ) -> Result<Decision, DecideError> {
         let arguments = arguments.into();
-        if self.desk.envelope(id).is_some_and(|envelope| envelope.is_handoff()) || arguments.is_too_deep() {
+        let cannot = |envelope: Envelope| envelope.is_handoff() || envelope.action.edited(arguments.clone()).is_none();
+        if arguments.is_too_deep() || self.desk.envelope(id).is_some_and(cannot) {
             return Err(DecideError::NotEditable { id });
         }
         self.decide_on(id, true, by, "", Terms::Edited { arguments }).await

@@ -998,5 +998,6 @@ fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
 
 fn report(ready: ReadyTurn, failure: Failure) {
     let outcome = TurnOutcome::Failed(failure);
-    ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome });
+    let is_marked = ready.is_marked;
+    ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome });
 }

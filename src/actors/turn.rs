@@ -30,6 +30,7 @@ use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{Inbox, Input, TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
+use super::agent::granted_by_both;
 use super::context::{ContextAccess, ContextStore, Writer};
 use super::events::Hub;
 use super::floor::Seat;
@@ -115,6 +116,11 @@ impl TurnShared {
             stop: StopSignal::default(),
             has_reported: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it works with what strangers wrote.
+    pub(super) fn is_marked(&self) -> bool {
+        self.mark.get().map_or(self.ready.is_marked, |mark| mark.is_set())
     }
 
     fn mark(&self) -> &Arc<MarkOfTurn> {
@@ -220,7 +226,7 @@ impl Turn {
     pub fn context(&self) -> &ContextAccess {
         let TurnShared { ready, store, namespaces, narrowed, context, .. } = &*self.shared;
         context.get_or_init(|| {
-            let namespaces = narrowed.get().or(namespaces.as_ref()).cloned();
+            let namespaces = granted_by_both(namespaces.clone(), narrowed.get().cloned());
             let writer = Writer { run: ready.id.run, chain: ready.chain.clone(), mark: Arc::clone(self.shared.mark()) };
             Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces, Some(writer)))
         })
@@ -250,7 +256,10 @@ impl Turn {
             self.check_not_in_step("a step")?;
             let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !is_planted(Bug::RepeatStep));
             match recorded.map(|record| &**record) {
-                Some(Record::Step { name: recorded, value }) if *recorded == name => {
+                Some(Record::Step { name: recorded, value, is_marked }) if *recorded == name => {
+                    if *is_marked {
+                        self.shared.mark().inherit();
+                    }
                     return value
                         .parse()
                         .map_err(|error| changed(format!("the result of step {name:?} no longer fits: {error}")));
@@ -360,7 +369,12 @@ impl Turn {
     /// # Errors
     /// [`Refusal::TokenBudget`].
     pub async fn reserve(&self, tokens: u64) -> Result<Reservation, TurnError> {
-        match self.request(u32::MAX, TurnRequest::Reserve(tokens)).await? {
+        self.reserve_for(tokens, false).await
+    }
+
+    /// As [`Turn::reserve`], for what goes on over attempts: those that an attempt before has set aside are taken over.
+    pub(crate) async fn reserve_for(&self, tokens: u64, goes_on: bool) -> Result<Reservation, TurnError> {
+        match self.request(u32::MAX, TurnRequest::Reserve { tokens, goes_on }).await? {
             TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number }),
             TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
             reply => Err(unexpected(&reply)),
@@ -437,7 +451,7 @@ impl Turn {
     /// whom it delegated (SEMANTICS 13).
     #[must_use]
     pub fn is_marked(&self) -> bool {
-        self.shared.mark.get().map_or(self.shared.ready.is_marked, |mark| mark.is_set())
+        self.shared.is_marked()
     }
 
     /// Says that the turn has read what strangers wrote, such as a page of the web. Turns that come after it are marked, and
@@ -484,13 +498,14 @@ impl Turn {
     fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
-        ready.inbox.hand_in(Input::Request { id, attempt: ready.attempt, request, reply }).work();
+        let is_marked = self.shared.is_marked();
+        ready.inbox.hand_in(Input::Request { id, attempt: ready.attempt, is_marked, request, reply }).work();
     }
 
     /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request
     /// recorded, or not yet made.
     async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
-        if !matches!(request, TurnRequest::Reserve(_) | TurnRequest::StartStep(_)) {
+        if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_)) {
             self.check_not_in_step("a request")?;
         }
         check_depth(&request)?;
@@ -541,7 +556,7 @@ impl Leg {
             TurnRequest::Approve { .. } => ("approval.dispatch", "approval.reply", None),
             TurnRequest::StartStep(_)
             | TurnRequest::FinishStep(..)
-            | TurnRequest::Reserve(_)
+            | TurnRequest::Reserve { .. }
             | TurnRequest::Settle(_)
             | TurnRequest::CheckHandoff(_)
             | TurnRequest::MakeAgent { .. }
@@ -565,7 +580,7 @@ impl fmt::Debug for Turn {
     }
 }
 
-fn changed(text: String) -> TurnError {
+pub(super) fn changed(text: String) -> TurnError {
     TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
 }
 
@@ -659,7 +674,7 @@ impl MarkOfTurn {
     pub(super) fn set(&self, source: &str) {
         if !self.is_set.swap(true, Ordering::AcqRel) {
             let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Mark(source.into()));
-            self.inbox.hand_in(Input::Request { id, attempt, request, reply: None }).work();
+            self.inbox.hand_in(Input::Request { id, attempt, is_marked: true, request, reply: None }).work();
         }
     }
 }

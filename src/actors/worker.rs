@@ -23,10 +23,10 @@ use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
 
-use super::agent::{MadeValue, made};
+use super::agent::{MadeValue, made_for};
 use super::agent_actor::AgentMsg;
 use super::floor::{Floor, Job, Next};
-use super::turn::{StopReason, Turn, TurnError, TurnShared};
+use super::turn::{StopReason, Turn, TurnError, TurnShared, changed};
 
 /// Starts a worker with its first turn.
 pub(super) fn spawn(floor: &Arc<Floor>, runtime: &Handle, job: Job) {
@@ -82,14 +82,15 @@ fn begin<'a>(floor: &'a Arc<Floor>, job: &'a Job) -> Result<Instrumented<Seated<
 
 /// The agent's future, between two fault points if there is a plan.
 fn take_turn(floor: &Floor, job: &Job, turn: Turn) -> BoxFuture<'static, Result<Command, TurnError>> {
-    let value = match made(&job.value, &turn.shared.ready.made) {
+    let ready = &turn.shared.ready;
+    let value = match made_for(&ready.agent, &job.value, ready.made.as_deref()) {
         Ok(MadeValue { value, namespaces }) => {
             namespaces.map(|namespaces| turn.shared.narrowed.set(namespaces));
             value
         }
         Err(why) => {
             let agent = &turn.shared.ready.agent;
-            let error = TurnError::terminal(format!("agent {agent} can no longer be made: {why}"));
+            let error = changed(format!("agent {agent} can no longer be made: {why}"));
             return ready_future(Err(error)).boxed();
         }
     };
@@ -171,7 +172,8 @@ pub(super) fn timed_out() -> TurnOutcome {
 pub(super) fn hand_in(turn: &TurnShared, outcome: TurnOutcome) -> HandedIn<'_> {
     turn.has_reported.store(true, Ordering::Release);
     let ready = &turn.ready;
-    ready.inbox.hand_in(Input::Outcome { turn: ready.id, attempt: ready.attempt, outcome })
+    let is_marked = turn.is_marked();
+    ready.inbox.hand_in(Input::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome })
 }
 
 enum End {

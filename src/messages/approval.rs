@@ -20,14 +20,19 @@ pub struct Action {
 }
 
 impl Action {
-    /// The same with other arguments. A target that one of the arguments names is what that argument says now.
+    /// The same with other arguments. A target that one of the arguments names is what that argument says now; `None` if it
+    /// cannot be said which of them does.
     #[must_use]
-    pub fn edited(&self, arguments: Json) -> Self {
-        let names_target = |value: &serde_json::Value| value.as_str() == Some(&*self.target);
-        let before = self.arguments.value().as_object();
-        let named = before.and_then(|fields| fields.iter().find(|(_, value)| names_target(value)));
-        let now = named.and_then(|(key, _)| arguments.get(key)?.as_str().map(Arc::from));
-        Self { target: now.unwrap_or_else(|| Arc::clone(&self.target)), arguments, ..self.clone() }
+    pub fn edited(&self, arguments: Json) -> Option<Self> {
+        let names_target = |value: &serde_json::Value| !self.target.is_empty() && value.as_str() == Some(&*self.target);
+        let before = self.arguments.value().as_object().into_iter().flatten();
+        let mut naming = before.filter(|(_, value)| names_target(value)).map(|(key, _)| key);
+        let target = match (naming.next(), naming.next()) {
+            (None, _) => Arc::clone(&self.target),
+            (Some(key), None) => arguments.get(key)?.as_str()?.into(),
+            (Some(_), Some(_)) => return None,
+        };
+        Some(Self { target, arguments, ..self.clone() })
     }
 
     /// An action.

@@ -35,6 +35,8 @@ pub enum RunEvent {
         name: Arc<str>,
         /// The result.
         value: Json,
+        /// The turn had read what strangers wrote by then.
+        is_marked: bool,
     },
     /// A turn gave a task to another agent, or was refused to.
     Delegated {

@@ -66,10 +66,20 @@ impl AgentName {
         name.rsplit_once(MADE_BY).map(|(maker, _)| maker)
     }
 
+    /// The agents that it comes from, its maker first; none if nobody made it.
+    pub(crate) fn makers(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(self.maker(), |maker| Self::maker_of(maker))
+    }
+
     /// The agent that it works in the place of: the one that others came from which made it, or itself.
     #[must_use]
     pub fn host(&self) -> &str {
         self.0.split(MADE_BY).next().unwrap_or_default()
+    }
+
+    /// [`AgentName::host`] as a name.
+    pub(crate) fn host_name(&self) -> Self {
+        if self.maker().is_none() { self.clone() } else { Self(self.host().into()) }
     }
 
     /// The name as text.

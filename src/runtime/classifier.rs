@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::messages::{AgentName, Chain, Complexity, Task};
+use crate::messages::{AgentName, Chain, Complexity, Handoffs, Task};
 
 use super::handle::Callboard;
 
@@ -52,7 +52,7 @@ impl Callboard {
 
     async fn class_by_a_run(&self, agent: &str, task: &Task) -> Result<Complexity, String> {
         let mut judging = Task::new(&task.body).to(agent).limits(Complexity::Simple).deadline(PATIENCE);
-        judging.is_untrusted = task.is_untrusted;
+        (judging.is_untrusted, judging.grant, judging.handoffs) = (task.is_untrusted, task.grant, Handoffs::Off);
         if let Some(input) = &task.input {
             judging = judging.input(serde_json::json!({ "task": task.body, "input": input }));
         }

@@ -467,7 +467,7 @@ mod tests {
         let mut events = events();
         events.extend([
             RunEvent::StepStarted { turn, ordinal, name: name.clone() },
-            RunEvent::StepFinished { turn, ordinal, name, value: input.clone() },
+            RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_marked: true },
             RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
             RunEvent::DelegationExpired { turn, ordinal, at },
             RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing },

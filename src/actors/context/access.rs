@@ -212,7 +212,8 @@ impl ContextAccess {
     /// Memory belongs to its agent, whatever else was granted.
     fn granted(&self, namespace: &str) -> Result<&ContextStore, ContextError> {
         let is_granted = match namespace.strip_prefix("memory:") {
-            Some(owner) => owner == self.agent.as_str(),
+            // One that was made is gone with its run, and would leave it to another of the same name.
+            Some(owner) => owner == self.agent.as_str() && self.agent.maker().is_none(),
             None => self.namespaces.as_ref().is_none_or(|granted| granted.iter().any(|name| **name == *namespace)),
         };
         if is_granted {

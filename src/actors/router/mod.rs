@@ -45,7 +45,8 @@ pub type ApprovalPolicy = Arc<dyn Fn(&PolicyQuestion<'_>) -> Consent + Send + Sy
 /// What an approval policy is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyQuestion<'a> {
-    /// Who wants to do it.
+    /// Who wants to do it. A policy is asked for an agent that others made and for each of those, and the strictest answer
+    /// counts.
     pub agent: &'a AgentName,
     /// Its mode.
     pub mode: Mode,
@@ -276,8 +277,12 @@ impl Dispatch for Router {
     fn consent(&self, agent: &AgentName, action: &Action) -> Consent {
         let known = self.hosted.read().get(agent.host()).map(|listed| (listed.mode, listed.has_effects));
         let (mode, has_effects) = known.unwrap_or_default();
-        let question = PolicyQuestion { agent, mode, has_effects, action };
-        let consent = catch_unwind(AssertUnwindSafe(|| (self.policy)(&question))).unwrap_or_else(|panic| {
+        // What an agent may not do, nobody does that it has made.
+        let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
+        let ask = |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, action });
+        let strictest =
+            || std::iter::once(agent.clone()).chain(makers).map(|agent| ask(&agent)).max_by_key(|c| *c as u8);
+        let consent = catch_unwind(AssertUnwindSafe(|| strictest().unwrap_or(Consent::Ask))).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny
         });

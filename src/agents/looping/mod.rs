@@ -258,9 +258,10 @@ impl AgentLoop {
     }
 
     async fn drive(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<Finish, TurnError> {
-        context.lock().is_marked = host.is_marked();
         loop {
             self.compact(host, context).await?;
+            // Whoever sums up may have read what strangers wrote.
+            context.lock().is_marked |= host.is_marked();
             let request = {
                 let mut context = context.lock();
                 if context.iteration == self.max_iterations {
@@ -487,7 +488,8 @@ impl AgentLoop {
             let Use::AfterPermission(action, effect) = one else { continue };
             context.lock().pending_permissions.insert(Arc::clone(&call.id), action.clone());
             host.show(AgentEvent::PermissionAsked { call: Arc::clone(&call.id), action: action.clone() });
-            let decided = host.approve(&call.id, action.clone(), self.tier == Tier::Dynamic);
+            let each_time = self.tier == Tier::Dynamic || self.asking.contains(&call.name);
+            let decided = host.approve(&call.id, action.clone(), each_time);
             let effect = *effect;
             asked.push(async move { (position, effect, decided.await) });
         }

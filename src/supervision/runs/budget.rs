@@ -171,6 +171,13 @@ impl Budget {
         self.usage
     }
 
+    /// The reservation of so many tokens that an attempt of this turn has left behind, not knowing what became of the call.
+    #[must_use]
+    pub fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
+        let mut open = self.open.range((turn, 0)..=(turn, u32::MAX));
+        open.find(|(_, held)| held.is_over && held.tokens == tokens).map(|((_, ordinal), _)| *ordinal)
+    }
+
     /// What is held for a call.
     #[must_use]
     pub fn held(&self, key: ReservationKey) -> Option<u64> {

@@ -343,7 +343,7 @@ fn made(
             "{host} takes no other turn while one of its turns waits, and so has no place for another"
         ));
     }
-    let mut drafts = run.drafts_of(&turn.agent).to_vec();
+    let mut drafts = turn.made.as_deref().unwrap_or_default().to_vec();
     drafts.push(draft.clone());
     around.dispatch.check_made(host, &drafts)?;
     Ok(agent)
@@ -436,9 +436,18 @@ pub fn on_decision(envelope: &Envelope, decision: Decision, around: &Surrounding
     let turn = turn.number;
     let decided =
         |approval, decision| RunEvent::Decided { turn, ordinal, approval, decision, verdict: Verdict::Nothing, at };
+    let refuse = |reason: &str| {
+        let decision = Decision { approved: false, reason: reason.into(), terms: Terms::Once, ..decision.clone() };
+        vec![decided(envelope.id(), decision)]
+    };
     match &decision.terms {
         Terms::Edited { arguments } if decision.approved => {
-            let action = envelope.action.edited(arguments.clone());
+            let Some(action) = envelope.action.edited(arguments.clone()) else {
+                return refuse("nobody can say what it would be done to");
+            };
+            if around.dispatch.consent(&envelope.agent, &action) == Consent::Deny {
+                return refuse("the policy does not allow what it was changed to");
+            }
             let changed = Envelope { action, nonce: around.random, ..envelope.clone() };
             let approval = changed.id();
             vec![

@@ -93,7 +93,7 @@ pub struct ReadyTurn {
     /// What the turn may cause.
     pub authority: Authority,
     /// If others made its agent: what each of them is, from the one that the host made.
-    pub made: Arc<[Json]>,
+    pub made: Option<Arc<[Json]>>,
     /// The run had read what strangers wrote when the turn was admitted.
     pub is_marked: bool,
     /// What the run took so far.

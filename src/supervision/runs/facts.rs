@@ -34,7 +34,7 @@ impl SharedFacts {
 pub struct AdmissionFacts {
     /// One policy for all agents.
     pub policy: BreakerPolicy,
-    /// One breaker for each agent that ever failed or was admitted.
+    /// One breaker for each agent that ever failed or was admitted; those that it makes share its.
     pub breakers: HashMap<AgentName, Breaker>,
     /// The places that open turns have taken at their agents' breakers.
     pub tickets: HashMap<TurnId, (AgentName, Ticket)>,
@@ -50,7 +50,7 @@ impl AdmissionFacts {
     /// # Errors
     /// The time to wait.
     pub fn check_breaker(&self, agent: &AgentName, now: Duration) -> Result<(), Duration> {
-        self.breakers.get(agent).map_or(Ok(()), |breaker| breaker.check(&self.policy, now))
+        self.breakers.get(agent.host()).map_or(Ok(()), |breaker| breaker.check(&self.policy, now))
     }
 
     /// The state of an agent's breaker; closed if it never did anything.
@@ -61,11 +61,12 @@ impl AdmissionFacts {
 
     /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.
     pub fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(TurnId, &AgentName)>) {
-        let ticket = match self.breakers.get_mut(agent) {
+        let host = agent.host_name();
+        let ticket = match self.breakers.get_mut(&host) {
             Some(breaker) => breaker.admit(),
-            None => self.breakers.entry(agent.clone()).or_default().admit(),
+            None => self.breakers.entry(host.clone()).or_default().admit(),
         };
-        self.tickets.insert(turn, (agent.clone(), ticket));
+        self.tickets.insert(turn, (host, ticket));
         self.note_wait(turn, agent, waiter);
     }
 
@@ -75,8 +76,8 @@ impl AdmissionFacts {
     /// # Errors
     /// The time to wait.
     pub fn readmit(&mut self, turn: TurnId, agent: &AgentName, now: Duration) -> Result<(), Duration> {
-        let Some(breaker) = self.breakers.get_mut(agent) else { return Ok(()) };
-        let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.clone(), Ticket::default()));
+        let Some(breaker) = self.breakers.get_mut(agent.host()) else { return Ok(()) };
+        let (_, ticket) = self.tickets.entry(turn).or_insert_with(|| (agent.host_name(), Ticket::default()));
         if breaker.is_closed() || breaker.is_probed_by(*ticket) {
             return Ok(());
         }
@@ -106,10 +107,10 @@ impl AdmissionFacts {
     ) {
         let ticket = self.tickets.remove(&turn).map(|(_, ticket)| ticket).unwrap_or_default();
         // A turn that an earlier process admitted counts here too.
-        if let Some(breaker) = self.breakers.get_mut(agent) {
+        if let Some(breaker) = self.breakers.get_mut(agent.host()) {
             breaker.record(&self.policy, ticket, signal, now);
         } else if signal == Signal::Failure {
-            self.breakers.entry(agent.clone()).or_default().record(&self.policy, ticket, signal, now);
+            self.breakers.entry(agent.host_name()).or_default().record(&self.policy, ticket, signal, now);
         }
         if self.waits.is_empty() {
             return;

@@ -197,9 +197,11 @@ fn check_breaker_room(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(
     let [_, _, ..] = request.targets else { return Ok(()) };
     let mut probed = BTreeSet::new();
     for target in request.targets {
-        let is_half_open =
-            facts.breakers.get(target).is_some_and(|breaker| breaker.state() != super::breaker::BreakerState::Closed);
-        if is_half_open && !probed.insert(target) {
+        let is_half_open = facts
+            .breakers
+            .get(target.host())
+            .is_some_and(|breaker| breaker.state() != super::breaker::BreakerState::Closed);
+        if is_half_open && !probed.insert(target.host()) {
             return Err(Refusal::BreakerOpen { agent: target.clone(), retry_after: facts.policy.cooldown });
         }
     }

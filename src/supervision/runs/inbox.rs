@@ -142,6 +142,8 @@ pub enum Input {
         turn: TurnId,
         /// Which attempt.
         attempt: u32,
+        /// The turn had read what strangers wrote.
+        is_marked: bool,
         /// How.
         outcome: TurnOutcome,
     },
@@ -151,6 +153,8 @@ pub enum Input {
         id: RequestId,
         /// Which attempt.
         attempt: u32,
+        /// The turn had read what strangers wrote. It is said each time, because what was said once may be lost with a commit.
+        is_marked: bool,
         /// What.
         request: TurnRequest,
         /// Told the answer; not needed for what is only recorded.
@@ -316,7 +320,12 @@ pub enum TurnRequest {
         each_time: bool,
     },
     /// To set tokens aside.
-    Reserve(u64),
+    Reserve {
+        /// How many.
+        tokens: u64,
+        /// What they are for goes on over attempts: those that an attempt before has set aside are taken over.
+        goes_on: bool,
+    },
     /// To count what a reservation was used for.
     Settle(Option<Usage>),
     /// To know whether control may go where this command has it go.
@@ -346,7 +355,7 @@ impl TurnRequest {
             Self::Approve { action, .. } => action.arguments.is_too_deep(),
             Self::CheckHandoff(command) => command.is_too_deep(),
             Self::MakeAgent { draft, .. } => draft.is_too_deep(),
-            Self::StartStep(_) | Self::Reserve(_) | Self::Settle(_) | Self::Mark(_) | Self::Notice(_) => false,
+            Self::StartStep(_) | Self::Reserve { .. } | Self::Settle(_) | Self::Mark(_) | Self::Notice(_) => false,
         }
     }
 }

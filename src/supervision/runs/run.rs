@@ -240,6 +240,8 @@ pub struct OpenTurn {
     /// The run had read what strangers wrote when the turn was admitted. What comes later does not change it: an attempt that
     /// is repeated meets what the first one met.
     pub(super) is_marked: bool,
+    /// If others made its agent: what each of them is, from the one that the host made. A change counts for later turns.
+    pub(super) made: Option<Arc<[Json]>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -269,6 +271,8 @@ pub enum Record {
         name: Arc<str>,
         /// Its result.
         value: Json,
+        /// The turn had read what strangers wrote by then, so whoever is given the result is marked too.
+        is_marked: bool,
     },
     /// A delegation.
     Delegation {
@@ -367,6 +371,12 @@ impl Run {
         self.sequence
     }
 
+    /// Whether it has read what strangers wrote.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
     /// What it came to, once it has ended.
     #[must_use]
     pub fn result(&self) -> Option<&Arc<RunResult>> {
@@ -442,8 +452,9 @@ impl Run {
         self.made.iter().find(|(agent, made)| *made.name == *name || agent.as_str() == name).map(|(agent, _)| agent)
     }
 
-    /// What an agent that was made is, from what its host has made; empty for any other.
-    pub(super) fn drafts_of(&self, agent: &AgentName) -> Arc<[Json]> {
+    /// What an agent that was made is, from what its host has made.
+    pub(super) fn drafts_of(&self, agent: &AgentName) -> Option<Arc<[Json]>> {
+        agent.maker()?;
         let mut drafts = Vec::new();
         let mut next = self.made.get(agent);
         let mut name = agent.as_str();
@@ -452,14 +463,19 @@ impl Run {
             (name, next) = (maker, self.made.get(maker));
         }
         drafts.reverse();
-        drafts.into()
+        Some(drafts.into())
     }
 
     /// What an agent may cause in a branch: what the run was granted, and everybody in the chain has, and whoever passed control
     /// on or made it.
     pub(super) fn authority_of(&self, branch: &Branch, agent: &AgentName, dispatch: &dyn Dispatch) -> Authority {
         let own = |agent: &AgentName| {
-            let made = self.made.get(agent).map_or(Authority::ALL, |made| made.authority);
+            let made = match (self.made.get(agent), agent.maker()) {
+                (Some(made), _) => made.authority,
+                // It was made by a turn of which a fork knows nothing, or in the run that this one was begun by.
+                (None, Some(_)) => Authority::of([]),
+                (None, None) => Authority::ALL,
+            };
             made.and(dispatch.authority(agent.host()))
         };
         let mut authority = self.submission.task.grant.and(own(agent));
@@ -717,7 +733,7 @@ impl OpenTurn {
     pub(super) fn ended(branch: u32, ended: &EndedTurn) -> Self {
         let (agent, input) = (ended.agent.clone(), ended.input.clone());
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        Self { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_marked: false }
+        Self { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_marked: false, made: None }
     }
 
     /// Whether it waits for an answer from outside it: being found so by a new process says nothing against it.

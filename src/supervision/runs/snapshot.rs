@@ -201,7 +201,13 @@ mod tests {
                 verdict: Verdict::Admitted(vec![coder]),
                 at,
             },
-            RunEvent::StepFinished { turn: 2, ordinal: 0, name: "edit".into(), value: json!([1]).into() },
+            RunEvent::StepFinished {
+                turn: 2,
+                ordinal: 0,
+                name: "edit".into(),
+                value: json!([1]).into(),
+                is_marked: true,
+            },
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
         ];
         fold(events, &StateRules::default()).unwrap()

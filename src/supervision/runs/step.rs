@@ -233,8 +233,9 @@ impl Run {
             RunEvent::StepStarted { turn, ordinal, name } => {
                 self.record(*turn, *ordinal, Record::StepStarted { name: Arc::clone(name) });
             }
-            RunEvent::StepFinished { turn, ordinal, name, value } => {
-                self.record(*turn, *ordinal, Record::Step { name: Arc::clone(name), value: value.clone() });
+            RunEvent::StepFinished { turn, ordinal, name, value, is_marked } => {
+                let (name, value, is_marked) = (Arc::clone(name), value.clone(), *is_marked);
+                self.record(*turn, *ordinal, Record::Step { name, value, is_marked });
             }
             RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
                 self.last_at = *at;
@@ -356,6 +357,12 @@ impl Run {
                 if let Some(open) = self.turns.get_mut(turn) {
                     open.attempt += 1;
                     (open.phase, open.recoveries) = (Phase::Leased, 0);
+                    let made = open.records.values().filter_map(|record| match &**record {
+                        Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent.clone()),
+                        _ => None,
+                    });
+                    // It makes them again.
+                    made.for_each(|agent| drop(self.made.remove(&agent)));
                     // The answer that a late turn is about is not something that it asked for.
                     open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
                     effects.push(Effect::Start(*turn));
@@ -432,8 +439,8 @@ impl Run {
             branch.now = Now::Turn(number);
         }
         let (phase, records) = (Phase::Leased, BTreeMap::new());
-        let is_marked = self.is_marked;
-        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_marked };
+        let (is_marked, made) = (self.is_marked, self.drafts_of(&agent));
+        let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_marked, made };
         self.turns.insert(number, Box::new(turn));
         Effect::Start(number)
     }

@@ -293,7 +293,7 @@ impl Desk {
             timeout: live.run.rules_of(number).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
             authority: live.run.authority_of(branch, &turn.agent, &*self.office.dispatch),
-            made: live.run.drafts_of(&turn.agent),
+            made: turn.made.clone(),
             is_marked: turn.is_marked(),
             metrics: live.run.metrics(),
             submission: Arc::clone(live.run.submission()),

@@ -266,12 +266,12 @@ impl Desk {
         let (reply, heard) = oneshot::channel();
         let (id, attempt, request) =
             (self.request(ordinal), self.attempt, TurnRequest::Approve { action, each_time: false });
-        self.apply(Input::Request { id, attempt, request, reply: Some(reply) });
+        self.apply(Input::Request { id, attempt, is_marked: false, request, reply: Some(reply) });
         heard
     }
 
     fn end(&mut self, outcome: TurnOutcome) {
-        self.apply(Input::Outcome { turn: self.request(0).turn, attempt: self.attempt, outcome });
+        self.apply(Input::Outcome { turn: self.request(0).turn, attempt: self.attempt, is_marked: false, outcome });
     }
 
     /// Decides what is open under this number; about another action if it `is_changed`.
@@ -453,7 +453,7 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         }
         if model.now == Now::HandedOn {
             let (turn, outcome) = (TurnId { number: 2, ..desk.request(0).turn }, TurnOutcome::Command(Command::new()));
-            desk.apply(Input::Outcome { turn, attempt: 1, outcome });
+            desk.apply(Input::Outcome { turn, attempt: 1, is_marked: false, outcome });
             let result = desk.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }

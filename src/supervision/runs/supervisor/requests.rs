@@ -19,8 +19,16 @@ use crate::supervision::runs::step::Effect;
 /// Applies an input to its run: decides, and keeps the event for the next commit.
 pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
     match input {
-        Input::Outcome { turn, attempt, outcome } => on_outcome(live, turn.number, attempt, outcome, around),
-        Input::Request { id, attempt, request, reply } => on_request(live, id, attempt, request, reply, around),
+        Input::Outcome { turn, attempt, is_marked, outcome } => {
+            mark(live, turn.number, attempt, is_marked, around);
+            on_outcome(live, turn.number, attempt, outcome, around);
+        }
+        Input::Request { id, attempt, is_marked, request, reply } => {
+            if !matches!(request, TurnRequest::Mark(_)) {
+                mark(live, id.turn.number, attempt, is_marked, around);
+            }
+            on_request(live, id, attempt, is_marked, request, reply, around);
+        }
         Input::Answer { question, answer, by, ack } => {
             let QuestionId { request, nonce } = question;
             let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
@@ -101,6 +109,14 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
     }
 }
 
+/// The run knows of a turn's mark before what the turn hands in: what was said of it before may be lost.
+fn mark(live: &mut LiveRun, turn: u32, attempt: u32, is_marked: bool, around: &Surroundings<'_>) {
+    let is_news = is_marked && !live.run.is_marked();
+    if is_news && live.run.turn(turn).is_some_and(|open| open.attempt == attempt) {
+        live.absorb(RunEvent::Marked { turn, source: "what the turn has read".into(), at: around.now.wall });
+    }
+}
+
 fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome, around: &Surroundings<'_>) {
     // Reducers are the users' code: one that panics ends its run and nothing else.
     let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, around)));
@@ -129,6 +145,7 @@ fn on_request(
     live: &mut LiveRun,
     id: RequestId,
     attempt: u32,
+    is_marked: bool,
     request: TurnRequest,
     reply: Option<oneshot::Sender<TurnReply>>,
     around: &Surroundings<'_>,
@@ -148,7 +165,11 @@ fn on_request(
         TurnRequest::Settle(_) => {}
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Mark(source) => live.absorb(RunEvent::Marked { turn: number, source, at }),
-        TurnRequest::Reserve(tokens) => {
+        TurnRequest::Reserve { tokens, goes_on } => {
+            if let Some(ordinal) = live.run.budget.left_by_attempt_before(number, tokens).filter(|_| goes_on) {
+                live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::Reserved(Ok(ordinal)))));
+                return;
+            }
             let ordinal = live.run.next_reservation;
             let answer = live.run.budget.check(live.run.branch_of(turn).brief.purse, tokens);
             let verdict = match &answer {
@@ -168,7 +189,7 @@ fn on_request(
                     return;
                 }
                 Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..)) => {}
-                Some(Ok(())) | None => ask(live, number, ordinal, request, around),
+                Some(Ok(())) | None => ask(live, (number, ordinal), is_marked, request, around),
             }
             if let Some(reply) = reply {
                 live.waiters.insert((number, ordinal), reply);
@@ -189,13 +210,19 @@ fn refused_by_panic(panic: &(dyn std::any::Any + Send)) -> ResumeError {
 }
 
 /// Decides a request that was not recorded yet.
-fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, around: &Surroundings<'_>) {
+fn ask(
+    live: &mut LiveRun,
+    (number, ordinal): (u32, u32),
+    is_marked: bool,
+    request: TurnRequest,
+    around: &Surroundings<'_>,
+) {
     let at = around.now.wall;
     let Some(turn) = live.run.turn(number) else { return };
     match request {
         TurnRequest::StartStep(name) => live.absorb(RunEvent::StepStarted { turn: number, ordinal, name }),
         TurnRequest::FinishStep(name, value) => {
-            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value })
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_marked });
         }
         TurnRequest::Delegate(order) => {
             let event = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
@@ -218,7 +245,7 @@ fn ask(live: &mut LiveRun, number: u32, ordinal: u32, request: TurnRequest, arou
             let to = command.goto.targets().cloned().collect();
             live.absorb(RunEvent::HandoffChecked { turn: number, ordinal, to, refusal, at });
         }
-        TurnRequest::Reserve(_) | TurnRequest::Settle(_) | TurnRequest::Mark(_) | TurnRequest::Notice(_) => {}
+        TurnRequest::Reserve { .. } | TurnRequest::Settle(_) | TurnRequest::Mark(_) | TurnRequest::Notice(_) => {}
     }
 }
 
