@@ -224,6 +224,7 @@ end(turn, output=[hello, turn])
         "type": "turn", "id": format!("{}/3", run.id()), "attempt": 1, "agent": "worker", "task": "all of it",
         "input": { "n": 1.5 }, "state": {}, "previous_agent": "lead",
         "chain": [{ "from": "lead", "to": "worker", "task": "again" }],
+        "is_marked": false, "authority": ["reads", "notes", "sends", "writes", "executes"],
     });
     assert_eq!(turn, expected);
     board.shutdown().await;
@@ -371,6 +372,49 @@ end(turn, output=hear())
     assert_eq!(question.question, json!({ "which": ["a", "b"] }));
     board.answer(question.id, "b", "me").await.unwrap();
     assert_eq!(ended(&run).await.output, json!({ "type": "result", "id": 1, "value": "b" }));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_process_has_read_of_strangers_marks_its_run() {
+    let source = r#"
+begin()
+turn = hear()
+if not turn["is_marked"]:
+    tell(type="mark", source="a page")
+end(turn, output=turn["is_marked"])
+"#;
+    let asks_twice = |turn: Turn| async move {
+        let before = turn.is_marked();
+        let told = [turn.delegate("worker", "first").await?, turn.delegate("worker", "again").await?];
+        Ok(Command::output(json!([before, told, turn.is_marked()])))
+    };
+    let board = builder().with(spec(source)).agent("lead", asks_twice).start().await.unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let marked = until(&run, |event| matches!(event, RunEvent::Marked { .. })).await;
+    assert_eq!(marked.to_string(), "read what strangers wrote: a page");
+    assert_eq!(ended(&run).await.output, json!([false, [false, true], true]));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_can_have_people_asked_each_time() {
+    let source = r#"
+begin()
+turn = hear()
+for id, each_time in enumerate([False, False, True]):
+    tell(type="approve", id=id, action="burn", target="x", arguments={}, each_time=each_time)
+    assert hear()["type"] == "result"
+end(turn, output="done")
+"#;
+    let board = board(spec(source)).await;
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let first = board.next_approval().await.unwrap();
+    board.approvals().approve_for_run(first.id(), "ann", secs(3_600)).await.unwrap();
+    let again = board.next_approval().await.unwrap();
+    assert_eq!(again.request.ordinal, 2, "the second one was covered");
+    board.approvals().approve(again.id(), "ann").await.unwrap();
+    assert_eq!(ended(&run).await.output, "done");
     board.shutdown().await;
 }
 
