@@ -232,16 +232,21 @@ async fn what_is_asked_each_time_is_asked_each_time() {
 async fn what_a_definition_asks_about_is_asked_each_time() {
     let tool = ToolSpec::of::<Nothing>("page", "A page.", Effect::Reads);
     let tool = of_spec(tool, |_: Nothing, _| async { Ok("text".into()) });
-    let toml = "[agent]\nname = \"reader\"\n[agent.capabilities]\nask = [\"page\"]";
+    // One that only analyses is asked nothing else.
+    let toml = "[agent]\nname = \"reader\"\nmode = \"explore\"\n[agent.capabilities]\nask = [\"page\"]";
     let definition = Definition::from_toml("reader.toml", toml).unwrap();
     let model = ScriptedModel::new().calls("page", json!({})).calls("page", json!({})).says("read");
     let tools = Tools::new().with(tool).unwrap();
     let board = board(LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec()).await;
     let run = board.submit(Task::new("x")).await.unwrap();
-    board.approvals().approve_for_run(next(&board).await.id(), "ann", HOUR).await.unwrap();
-    let again = next(&board).await;
-    assert_eq!(&*again.policy, "ask each time");
-    board.approvals().approve(again.id(), "ann").await.unwrap();
+    for _ in 0..2 {
+        let asked = next(&board).await;
+        assert_eq!(&*asked.policy, "ask each time");
+        let id = asked.id();
+        let refused = board.approvals().approve_for_run(id, "ann", HOUR).await.unwrap_err();
+        assert_eq!(refused, DecideError::NotForRun { id });
+        board.approvals().approve(id, "ann").await.unwrap();
+    }
     assert_eq!(run.result().await.unwrap().output, "read");
     board.shutdown().await;
 }

@@ -129,6 +129,9 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// What went wrong, in words.
     pub text: Cow<'static, str>,
+    /// The provider counts no tokens for the call: as the kind says, or, when several models were asked, as the last one did. The
+    /// others were told of as they failed ([`ModelEvent::Failed`]).
+    pub is_free: bool,
 }
 
 /// What kind of failure ended a call.
@@ -182,7 +185,7 @@ impl ModelErrorKind {
 impl ModelError {
     /// A failure of this kind.
     pub fn new(kind: ModelErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: text.into(), is_free: kind.is_free() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a model can do besides talking: one tool, and a box of them.
 
+mod gate;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -18,6 +20,8 @@ use crate::actors::context::ContextAccess;
 use crate::documents::schema;
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{Effect, Json};
+
+use gate::Gate;
 
 impl Effect {
     /// Whether people should have a say in it (SEMANTICS 13).
@@ -234,6 +238,8 @@ pub struct Tools(Arc<BTreeMap<Arc<str>, Entry>>);
 pub(super) struct Entry {
     pub(super) spec: ToolSpec,
     validator: Arc<Validator>,
+    /// Shared by all who have the tool.
+    pub(super) gate: Arc<Gate>,
     pub(super) tool: Arc<dyn Tool>,
 }
 
@@ -293,7 +299,8 @@ impl Tools {
             return Err(wrong("the arguments of a tool are an object: write \"type\": \"object\"".to_owned()));
         }
         let validator = Arc::new(schema::ready(spec.parameters.value()).map_err(wrong)?);
-        Arc::make_mut(&mut self.0).insert(Arc::clone(&spec.name), Entry { spec, validator, tool });
+        Arc::make_mut(&mut self.0)
+            .insert(Arc::clone(&spec.name), Entry { spec, validator, gate: Arc::default(), tool });
         Ok(())
     }
 

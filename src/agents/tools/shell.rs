@@ -59,7 +59,7 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 ///
 /// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
 /// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not
-/// from using up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
+/// from using up memory, processes or disk. So what it prints is taken for what strangers wrote ([`ShellExec::trusted`]). Where the kernel has no such confinement, commands are refused.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
 #[derive(Clone, Debug)]
@@ -69,13 +69,21 @@ pub struct ShellExec {
     writes: Vec<PathBuf>,
     env: Vec<String>,
     is_unconfined: bool,
+    is_trusted: bool,
 }
 
 impl ShellExec {
     /// A shell in this folder.
     #[must_use]
     pub fn new(root: &Root) -> Self {
-        Self { root: root.clone(), reads: Vec::new(), writes: Vec::new(), env: Vec::new(), is_unconfined: false }
+        Self {
+            root: root.clone(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            env: Vec::new(),
+            is_unconfined: false,
+            is_trusted: false,
+        }
     }
 
     /// Commands may also read this file or folder, and run the programs in it.
@@ -96,6 +104,13 @@ impl ShellExec {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>) -> Self {
         self.env.push(name.into());
+        self
+    }
+
+    /// What commands print is not taken for what strangers wrote: for a machine whose commands reach no network.
+    #[must_use]
+    pub fn trusted(mut self) -> Self {
+        self.is_trusted = true;
         self
     }
 
@@ -153,6 +168,7 @@ impl ShellExec {
             return Err(ToolError(format!("the command has {size} bytes; write a script of more than {MAX_COMMAND}")));
         }
         let limit = Duration::from_secs(exec.timeout_seconds.unwrap_or(USUAL_SECONDS).clamp(1, MAX_SECONDS));
+        let is_untrusted = !self.is_trusted;
         let running = self.start(exec.command).await?;
         let (printed, end) = running.end(limit).await?;
         let said = match end {
@@ -162,7 +178,8 @@ impl ShellExec {
             },
             End::TimedOut => format!("stopped after {} s, with what it had started", limit.as_secs()),
         };
-        Ok(format!("{said}\n{}", printed.shown()).into())
+        // A command may have asked anybody on the network.
+        Ok(ToolOutput { text: format!("{said}\n{}", printed.shown()), is_untrusted })
     }
 
     /// Starts a command, and waits for it on a thread of its own.
