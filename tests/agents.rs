@@ -14,9 +14,10 @@ use callboard::agents::{
     ToolSpec, Tools, of_spec,
 };
 use callboard::env::Env;
-use callboard::messages::{AgentEvent, Refusal, RunEvent, Usage};
+use callboard::messages::state::StateRules;
+use callboard::messages::{AgentEvent, Cost, Refusal, RunEvent, Usage};
 use callboard::prelude::*;
-use callboard::testing::ScriptedModel;
+use callboard::testing::{Replay, ScriptedModel};
 use common::{assert_nothing_left, builder, finish, until};
 use futures::StreamExt;
 use schemars::JsonSchema;
@@ -66,18 +67,24 @@ async fn a_crash_of_a_turn_pays_for_no_answer_twice_and_uses_no_tool_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn what_providers_report_is_what_a_run_has_spent() {
-    let usage = Usage { input_tokens: 700, output_tokens: 30 };
-    let model = ScriptedModel::new().fails(ModelErrorKind::NotSent, "no route").says("done").using(usage);
+    let usage = Usage::of(700, 30);
+    let model = ScriptedModel::named("m").fails(ModelErrorKind::NotSent, "no route").says("done").using(usage);
+    // A million tokens for 10 and 100 dollars.
+    let models = Models::of(&Env::repeatable(1), [ModelEntry::of(model).prices(10.0, 100.0)]).unwrap();
+    let model = models.chosen(&ModelChoice::of("m")).unwrap();
     let board = builder().with(agent(LEAD, model, &Tools::new())).start().await.unwrap();
-    let result = finish(&board, Task::new("x")).await;
-    assert_eq!(result.metrics.usage.total(), 730);
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.metrics.usage.total(), result.metrics.usage.cost.to_string()), (730, "$0.0100".to_owned()));
+    let replay = Replay::of(run.history().await.unwrap(), &StateRules::default()).unwrap();
+    assert_eq!(replay.turns().next().unwrap().usage.cost, Cost(10_000_000), "each turn has its own");
     board.shutdown().await;
 }
 
 /// Each try may be counted by its provider, whatever the next one says.
 #[tokio::test(start_paused = true)]
 async fn a_try_that_may_have_been_paid_for_stays_spent_when_another_has_answered() {
-    let usage = Usage { input_tokens: 700, output_tokens: 30 };
+    let usage = Usage::of(700, 30);
     let spent = async |kind: ModelErrorKind| {
         let first = ModelEntry::of(ScriptedModel::named("first").fails(kind, "cut")).fallback("second");
         let second = ModelEntry::of(ScriptedModel::named("second").says("done").using(usage));

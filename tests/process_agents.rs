@@ -398,6 +398,29 @@ end(turn, output=turn["is_marked"])
 }
 
 #[tokio::test]
+async fn a_process_that_cannot_pass_control_on_finishes_alone() {
+    let source = r#"
+begin()
+turn = hear()
+tell(type="check_handoff", id=1, goto="writer")
+answer = hear()
+if answer["type"] == "failed":
+    assert answer["kind"] == "refused", answer
+    end(turn, output="alone")
+else:
+    end(turn, output="a plan", goto="writer")
+"#;
+    let writer = |_: Turn| async { Ok(Command::output("written")) };
+    let board = builder().with(spec(source)).agent("writer", writer).start().await.unwrap();
+    for (handoffs, output) in [(Handoffs::Off, "alone"), (Handoffs::OrAlone, "written")] {
+        let run = board.submit(Task::new("x").to("worker").handoffs(handoffs)).await.unwrap();
+        let result = ended(&run).await;
+        assert_eq!((result.output, result.alone.len()), (output.into(), usize::from(output == "alone")));
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_process_can_have_people_asked_each_time() {
     let source = r#"
 begin()

@@ -27,7 +27,7 @@ use super::tool::ToolSpec;
 ///
 ///     fn call(&self, request: ModelRequest) -> ModelStream {
 ///         let text = format!("{} so far", request.messages.len());
-///         let usage = Usage { input_tokens: 10, output_tokens: 3 };
+///         let usage = Usage::of(10, 3);
 ///         let answer = ModelAnswer::new(self.name(), StopReason::Finished, usage);
 ///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(answer)];
 ///         futures::stream::iter(events.map(Ok)).boxed()

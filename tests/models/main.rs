@@ -98,7 +98,7 @@ async fn openai_text_is_passed_on_piece_by_piece() {
     // The server goes on when the first piece is here, and not before.
     open.send(()).unwrap();
     assert_eq!(stream.next().await, text("lo"));
-    let usage = Usage { input_tokens: 11, output_tokens: 7 };
+    let usage = Usage::of(11, 7);
     let ended = ModelAnswer::new("gpt-4.1", StopReason::Finished, usage);
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Ended(ended))));
     assert_eq!(stream.next().await, None);
@@ -127,7 +127,7 @@ async fn anthropic_text_is_passed_on_piece_by_piece() {
     open.send(()).unwrap();
     assert_eq!(stream.next().await, text("lo"));
     let Some(Ok(ModelEvent::Ended(answer))) = stream.next().await else { panic!("no end") };
-    assert_eq!(answer.usage, Usage { input_tokens: 20, output_tokens: 9 });
+    assert_eq!(answer.usage, Usage::of(20, 9));
     assert!(!answer.is_estimate);
 
     let arrived = server.arrived().await;
@@ -201,7 +201,7 @@ async fn usage_that_nobody_tells_is_estimated_and_said_to_be() {
     let server = Server::start([vec![Step::Begin, openai_text("Hello!"), done, Step::End]]).await;
     let (_, _, answer) = answer(openai(&server.url).call(asked())).await;
     assert!(answer.is_estimate);
-    assert_eq!(answer.usage, Usage { input_tokens: asked().estimated_tokens(), output_tokens: 2 });
+    assert_eq!(answer.usage, Usage::of(asked().estimated_tokens(), 2));
 }
 
 #[tokio::test]

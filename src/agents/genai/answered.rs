@@ -105,11 +105,8 @@ impl Answer {
         let told =
             end.captured_usage.filter(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some());
         let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or_default()).unwrap_or_default();
-        let usage = told.as_ref().map(|usage| Usage {
-            input_tokens: tokens(usage.prompt_tokens),
-            output_tokens: tokens(usage.completion_tokens),
-        });
-        let estimate = Usage { input_tokens: self.estimated_input, output_tokens: estimated_tokens(self.said) };
+        let usage = told.as_ref().map(|usage| Usage::of(tokens(usage.prompt_tokens), tokens(usage.completion_tokens)));
+        let estimate = Usage::of(self.estimated_input, estimated_tokens(self.said));
         let answer = ModelAnswer::new(self.teller.name(), stop, usage.unwrap_or(estimate));
         self.ready.push_back(ModelEvent::Ended(ModelAnswer { is_estimate: usage.is_none(), ..answer }));
     }

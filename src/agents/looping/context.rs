@@ -201,7 +201,7 @@ mod tests {
             text: text.into(),
             calls: calls.iter().map(|(id, name)| ToolCall::new(id, name, serde_json::json!({}))).collect(),
             stop,
-            usage: Usage { input_tokens: 10, output_tokens: 2 },
+            usage: Usage::of(10, 2),
             is_estimate: false,
             model: "m".into(),
             cost: Some(Cost(7)),
@@ -214,7 +214,7 @@ mod tests {
         let After::Use(calls) = context.replied(reply("", &[("a", "x")], StopReason::ToolCalls)) else { panic!() };
         context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));
         assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::Answer("fine".into()));
-        assert_eq!(context.usage, Usage { input_tokens: 20, output_tokens: 4 });
+        assert_eq!(context.usage, Usage::of(20, 4));
         assert_eq!((context.cost, context.tool_calls, context.text()), (Cost(14), 1, "fine".to_owned()));
         assert_eq!(context.new_messages().len(), 3);
     }

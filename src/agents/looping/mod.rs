@@ -22,7 +22,7 @@ use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
 use crate::actors::{Turn, TurnError};
-use crate::messages::{AgentEvent, Command, ConversationStrategy, Handoffs, Json, LoopEnd, Message};
+use crate::messages::{AgentEvent, Command, ConversationStrategy, Handoffs, Json, LoopEnd, Message, Usage};
 
 use super::definition::TOLD_TOKENS;
 use super::llm::Teammate;
@@ -349,6 +349,7 @@ impl AgentLoop {
                     }
                 }
                 Ok(ModelEvent::Ended(ModelAnswer { stop, usage, model, cost, is_estimate })) => {
+                    let usage = Usage { cost: cost.unwrap_or_default(), ..usage };
                     if let Some(reserved) = reserved {
                         drop(reserved.settle(usage));
                     }

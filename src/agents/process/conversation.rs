@@ -282,6 +282,14 @@ impl<'a> Conversation<'a> {
                 Reply::of(approved.and_then(|action| Json::of(action).map_err(TurnError::from)))
             }
             .boxed(),
+            Request::CheckHandoff(command) => async move {
+                match turn.check_handoff(&command).await {
+                    Ok(None) => Reply::Value(Json::null()),
+                    Ok(Some(refusal)) => Reply::failed(refusal.into()),
+                    Err(error) => Reply::failed(error),
+                }
+            }
+            .boxed(),
             Request::Context(entry) => async move { of_context(turn.context(), entry).await }.boxed(),
             Request::Reserve(_) if self.reservations.len() >= MAX_OPEN => {
                 return Err(format!("at most {MAX_OPEN} reservations may be open at once"));

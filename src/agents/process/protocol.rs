@@ -139,6 +139,12 @@ pub(super) enum Line {
         #[serde(default)]
         each_time: bool,
     },
+    /// Whether control may go there.
+    CheckHandoff {
+        id: Id,
+        #[serde(deserialize_with = "goto")]
+        goto: Goto,
+    },
     /// An entry of the shared context.
     ContextGet { id: Id, namespace: Option<String>, key: String },
     /// Writes one.
@@ -212,6 +218,7 @@ pub(super) enum Request {
     Ask(Json),
     /// Whether it is asked each time, whatever was decided for the whole run.
     Approve(Action, bool),
+    CheckHandoff(Box<Command>),
     Context(Entry),
     Reserve(u64),
     /// `None`: the call was not sent.
@@ -326,6 +333,9 @@ impl Line {
             Self::Approve { id, action, target, arguments, each_time } => {
                 Said::Asks(id, Request::Approve(Action::new(&action, &target, arguments), each_time))
             }
+            Self::CheckHandoff { id, goto } => {
+                Said::Asks(id, Request::CheckHandoff(Box::new(Command { goto, ..Command::default() })))
+            }
             Self::ContextGet { id, namespace, key } => entry(id, Entry::Get { namespace, key }),
             Self::ContextSet { id, namespace, key, value, ttl_seconds, if_revision } => {
                 let (ttl, expected) = (ttl_seconds.map(seconds), if_revision);
@@ -339,7 +349,7 @@ impl Line {
             Self::ContextDelete { id, namespace, key } => entry(id, Entry::Delete { namespace, key }),
             Self::Reserve { id, tokens } => Said::Asks(id, Request::Reserve(tokens)),
             Self::Settle { id, reservation, input_tokens, output_tokens } => {
-                Said::Asks(id, Request::Settle(reservation, Some(Usage { input_tokens, output_tokens })))
+                Said::Asks(id, Request::Settle(reservation, Some(Usage::of(input_tokens, output_tokens))))
             }
             Self::Release { id, reservation } => Said::Asks(id, Request::Settle(reservation, None)),
             Self::Notice { text } => Said::Tells(shortened(text)),

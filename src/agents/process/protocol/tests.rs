@@ -85,7 +85,7 @@ fn the_page_has_an_example_of_every_line_of_a_process_and_all_are_understood() {
     let refused = read(br#"{"type":"?"}"#).unwrap_err().to_string();
     let known = refused.split('`').skip(3).step_by(2).map(str::to_owned).chain(["ready".to_owned()]);
     assert_eq!(known.collect::<BTreeSet<_>>(), shown, "{refused}");
-    assert_eq!(shown.len(), 19);
+    assert_eq!(shown.len(), 20);
 }
 
 fn command(line: &str) -> Command {
