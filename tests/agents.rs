@@ -104,6 +104,18 @@ async fn a_try_that_may_have_been_paid_for_stays_spent_when_another_has_answered
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_wants_us_to_wait_for_long_is_not_asked_again_in_the_turn() {
+    for (wait, asked) in [(61, 1), (60, 3)] {
+        let limited = ModelErrorKind::RateLimited(Some(Duration::from_secs(wait)));
+        let model = (0..3).fold(ScriptedModel::new(), |model, _| model.fails(limited, "slow down"));
+        let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
+        assert!(!finish(&board, Task::new("x")).await.outcome.is_finished());
+        assert_eq!(model.requests().len(), asked, "{wait} s");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
     let count = Arc::new(AtomicU32::new(0));
     let used = Arc::clone(&count);

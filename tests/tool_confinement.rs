@@ -1137,3 +1137,18 @@ mod http {
         assert_comes("not allowed", closed, &No("private network"));
     }
 }
+
+/// Nobody is asked about what cannot be done.
+#[test]
+fn what_leads_outside_by_its_text_is_known_before_it_is_used() {
+    let world = World::new();
+    let write = tools::file_write(&world.root);
+    for path in ["/etc/passwd", "../x", "./../x", "..", "", "a\\b", "nul\0", &"x/".repeat(5_000)] {
+        let arguments = json!({ "path": path, "content": "x" }).into();
+        assert!(write.check(&arguments).is_err(), "{path:?}");
+    }
+    // Links decide where these lead.
+    for path in ["a", "a/../b", "a/../../b"] {
+        assert_eq!(write.check(&json!({ "path": path, "content": "x" }).into()), Ok(()), "{path:?}");
+    }
+}

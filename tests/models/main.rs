@@ -358,6 +358,45 @@ async fn a_provider_that_says_nothing_for_too_long_is_left() {
     assert_eq!(error.kind, ModelErrorKind::CutOff);
 }
 
+/// What a step sends.
+fn piece(step: Step) -> String {
+    let Step::Send(text) = step else { panic!("it sends nothing") };
+    text
+}
+
+#[tokio::test]
+async fn signs_of_life_alone_are_no_answer() {
+    let pings = || Step::SendForEver(": ping\n\n".to_owned());
+    let empty = || Step::SendForEver(piece(wire::openai(json!({ "choices": [{ "index": 0, "delta": {} }] }))));
+    let scripts =
+        [vec![Step::Begin, pings()], vec![Step::Begin, empty()], vec![Step::Begin, openai_text("so"), pings()]];
+    let server = Server::start(scripts).await;
+    let mut timeouts = Timeouts::default();
+    (timeouts.begin, timeouts.piece) = (Duration::from_millis(200), Duration::from_millis(100));
+    let model = openai(&server.url).timeouts(timeouts);
+    for _ in 0..2 {
+        let silent = error(&model).await;
+        assert_eq!(silent.kind, ModelErrorKind::Unavailable);
+        assert!(silent.text.ends_with("has not begun to answer within 0.2 s"), "{silent}");
+    }
+    let events = all(model.call(asked())).await;
+    let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
+    assert!(error.text.ends_with("has said nothing for 0.1 s"), "{error}");
+}
+
+#[tokio::test]
+async fn calls_without_end_are_left() {
+    let call = |index: u32, arguments: &str| openai_call(index, Some((&format!("c{index}"), "t")), arguments);
+    let long = vec![Step::Begin, call(0, "{"), Step::SendForEver(piece(openai_call(0, None, &"x".repeat(1 << 18))))];
+    let many = std::iter::once(Step::Begin).chain((0..70).map(|index| call(index, "{}")));
+    let server = Server::start([long, many.chain([Step::Hang]).collect()]).await;
+    for _ in 0..2 {
+        let error = error(&openai(&server.url)).await;
+        assert_eq!(error.kind, ModelErrorKind::Malformed);
+        assert!(error.text.contains("more than 4 MiB or 64 calls"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection() {
     let (tell, closed) = oneshot::channel();
