@@ -866,7 +866,8 @@ mod shell {
         let shell = ShellExec::new(&world.root).unconfined();
         let names = run(&shell, "env | cut -d= -f1 | sort").await.unwrap();
         for name in names.lines().skip(1) {
-            let is_known = ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"].contains(&name);
+            let is_known =
+                ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "CALLBOARD_KEY", "_"].contains(&name);
             assert!(is_known || name.starts_with("LC_"), "{name}");
         }
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
