@@ -285,3 +285,33 @@ async fn what_is_missing_from_a_prompt_ends_the_turn_with_its_name() {
     assert!(format!("{failed:?}").contains("the prompt, in system_prompt"), "{failed:?}");
     board.shutdown().await;
 }
+
+#[cfg(all(target_os = "linux", feature = "shell"))]
+#[tokio::test]
+async fn what_an_earlier_try_of_a_command_has_left_is_ended_before_it_is_done_again() {
+    use callboard::agents::tools::{Root, ShellExec};
+    use callboard::messages::RunId;
+    use std::process::{Command as Program, Stdio};
+
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunId(uuid::Uuid::from_u128(0x017f_0000_7000_8000_0000_0000_0000_0001 ^ u128::from(std::process::id())));
+    // As a board leaves it that is killed.
+    let left = |key: String| {
+        let mut left = Program::new("setsid");
+        left.args(["cat"]).env("CALLBOARD_KEY", key).stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let (mut same, mut other) = (left(format!("{run}/1/tool-1-0")), left(format!("{run}/1/tool-2-0")));
+    let model = ScriptedModel::new().calls("ShellExec", json!({ "command": "echo $CALLBOARD_KEY" })).says("done");
+    let tools = Tools::new().with(ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined()).unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
+    let handle = board.submit(Task::new("x").id(run)).await.unwrap();
+    let asked = board.next_approval().await.unwrap();
+    board.approvals().approve(asked.id(), "ann").await.unwrap();
+    assert_eq!(handle.result().await.unwrap().output, "done");
+    let told = format!("{:?}", model.requests()[1].messages.last());
+    assert!(told.contains(&format!("{run}/1/tool-1-0")), "{told}");
+    assert!(!same.wait().unwrap().success());
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success(), "it is another's");
+    board.shutdown().await;
+}

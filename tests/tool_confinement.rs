@@ -690,6 +690,8 @@ mod shell {
     use std::time::Duration;
 
     use callboard::agents::tools::ShellExec;
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::io::Errno;
 
     use super::*;
 
@@ -867,7 +869,7 @@ mod shell {
         let names = run(&shell, "env | cut -d= -f1 | sort").await.unwrap();
         for name in names.lines().skip(1) {
             let is_known =
-                ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "CALLBOARD_KEY", "_"].contains(&name);
+                ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "CALLBOARD_PROCESS", "_"].contains(&name);
             assert!(is_known || name.starts_with("LC_"), "{name}");
         }
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
@@ -965,7 +967,7 @@ mod shell {
     }
 
     #[tokio::test]
-    async fn a_child_that_has_left_the_group_is_not_waited_for() {
+    async fn a_child_that_has_left_the_group_is_not_waited_for_and_ends() {
         let world = World::new();
         let shell = ShellExec::new(&world.root).unconfined();
         fifo(world.inside("sub/left"));
@@ -974,7 +976,11 @@ mod shell {
         let leaves = "setsid sh -c 'echo left > sub/left; cat sub/go' & cat sub/left; echo end";
         let said = run(&shell, leaves).await.unwrap();
         assert_eq!(said, "exit code 0\nleft\nend\n");
-        drop(fs::OpenOptions::new().write(true).open(world.inside("sub/go")).unwrap());
+        // Nobody reads any more.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        while open(world.inside("sub/go"), flags, Mode::empty()).err() != Some(Errno::NXIO) {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]

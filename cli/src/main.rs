@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 /// Begins runs unless a turn of another run has started this program: they would have limits of their own, in place of those that
 /// the turn has to keep to.
 fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
-    let within = ["CALLBOARD_KEY", "CALLBOARD_AGENT"].into_iter().find(|name| std::env::var_os(name).is_some());
+    let within = ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"].into_iter().find(|name| std::env::var_os(name).is_some());
     let Some(within) = within else { return begin() };
     let told = format!(
         "an agent has started this ({within} is set), and a run of its own would not keep to the limits of the agent's run: \

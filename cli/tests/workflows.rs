@@ -503,7 +503,7 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
 
 #[test]
 fn a_program_that_an_agent_has_started_begins_no_run_of_its_own() {
-    for variable in ["CALLBOARD_KEY", "CALLBOARD_AGENT"] {
+    for variable in ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"] {
         for arguments in [&["run", "x", "--model", "fake"][..], &["workflow", "run", "--line", "a"]] {
             let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
             let output = program.args(arguments).env(variable, "x").stdin(Stdio::null()).output().unwrap();

@@ -9,6 +9,7 @@ pub(super) mod child;
 mod conversation;
 pub(super) mod lines;
 mod protocol;
+pub(super) mod stray;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
