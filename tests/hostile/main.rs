@@ -7,6 +7,7 @@
 mod cards;
 #[path = "../common/mod.rs"]
 mod common;
+mod escalation;
 
 use std::pin::pin;
 use std::sync::Arc;
