@@ -8,6 +8,7 @@ mod cards;
 #[path = "../common/mod.rs"]
 mod common;
 mod escalation;
+mod obeying;
 
 use std::pin::pin;
 use std::sync::Arc;
