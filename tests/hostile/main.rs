@@ -9,6 +9,7 @@ mod cards;
 mod common;
 mod escalation;
 mod obeying;
+mod templates;
 
 use std::pin::pin;
 use std::sync::Arc;
