@@ -9,6 +9,7 @@ mod cards;
 mod common;
 mod escalation;
 mod obeying;
+mod phrasings;
 mod templates;
 
 use std::pin::pin;
@@ -72,9 +73,12 @@ fn from_file(toml: &str, model: impl Model, tools: &Tools) -> AgentSpec {
 }
 
 /// Room for all that a table tries.
+fn limits() -> Limits {
+    Limits { handoffs: 50, tokens: 50_000_000, agents: 50, ..Limits::of(Complexity::Complex) }
+}
+
 fn task(body: &str, to: &str) -> Task {
-    let limits = Limits { handoffs: 50, tokens: 50_000_000, agents: 50, ..Limits::of(Complexity::Complex) };
-    Task::new(body).to(to).limits(limits)
+    Task::new(body).to(to).limits(limits())
 }
 
 /// A run whose person answers each question with yes, and denies whatever is asked for approval.
@@ -84,7 +88,10 @@ struct Watched {
 }
 
 async fn watched(board: &Callboard, task: Task) -> Watched {
-    let run = board.submit(task).await.unwrap();
+    watched_run(board, &board.submit(task).await.unwrap()).await
+}
+
+async fn watched_run(board: &Callboard, run: &RunHandle) -> Watched {
     let (mut asked, mut result) = (Vec::new(), pin!(run.result()));
     loop {
         tokio::select! {
