@@ -7,6 +7,7 @@
 mod cards;
 #[path = "../common/mod.rs"]
 mod common;
+mod definitions;
 mod escalation;
 mod obeying;
 mod phrasings;
