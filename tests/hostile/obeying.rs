@@ -12,11 +12,14 @@ use super::*;
 /// Calls of one message.
 type Step = Vec<(&'static str, Value)>;
 
+/// Words, and how those who obey them do.
+type Orders = Arc<[(String, Vec<Step>)]>;
+
 /// Does what its agent is for, then whatever it has read, and says what came of it.
 #[derive(Clone)]
 struct Obeys {
     first: Vec<Step>,
-    orders: Arc<[(String, Vec<Step>)]>,
+    orders: Orders,
 }
 
 impl Model for Obeys {
@@ -251,7 +254,7 @@ fn telling(name: &str, text: &str, fails: bool) -> AgentSpec {
 }
 
 /// A board on which everybody obeys.
-async fn board(way: Option<Way>, text: &str, orders: Arc<[(String, Vec<Step>)]>, sink: &Sink) -> Callboard {
+async fn board(way: Option<Way>, text: &str, orders: Orders, sink: &Sink) -> Callboard {
     let mut feed = ToolSpec::new("feed", "Reads a feed.", json!({ "type": "object" }), Effect::Reads);
     feed.is_untrusted = true;
     let words: Arc<str> = text.into();
@@ -285,7 +288,7 @@ async fn board(way: Option<Way>, text: &str, orders: Arc<[(String, Vec<Step>)]>,
 }
 
 /// The words of an order as this phrasing has them, and all that an obeying model knows of them.
-fn known(number: usize, written: fn(&str) -> String) -> (String, Arc<[(String, Vec<Step>)]>) {
+fn known(number: usize, written: fn(&str) -> String) -> (String, Orders) {
     let inner = written(orders("")[0].0);
     let orders = orders(&inner);
     let words = written(orders[number].0);
