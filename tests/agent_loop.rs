@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use callboard::agents::{
-    AgentLoop, Effect, LoopRun, MetaTool, ModelErrorKind, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
+    AgentLoop, CancelToken, Effect, LoopRun, MetaTool, ModelErrorKind, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
 };
 use callboard::messages::{AgentEvent, LoopEnd, Message, StopReason};
 use callboard::testing::ScriptedModel;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -245,6 +246,22 @@ async fn a_loop_is_bounded_in_tokens_too() {
     let LoopEnd::Failed(why) = end(&events) else { panic!("{events:?}") };
     assert!(why.contains("may use 700 tokens in a turn"), "{why}");
     assert!(model.requests().len() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_its_token_stops_a_loop() {
+    let token = Arc::new(Mutex::new(CancelToken::default()));
+    let held = Arc::clone(&token);
+    let stop = of_spec(ToolSpec::of::<Path>("stop", "", Effect::Reads), move |_: Path, _| {
+        held.lock().cancel();
+        std::future::pending()
+    });
+    let model = ScriptedModel::new().calls("stop", json!({ "path": "x" })).says("never");
+    let mut run = AgentLoop::new(model.clone()).tools(Tools::new().with(stop).unwrap()).run(question("x"));
+    *token.lock() = run.context().cancel;
+    while run.next().await.is_some() {}
+    assert!(run.context().cancel.is_cancelled());
+    assert_eq!(model.left(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,14 +6,18 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::{
-    Definition, Effect, LlmAgent, Model, ModelErrorKind, Teammate, Tool, ToolSpec, Tools, of_spec,
+    Definition, Effect, LlmAgent, Model, ModelChoice, ModelEntry, ModelErrorKind, Models, Teammate, Tool, ToolError,
+    ToolSpec, Tools, of_spec,
 };
-use callboard::messages::{AgentEvent, Refusal, RunEvent, Usage};
+use callboard::env::Env;
+use callboard::messages::state::StateRules;
+use callboard::messages::{AgentEvent, Cost, Refusal, RunEvent, Usage};
 use callboard::prelude::*;
-use callboard::testing::ScriptedModel;
+use callboard::testing::{Replay, ScriptedModel};
 use common::{assert_nothing_left, builder, finish, until};
 use futures::StreamExt;
 use schemars::JsonSchema;
@@ -63,11 +67,91 @@ async fn a_crash_of_a_turn_pays_for_no_answer_twice_and_uses_no_tool_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn what_providers_report_is_what_a_run_has_spent() {
-    let usage = Usage { input_tokens: 700, output_tokens: 30 };
-    let model = ScriptedModel::new().fails(ModelErrorKind::NotSent, "no route").says("done").using(usage);
+    let usage = Usage::of(700, 30);
+    let model = ScriptedModel::named("m").fails(ModelErrorKind::NotSent, "no route").says("done").using(usage);
+    // A million tokens for 10 and 100 dollars.
+    let models = Models::of(&Env::repeatable(1), [ModelEntry::of(model).prices(10.0, 100.0)]).unwrap();
+    let model = models.chosen(&ModelChoice::of("m")).unwrap();
     let board = builder().with(agent(LEAD, model, &Tools::new())).start().await.unwrap();
-    let result = finish(&board, Task::new("x")).await;
-    assert_eq!(result.metrics.usage.total(), 730);
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.metrics.usage.total(), result.metrics.usage.cost.to_string()), (730, "$0.0100".to_owned()));
+    let replay = Replay::of(run.history().await.unwrap(), &StateRules::default()).unwrap();
+    assert_eq!(replay.turns().next().unwrap().usage.cost, Cost(10_000_000), "each turn has its own");
+    board.shutdown().await;
+}
+
+/// Each try may be counted by its provider, whatever the next one says.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_may_have_been_paid_for_stays_spent_when_another_has_answered() {
+    let usage = Usage::of(700, 30);
+    let spent = async |kind: ModelErrorKind| {
+        let first = ModelEntry::of(ScriptedModel::named("first").fails(kind, "cut")).fallback("second");
+        let second = ModelEntry::of(ScriptedModel::named("second").says("done").using(usage));
+        let models = Models::of(&Env::repeatable(1), [first, second]).unwrap();
+        let model = models.chosen(&ModelChoice::of("first")).unwrap();
+        let board = builder().with(agent(LEAD, model, &Tools::new())).start().await.unwrap();
+        let limits = Limits { tokens: 8_000, ..Limits::default() };
+        let result = finish(&board, Task::new("x").limits(limits)).await;
+        board.shutdown().await;
+        result
+    };
+    let free = spent(ModelErrorKind::RateLimited(None)).await;
+    assert_eq!((free.output, free.metrics.usage.total()), (json!("done").into(), 730));
+    let owed = spent(ModelErrorKind::CutOff).await;
+    let Outcome::Refused(Refusal::TokenBudget { reserved, .. }) = owed.outcome else { panic!("{:?}", owed.outcome) };
+    assert!(reserved > 4_000, "what the first may have taken is not given to the second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_wants_us_to_wait_for_long_is_not_asked_again_in_the_turn() {
+    for (wait, asked) in [(61, 1), (60, 3)] {
+        let limited = ModelErrorKind::RateLimited(Some(Duration::from_secs(wait)));
+        let model = (0..3).fold(ScriptedModel::new(), |model, _| model.fails(limited, "slow down"));
+        let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
+        assert!(!finish(&board, Task::new("x")).await.outcome.is_finished());
+        assert_eq!(model.requests().len(), asked, "{wait} s");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
+    let count = Arc::new(AtomicU32::new(0));
+    let used = Arc::clone(&count);
+    let mut spec = ToolSpec::of::<Path>("slow", "", Effect::Reads);
+    spec.timeout = Duration::from_secs(1);
+    let slow = of_spec(spec, move |Path { path }: Path, _| {
+        used.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if path == "never" {
+                std::future::pending::<()>().await;
+            }
+            if path == "wrong" { Err(ToolError("no such file".to_owned())) } else { Ok("there".into()) }
+        }
+    });
+    let tools = Tools::new().with(slow).unwrap();
+    // One that answers with errors is there.
+    let paths = ["wrong", "wrong", "wrong", "never", "never", "fine", "never", "never", "never", "fine"];
+    let told =
+        ["no such file", "no such file", "no such file", "longer", "longer", "there", "longer", "longer", "longer"];
+    let model = paths.iter().fold(ScriptedModel::new(), |model, path| model.calls("slow", json!({ "path": path })));
+    let model = model.says("done");
+    let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x")).await.output, "done");
+    let last = model.requests().pop().unwrap();
+    let answers: Vec<String> = last.messages.iter().map(|message| serde_json::to_string(message).unwrap()).collect();
+    let answers: Vec<&String> = answers.iter().filter(|answer| answer.starts_with(r#"{"role":"tool""#)).collect();
+    for (answer, told) in answers.iter().zip(told.iter().chain(&["it may be used again in 30 s"])) {
+        assert!(answer.contains(told), "{told}: {answer}");
+    }
+    assert_eq!((answers.len(), count.load(Ordering::Relaxed)), (10, 9));
+    // Another agent finds it so too, and after its time one use goes through.
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let model = ScriptedModel::new().calls("slow", json!({ "path": "fine" })).says("there it is");
+    board.spawn(agent(HELPER, model, &tools)).await.unwrap();
+    assert_eq!(finish(&board, Task::new("x").to("helper")).await.output, "there it is");
+    assert_eq!(count.load(Ordering::Relaxed), 10);
     board.shutdown().await;
 }
 

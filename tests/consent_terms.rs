@@ -5,13 +5,21 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::actors::approvals::DecideError;
+use callboard::agents::{Definition, Effect, LlmAgent, ToolSpec, Tools, of_spec};
 use callboard::messages::{Action, Consent, Envelope, RunEvent, Terms};
 use callboard::prelude::*;
+use callboard::testing::ScriptedModel;
 use common::{Counter, builder};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -217,6 +225,48 @@ async fn what_is_asked_each_time_is_asked_each_time() {
     assert_eq!(refused, DecideError::NotForRun { id: envelope.id() });
     board.approvals().approve(envelope.id(), "ann").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, "done");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_definition_asks_about_is_asked_each_time() {
+    let tool = ToolSpec::of::<Nothing>("page", "A page.", Effect::Reads);
+    let tool = of_spec(tool, |_: Nothing, _| async { Ok("text".into()) });
+    // One that only analyses is asked nothing else.
+    let toml = "[agent]\nname = \"reader\"\nmode = \"explore\"\n[agent.capabilities]\nask = [\"page\"]";
+    let definition = Definition::from_toml("reader.toml", toml).unwrap();
+    let model = ScriptedModel::new().calls("page", json!({})).calls("page", json!({})).says("read");
+    let tools = Tools::new().with(tool).unwrap();
+    let board = board(LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap().spec()).await;
+    let run = board.submit(Task::new("x")).await.unwrap();
+    for _ in 0..2 {
+        let asked = next(&board).await;
+        assert_eq!(&*asked.policy, "ask each time");
+        let id = asked.id();
+        let refused = board.approvals().approve_for_run(id, "ann", HOUR).await.unwrap_err();
+        assert_eq!(refused, DecideError::NotForRun { id });
+        board.approvals().approve(id, "ann").await.unwrap();
+    }
+    assert_eq!(run.result().await.unwrap().output, "read");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_has_the_last_word_about_arguments_that_were_changed() {
+    let policy = |target: &str| if target == "rm" { Consent::Deny } else { Consent::Ask };
+    let board = builder()
+        .with(asks(vec![run_shell(json!({ "command": "ls" }))]))
+        .approval_policy(move |question| policy(&question.action.target))
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let id = next(&board).await.id();
+    let gone = board.approvals().approve_edited(id, "ann", json!({ "shell": "rm" })).await.unwrap_err();
+    assert_eq!(gone, DecideError::NotEditable { id }, "nobody can say what it would be done to");
+    board.approvals().approve_edited(id, "ann", json!({ "command": "rm" })).await.unwrap();
+    let Outcome::Denied { reason, .. } = run.result().await.unwrap().outcome else { panic!("it was done") };
+    assert!(reason.contains("the policy does not allow what it was changed to"), "{reason}");
     board.shutdown().await;
 }
 

@@ -55,7 +55,7 @@ fn press(builder: Builder, outside: &Outside) -> Builder {
         .agent("draft", move |turn: Turn| {
             first.work("draft");
             async move {
-                turn.reserve(100).await?.settle(Usage { input_tokens: 60, output_tokens: 40 });
+                turn.reserve(100).await?.settle(Usage::of(60, 40));
                 Ok(Command::output("a text").with("messages", "drafted").goto("publish"))
             }
         })

@@ -431,7 +431,7 @@ impl Dispatch for Office {
         Ok(())
     }
 
-    fn consent(&self, _: &AgentName, action: &Action) -> Consent {
+    fn consent(&self, _: &AgentName, action: &Action, _: bool) -> Consent {
         self.0.consent[number(&action.target)]
     }
 

@@ -228,7 +228,7 @@ impl Book {
         let reserved = turn.reserve(10).await?;
         self.begin(&turn, plan.key).await?;
         // Nobody waits for it.
-        drop(reserved.settle(Usage { input_tokens: 3, output_tokens: 4 }));
+        drop(reserved.settle(Usage::of(3, 4)));
         if turn.agent().as_str().starts_with("thread") {
             let blocks = self.blocks.swap(false, Ordering::SeqCst);
             self.blocked.fetch_add(u64::from(blocks), Ordering::SeqCst);

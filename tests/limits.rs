@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 fn used(tokens: u64) -> Usage {
-    Usage { input_tokens: tokens / 2, output_tokens: tokens - tokens / 2 }
+    Usage::of(tokens / 2, tokens - tokens / 2)
 }
 
 fn budget(tokens: u64) -> Limits {

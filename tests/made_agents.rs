@@ -8,10 +8,11 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use callboard::actors::context::ContextError;
 use callboard::agents::{Definition, Effect, LlmAgent, Model, ToolSpec, Tools, of_spec};
-use callboard::messages::{Authority, Message, Refusal, RunEvent};
+use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
 use callboard::prelude::*;
-use callboard::testing::ScriptedModel;
+use callboard::testing::{Fork, ScriptedModel};
 use common::{World, assert_nothing_left, builder, finish, quiet};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -322,26 +323,91 @@ async fn no_chain_does_what_anybody_in_it_may_not() {
     board.shutdown().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_agent_in_rust_says_how_it_makes_others() {
-    struct Maker;
-    impl Agent for Maker {
-        async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
-            turn.make_agent("echo", json!("twice").into()).await?;
-            let refused = turn.make_agent("other", json!(7).into()).await.unwrap_err();
-            assert!(matches!(refused.refusal(), Some(Refusal::AgentNotMade { .. })));
-            Ok(Command::output(turn.delegate("echo", "hi").await?))
-        }
+/// Makes agents that repeat a word, in a namespace that the word names.
+#[derive(Clone, Copy)]
+struct Maker {
+    fails_first: bool,
+    hands_on: bool,
+}
 
-        fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
-            let word = draft.as_str().ok_or("a word is needed")?.to_owned();
-            Ok(AgentSpec::new("echo", move |turn: Turn| {
-                let word = word.clone();
-                async move { Ok(Command::output(format!("{word} {}", turn.input::<String>()?))) }
-            }))
+impl Agent for Maker {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        turn.make_agent("echo", json!("twice").into()).await?;
+        let refused = turn.make_agent("other", json!(7).into()).await.unwrap_err();
+        assert!(matches!(refused.refusal(), Some(Refusal::AgentNotMade { .. })));
+        if self.fails_first && turn.attempt() == 1 {
+            return Err(TurnError::transient("again"));
         }
+        if self.hands_on {
+            return Ok(Command::output("hi").goto("echo"));
+        }
+        Ok(Command::output(turn.delegate("echo", "hi").await?))
     }
-    let board = builder().with(AgentSpec::new("maker", || Maker)).start().await.unwrap();
+
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        let word = draft.as_str().ok_or("a word is needed")?.to_owned();
+        let namespaces = [word.clone(), "notes".to_owned()];
+        let spec = AgentSpec::new("echo", move |turn: Turn| {
+            let word = word.clone();
+            async move {
+                turn.context().set("notes", "k", "v", None).await?;
+                let beyond = turn.context().set(&word, "k", "v", None).await;
+                assert!(matches!(beyond, Err(ContextError::NotGranted { .. })), "{beyond:?}");
+                turn.approve(Action::new("repeat", &word, json!({}))).await?;
+                Ok(Command::output(format!("{word} {}", turn.input::<String>()?)))
+            }
+        });
+        Ok(spec.namespaces(namespaces.iter().map(String::as_str)))
+    }
+}
+
+const MAKER: Maker = Maker { fails_first: false, hands_on: false };
+
+fn maker(maker: Maker) -> AgentSpec {
+    AgentSpec::new("maker", move || maker).namespaces(["notes"])
+}
+
+async fn board_of(agent: Maker) -> Callboard {
+    builder().with(maker(agent)).approval_policy(|_| Consent::Auto).start().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_in_rust_makes_others_within_its_namespaces() {
+    let board = board_of(MAKER).await;
     assert_eq!(finish(&board, Task::new("x")).await.output, "twice hi");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_tried_again_makes_its_agents_again() {
+    let board = board_of(Maker { fails_first: true, ..MAKER }).await;
+    assert_eq!(finish(&board, Task::new("x")).await.output, "twice hi");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_denies_an_agent_nobody_does_that_it_has_made() {
+    for (denied, is_denied) in [("maker", true), ("maker~echo", true), ("echo", false)] {
+        let policy = move |agent: &str| if agent == denied { Consent::Deny } else { Consent::Auto };
+        let board = builder()
+            .with(maker(MAKER))
+            .approval_policy(move |question| policy(question.agent.as_str()))
+            .start()
+            .await
+            .unwrap();
+        let outcome = finish(&board, Task::new("x")).await.outcome;
+        assert_eq!(!outcome.is_finished(), is_denied, "{denied}: {outcome:?}");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_at_a_turn_of_an_agent_that_was_made_takes_it_as_it_was_or_says_why_not() {
+    let board = board_of(Maker { hands_on: true, ..MAKER }).await;
+    let run = board.submit(Task::new("x")).await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "twice hi");
+    let fork = board.fork(run.id(), 2, Fork::new()).await.unwrap();
+    let result = fork.result().await.unwrap();
+    assert_eq!(result.output, "twice hi", "{:?}", result.outcome);
     board.shutdown().await;
 }

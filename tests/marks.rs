@@ -16,7 +16,7 @@ use callboard::runtime::RunHandle;
 use callboard::supervision::runs::fork::Fork;
 use callboard::testing::ScriptedModel;
 use callboard::workflow::Workflow;
-use common::{builder, finish, until};
+use common::{World, builder, finish, until};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -106,6 +106,38 @@ async fn marks_travel_with_a_delegation_and_come_back_with_its_answer() {
     denied(&board, &run).await;
     assert_eq!(count.load(Ordering::Relaxed), 0);
     board.shutdown().await;
+}
+
+#[test]
+fn a_step_that_read_what_strangers_wrote_marks_the_turn_that_finds_its_result() {
+    let world = World::new();
+    let agent = |hangs: bool| {
+        AgentSpec::new("lead", move |turn: Turn| async move {
+            let reader = turn.clone();
+            let page = turn
+                .step("read", async move {
+                    reader.mark("page");
+                    Ok::<_, TurnError>("burn everything".to_owned())
+                })
+                .await?;
+            turn.step("note", async { Ok::<_, TurnError>(()) }).await?;
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok(Command::output(json!([page, turn.is_marked()])))
+        })
+    };
+    let run = world.process(async |builder| {
+        let board = builder.with(agent(true)).start().await.unwrap();
+        let run = board.submit(Task::new("x")).await.unwrap();
+        until(&run, |event| matches!(event, RunEvent::StepFinished { name, .. } if **name == *"note")).await;
+        run.id()
+    });
+    world.process(async |builder| {
+        let board = builder.with(agent(false)).start().await.unwrap();
+        let result = board.run(run).result().await.unwrap();
+        assert_eq!((result.output, result.is_marked), (json!(["burn everything", true]).into(), true));
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -224,6 +224,7 @@ end(turn, output=[hello, turn])
         "type": "turn", "id": format!("{}/3", run.id()), "attempt": 1, "agent": "worker", "task": "all of it",
         "input": { "n": 1.5 }, "state": {}, "previous_agent": "lead",
         "chain": [{ "from": "lead", "to": "worker", "task": "again" }],
+        "is_marked": false, "authority": ["reads", "notes", "sends", "writes", "executes"],
     });
     assert_eq!(turn, expected);
     board.shutdown().await;
@@ -371,6 +372,72 @@ end(turn, output=hear())
     assert_eq!(question.question, json!({ "which": ["a", "b"] }));
     board.answer(question.id, "b", "me").await.unwrap();
     assert_eq!(ended(&run).await.output, json!({ "type": "result", "id": 1, "value": "b" }));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_process_has_read_of_strangers_marks_its_run() {
+    let source = r#"
+begin()
+turn = hear()
+if not turn["is_marked"]:
+    tell(type="mark", source="a page")
+end(turn, output=turn["is_marked"])
+"#;
+    let asks_twice = |turn: Turn| async move {
+        let before = turn.is_marked();
+        let told = [turn.delegate("worker", "first").await?, turn.delegate("worker", "again").await?];
+        Ok(Command::output(json!([before, told, turn.is_marked()])))
+    };
+    let board = builder().with(spec(source)).agent("lead", asks_twice).start().await.unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let marked = until(&run, |event| matches!(event, RunEvent::Marked { .. })).await;
+    assert_eq!(marked.to_string(), "read what strangers wrote: a page");
+    assert_eq!(ended(&run).await.output, json!([false, [false, true], true]));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_that_cannot_pass_control_on_finishes_alone() {
+    let source = r#"
+begin()
+turn = hear()
+tell(type="check_handoff", id=1, goto="writer")
+answer = hear()
+if answer["type"] == "failed":
+    assert answer["kind"] == "refused", answer
+    end(turn, output="alone")
+else:
+    end(turn, output="a plan", goto="writer")
+"#;
+    let writer = |_: Turn| async { Ok(Command::output("written")) };
+    let board = builder().with(spec(source)).agent("writer", writer).start().await.unwrap();
+    for (handoffs, output) in [(Handoffs::Off, "alone"), (Handoffs::OrAlone, "written")] {
+        let run = board.submit(Task::new("x").to("worker").handoffs(handoffs)).await.unwrap();
+        let result = ended(&run).await;
+        assert_eq!((result.output, result.alone.len()), (output.into(), usize::from(output == "alone")));
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_can_have_people_asked_each_time() {
+    let source = r#"
+begin()
+turn = hear()
+for id, each_time in enumerate([False, False, True]):
+    tell(type="approve", id=id, action="burn", target="x", arguments={}, each_time=each_time)
+    assert hear()["type"] == "result"
+end(turn, output="done")
+"#;
+    let board = board(spec(source)).await;
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let first = board.next_approval().await.unwrap();
+    board.approvals().approve_for_run(first.id(), "ann", secs(3_600)).await.unwrap();
+    let again = board.next_approval().await.unwrap();
+    assert_eq!(again.request.ordinal, 2, "the second one was covered");
+    board.approvals().approve(again.id(), "ann").await.unwrap();
+    assert_eq!(ended(&run).await.output, "done");
     board.shutdown().await;
 }
 
@@ -533,7 +600,8 @@ echo '{"type":"command","turn":"'$id'","output":["'$names'","'$KEY'","'$(pwd)'"]
     let output = output(&board, Task::new("x")).await;
     assert_eq!((output[1].as_str(), output[2].as_str()), (Some("k"), path.to_str()));
     for name in output[0].as_str().unwrap().split_whitespace() {
-        let is_kept = ["PATH", "HOME", "LANG", "TMPDIR", "KEY"].contains(&name) || name.starts_with("LC_");
+        let is_kept =
+            ["PATH", "HOME", "LANG", "TMPDIR", "CALLBOARD_AGENT", "KEY"].contains(&name) || name.starts_with("LC_");
         assert!(is_kept || ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name), "{output}");
     }
     board.shutdown().await;

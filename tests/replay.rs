@@ -64,7 +64,7 @@ async fn play(acts: Vec<Act>) -> (RunResult, Vec<RunEvent>, BTreeMap<u32, (Json,
             async move {
                 let number = turn.id().number;
                 seen.lock().insert(number, (turn.input_json().clone(), turn.state().to_json()));
-                turn.reserve(10).await?.settle(Usage { input_tokens: u64::from(number), output_tokens: 1 });
+                turn.reserve(10).await?.settle(Usage::of(u64::from(number), 1));
                 let to = ["a", "b", "c"][number as usize % 3];
                 let written = Command::output(number).with("messages", format!("{number}"));
                 let act = acts.get(number as usize - 1).copied().unwrap_or(Act::End);
@@ -307,7 +307,7 @@ async fn a_diff_does_not_take_what_takes_back_for_the_nodes_own_turn() {
 async fn what_a_fork_does_not_copy_is_not_the_first_difference() {
     let noisy = |turn: Turn| async move {
         turn.notice("begun");
-        turn.reserve(10).await?.settle(Usage { input_tokens: 1, output_tokens: 1 });
+        turn.reserve(10).await?.settle(Usage::of(1, 1));
         if turn.attempt() == 1 {
             return Err(TurnError::transient("not yet"));
         }

@@ -101,7 +101,7 @@ async fn a_task_has_room_for_all_workers_of_its_team() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_may_be_peers_and_their_tokens_count_where_they_were_asked() {
-    let usage = Usage { input_tokens: 700, output_tokens: 30 };
+    let usage = Usage::of(700, 30);
     let lead = ScriptedModel::new().calls_all([task("panel", "How many?")]).says("Seven.");
     let ann = ScriptedModel::new().says("Seven.\nDONE").using(usage);
     let peers = Peers::new("discussion").with("ann").with("bob").build().unwrap();

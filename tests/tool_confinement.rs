@@ -866,7 +866,8 @@ mod shell {
         let shell = ShellExec::new(&world.root).unconfined();
         let names = run(&shell, "env | cut -d= -f1 | sort").await.unwrap();
         for name in names.lines().skip(1) {
-            let is_known = ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"].contains(&name);
+            let is_known =
+                ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "CALLBOARD_KEY", "_"].contains(&name);
             assert!(is_known || name.starts_with("LC_"), "{name}");
         }
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
@@ -1135,5 +1136,20 @@ mod http {
         }
         let closed = used(&HttpGet::new(), json!({ "url": format!("{address}/text") })).await;
         assert_comes("not allowed", closed, &No("private network"));
+    }
+}
+
+/// Nobody is asked about what cannot be done.
+#[test]
+fn what_leads_outside_by_its_text_is_known_before_it_is_used() {
+    let world = World::new();
+    let write = tools::file_write(&world.root);
+    for path in ["/etc/passwd", "../x", "./../x", "..", "", "a\\b", "nul\0", &"x/".repeat(5_000)] {
+        let arguments = json!({ "path": path, "content": "x" }).into();
+        assert!(write.check(&arguments).is_err(), "{path:?}");
+    }
+    // Links decide where these lead.
+    for path in ["a", "a/../b", "a/../../b"] {
+        assert_eq!(write.check(&json!({ "path": path, "content": "x" }).into()), Ok(()), "{path:?}");
     }
 }

@@ -35,7 +35,7 @@ impl Model for Tireless {
     fn call(&self, request: ModelRequest) -> ModelStream {
         // Each iteration adds the call and its answer.
         let asked = request.messages.len() / 2 + 1;
-        let usage = Usage { input_tokens: 20, output_tokens: 5 };
+        let usage = Usage::of(20, 5);
         let (event, stop) = if asked < self.iterations {
             let call = ToolCall::new(&format!("call-{asked}"), "look", json!({ "path": "a.rs" }));
             (ModelEvent::ToolCall(call), StopReason::ToolCalls)

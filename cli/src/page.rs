@@ -8,7 +8,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 
-use callboard::messages::{Json, Timestamp, visible};
+use callboard::messages::{Handoffs, Json, Timestamp, visible};
 
 /// The answer to a command, in both forms.
 #[derive(Debug)]
@@ -160,6 +160,11 @@ pub(crate) fn duration(duration: Duration) -> String {
 /// `1 turn`, `2 turns`.
 pub(crate) fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(number as u64)) }
+}
+
+/// How a run stands to handoffs: on the command line they are off unless somebody says otherwise.
+pub(crate) fn handoffs(are_enabled: bool) -> Handoffs {
+    if are_enabled { Handoffs::OrAlone } else { Handoffs::Off }
 }
 
 /// `150,000`.

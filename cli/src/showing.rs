@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use callboard::messages::{AgentName, Flow, RunEvent, Verdict, visible};
+use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
 use callboard::supervision::runs::replay::{Cause, Deed, Replay, TurnEnd, TurnStory};
 use callboard::supervision::runs::snapshot::late_turns;
 
@@ -61,9 +61,10 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     lines.push((
         "spent",
         format!(
-            "{} of {} tokens, {} of {}",
+            "{} of {} tokens{}, {} of {}",
             grouped(metrics.tokens_spent),
             grouped(limits.tokens),
+            cost(metrics.usage),
             metrics.handoffs,
             count(limits.handoffs as usize, "handoff")
         ),
@@ -89,12 +90,21 @@ fn turns_table(replay: &Replay) -> comfy_table::Table {
             turn.agent.to_string(),
             turn.attempts.to_string(),
             doings(turn),
-            grouped(turn.usage.total()),
+            taken(turn.usage),
             format!("+{}", duration(began)),
             turn.closed.map(|(_, at)| duration(at.since(turn.begun_at))).unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// Tokens, and what they cost if that is known.
+pub(crate) fn taken(usage: Usage) -> String {
+    grouped(usage.total()) + &cost(usage)
+}
+
+fn cost(usage: Usage) -> String {
+    if usage.cost == Cost::default() { String::new() } else { format!(" ({})", usage.cost) }
 }
 
 /// What a turn did and how it ended, in a few words.

@@ -350,7 +350,11 @@ impl Turn {
         self.ask_consent(action, true)
     }
 
-    fn ask_consent(&self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
+    pub(crate) fn ask_consent(
+        &self,
+        action: Action,
+        each_time: bool,
+    ) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
             let asked = is_planted(Bug::RunUnapproved).then(|| action.clone());
@@ -489,6 +493,11 @@ impl Turn {
             return Ok(());
         }
         Err(TurnError::terminal(format!("{what} inside the work of a step; make it before the step, or after it")))
+    }
+
+    /// The reading of the board's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.store.env.now().monotonic
     }
 
     fn take_ordinal(&self) -> u32 {

@@ -53,7 +53,7 @@ impl Model for FakeModel {
             written += call.size();
             events.push(Ok(ModelEvent::ToolCall(call)));
         }
-        let usage = Usage { input_tokens: request.estimated_tokens(), output_tokens: written.div_ceil(3) as u64 };
+        let usage = Usage::of(request.estimated_tokens(), written.div_ceil(3) as u64);
         events.push(Ok(ModelEvent::Ended(ModelAnswer::new("fake", stop, usage))));
         stream::iter(events).boxed()
     }

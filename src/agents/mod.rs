@@ -39,7 +39,7 @@ pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
-pub use looping::{AgentLoop, LoopContext, LoopHandle, LoopRun, NotPending};
+pub use looping::{AgentLoop, CancelToken, LoopContext, LoopHandle, LoopRun, NotPending};
 #[cfg(all(unix, feature = "mcp"))]
 pub use mcp::{McpProblem, McpServers};
 pub use meta::MetaTool;

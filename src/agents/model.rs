@@ -27,7 +27,7 @@ use super::tool::ToolSpec;
 ///
 ///     fn call(&self, request: ModelRequest) -> ModelStream {
 ///         let text = format!("{} so far", request.messages.len());
-///         let usage = Usage { input_tokens: 10, output_tokens: 3 };
+///         let usage = Usage::of(10, 3);
 ///         let answer = ModelAnswer::new(self.name(), StopReason::Finished, usage);
 ///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(answer)];
 ///         futures::stream::iter(events.map(Ok)).boxed()
@@ -122,6 +122,12 @@ impl ModelAnswer {
     }
 }
 
+/// The most bytes of one answer: a provider that goes on and on is cut off.
+pub(super) const MAX_REPLY: usize = 4 << 20;
+
+/// The most calls in one answer.
+pub(super) const MAX_CALLS: usize = 64;
+
 /// Why a call did not go well. The kind says what may be done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelError {
@@ -129,6 +135,9 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// What went wrong, in words.
     pub text: Cow<'static, str>,
+    /// The provider counts no tokens for the call: as the kind says, or, when several models were asked, as the last one did. The
+    /// others were told of as they failed ([`ModelEvent::Failed`]).
+    pub is_free: bool,
 }
 
 /// What kind of failure ended a call.
@@ -182,7 +191,7 @@ impl ModelErrorKind {
 impl ModelError {
     /// A failure of this kind.
     pub fn new(kind: ModelErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: text.into(), is_free: kind.is_free() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a model can do besides talking: one tool, and a box of them.
 
+mod gate;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -18,6 +20,8 @@ use crate::actors::context::ContextAccess;
 use crate::documents::schema;
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{Effect, Json};
+
+use gate::Gate;
 
 impl Effect {
     /// Whether people should have a say in it (SEMANTICS 13).
@@ -81,7 +85,9 @@ impl ToolSpec {
             })
             .into_generator()
             .into_root_schema_for::<A>();
+        // What is said of the type is for whoever reads the source.
         parameters.remove("title");
+        parameters.remove("description");
         Self::new(name, description, parameters.to_value(), effect)
     }
 
@@ -118,6 +124,16 @@ impl ToolSpec {
 pub trait Tool: Send + Sync + 'static {
     /// How models see it.
     fn spec(&self) -> ToolSpec;
+
+    /// Looks at arguments that meet its schema before people are asked about them, so that nobody is asked about what cannot be
+    /// done. It says the same whenever it is asked, and looks at nothing outside: what it lets through may still fail.
+    ///
+    /// # Errors
+    /// What the model is told.
+    fn check(&self, arguments: &Json) -> Result<(), ToolError> {
+        let _ = arguments;
+        Ok(())
+    }
 
     /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
     /// cancelled.
@@ -234,6 +250,8 @@ pub struct Tools(Arc<BTreeMap<Arc<str>, Entry>>);
 pub(super) struct Entry {
     pub(super) spec: ToolSpec,
     validator: Arc<Validator>,
+    /// Shared by all who have the tool.
+    pub(super) gate: Arc<Gate>,
     pub(super) tool: Arc<dyn Tool>,
 }
 
@@ -293,7 +311,8 @@ impl Tools {
             return Err(wrong("the arguments of a tool are an object: write \"type\": \"object\"".to_owned()));
         }
         let validator = Arc::new(schema::ready(spec.parameters.value()).map_err(wrong)?);
-        Arc::make_mut(&mut self.0).insert(Arc::clone(&spec.name), Entry { spec, validator, tool });
+        Arc::make_mut(&mut self.0)
+            .insert(Arc::clone(&spec.name), Entry { spec, validator, gate: Arc::default(), tool });
         Ok(())
     }
 
@@ -339,7 +358,8 @@ impl Entry {
             return Err(ToolError(format!("the arguments of {name} are not JSON: {}", cut(text))));
         }
         schema::check(&self.validator, arguments.value())
-            .map_err(|problem| ToolError(format!("the arguments of {name} do not fit{problem}")))
+            .map_err(|problem| ToolError(format!("the arguments of {name} do not fit{problem}")))?;
+        self.tool.check(arguments)
     }
 }
 

@@ -355,6 +355,9 @@ fn text_of(error: &Error) -> String {
     if let (ErrorKind::WriteFailure, Some(reason)) = (error.kind(), std::error::Error::source(error)) {
         return reason.to_string();
     }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return format!("it takes more than {FUEL} steps: give it less to go through");
+    }
     let detail = error.detail().map(|detail| format!(": {}", cut(detail))).unwrap_or_default();
     format!("{}{detail}", error.kind())
 }

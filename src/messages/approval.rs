@@ -207,6 +207,21 @@ mod tests {
     }
 
     #[test]
+    fn a_target_is_what_the_argument_says_that_names_it() {
+        let action = Action::new("write", "a.md", json!({ "path": "a.md", "text": "x" }));
+        let edited = |action: &Action, now| action.edited(Json::from(now)).map(|action| action.target.to_string());
+        assert_eq!(edited(&action, json!({ "path": "b.md" })).as_deref(), Some("b.md"));
+        assert_eq!(edited(&action, json!({ "text": "y" })), None, "it is gone");
+        assert_eq!(edited(&action, json!({ "path": 7 })), None);
+        let by_none = Action::new("write", "a.md", json!({ "name": "a" }));
+        assert_eq!(edited(&by_none, json!({ "name": "b" })).as_deref(), Some("a.md"));
+        let by_two = Action::new("copy", "a.md", json!({ "from": "a.md", "to": "a.md" }));
+        assert_eq!(edited(&by_two, json!({ "from": "a.md", "to": "b.md" })), None);
+        let without = Action::new("wait", "", json!({ "why": "" }));
+        assert_eq!(edited(&without, json!({ "why": "rm" })).as_deref(), Some(""));
+    }
+
+    #[test]
     fn an_approval_is_bound_to_every_field() {
         let changes: [fn(&mut Envelope); 9] = [
             |e| e.request.turn.run = RunId(uuid::Uuid::max()),

@@ -70,6 +70,11 @@ impl Authority {
         self.0 & effect.bit() != 0
     }
 
+    /// What it has, from the least to the most.
+    pub fn effects(self) -> impl Iterator<Item = Effect> {
+        Effect::ALL.into_iter().filter(move |effect| self.allows(*effect))
+    }
+
     /// What both have.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -92,6 +97,6 @@ impl Default for Authority {
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(Effect::ALL.into_iter().filter(|effect| self.allows(*effect))).finish()
+        f.debug_set().entries(self.effects()).finish()
     }
 }

@@ -463,7 +463,7 @@ mod tests {
         let reference = Some("group/project#7".into());
         let order = Order { input: input.clone(), reference, is_detached: true, ..Order::new("writer", "write") };
         let refused = Verdict::Refused(Refusal::HandoffLimit { max: 5, asked: 1 });
-        let usage = Some(Usage { input_tokens: 300, output_tokens: 20 });
+        let usage = Some(Usage::of(300, 20));
         let mut events = events();
         events.extend([
             RunEvent::StepStarted { turn, ordinal, name: name.clone() },

@@ -48,7 +48,7 @@ struct Line {
 
 impl Default for Line {
     fn default() -> Self {
-        let usage = Usage { input_tokens: 100, output_tokens: 20 };
+        let usage = Usage::of(100, 20);
         Self { pieces: Vec::new(), calls: Vec::new(), stop: None, usage, error: None }
     }
 }

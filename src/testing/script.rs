@@ -387,7 +387,7 @@ impl Script {
                 answered(turn.step(name, async { Ok::<_, TurnError>(result.clone()) }).await?);
             }
             Act::Spend(tokens) => {
-                let usage = Usage { input_tokens: *tokens, output_tokens: 0 };
+                let usage = Usage::of(*tokens, 0);
                 turn.reserve(*tokens).await?.settle(usage).await?;
             }
             Act::Wait(time) => tokio::time::sleep(*time).await,

@@ -134,7 +134,7 @@ fn saying(text: String, calls: Vec<(&str, Value)>, nonce: usize) -> ModelStream 
     let stop = if calls.is_empty() { StopReason::Finished } else { StopReason::ToolCalls };
     let call = |(number, (tool, arguments))| ToolCall::new(&format!("{nonce}-{number}"), tool, arguments);
     let calls = calls.into_iter().enumerate().map(call).map(ModelEvent::ToolCall);
-    let ended = ModelAnswer::new("hostile", stop, Usage { input_tokens: 10, output_tokens: 10 });
+    let ended = ModelAnswer::new("hostile", stop, Usage::of(10, 10));
     let events: Vec<_> =
         [ModelEvent::Text(text.into())].into_iter().chain(calls).chain([ModelEvent::Ended(ended)]).collect();
     stream::iter(events.into_iter().map(Ok)).boxed()

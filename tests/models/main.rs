@@ -98,7 +98,7 @@ async fn openai_text_is_passed_on_piece_by_piece() {
     // The server goes on when the first piece is here, and not before.
     open.send(()).unwrap();
     assert_eq!(stream.next().await, text("lo"));
-    let usage = Usage { input_tokens: 11, output_tokens: 7 };
+    let usage = Usage::of(11, 7);
     let ended = ModelAnswer::new("gpt-4.1", StopReason::Finished, usage);
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Ended(ended))));
     assert_eq!(stream.next().await, None);
@@ -127,7 +127,7 @@ async fn anthropic_text_is_passed_on_piece_by_piece() {
     open.send(()).unwrap();
     assert_eq!(stream.next().await, text("lo"));
     let Some(Ok(ModelEvent::Ended(answer))) = stream.next().await else { panic!("no end") };
-    assert_eq!(answer.usage, Usage { input_tokens: 20, output_tokens: 9 });
+    assert_eq!(answer.usage, Usage::of(20, 9));
     assert!(!answer.is_estimate);
 
     let arrived = server.arrived().await;
@@ -201,7 +201,7 @@ async fn usage_that_nobody_tells_is_estimated_and_said_to_be() {
     let server = Server::start([vec![Step::Begin, openai_text("Hello!"), done, Step::End]]).await;
     let (_, _, answer) = answer(openai(&server.url).call(asked())).await;
     assert!(answer.is_estimate);
-    assert_eq!(answer.usage, Usage { input_tokens: asked().estimated_tokens(), output_tokens: 2 });
+    assert_eq!(answer.usage, Usage::of(asked().estimated_tokens(), 2));
 }
 
 #[tokio::test]
@@ -356,6 +356,45 @@ async fn a_provider_that_says_nothing_for_too_long_is_left() {
     let events = all(model.call(asked())).await;
     let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.kind, ModelErrorKind::CutOff);
+}
+
+/// What a step sends.
+fn piece(step: Step) -> String {
+    let Step::Send(text) = step else { panic!("it sends nothing") };
+    text
+}
+
+#[tokio::test]
+async fn signs_of_life_alone_are_no_answer() {
+    let pings = || Step::SendForEver(": ping\n\n".to_owned());
+    let empty = || Step::SendForEver(piece(wire::openai(json!({ "choices": [{ "index": 0, "delta": {} }] }))));
+    let scripts =
+        [vec![Step::Begin, pings()], vec![Step::Begin, empty()], vec![Step::Begin, openai_text("so"), pings()]];
+    let server = Server::start(scripts).await;
+    let mut timeouts = Timeouts::default();
+    (timeouts.begin, timeouts.piece) = (Duration::from_millis(200), Duration::from_millis(100));
+    let model = openai(&server.url).timeouts(timeouts);
+    for _ in 0..2 {
+        let silent = error(&model).await;
+        assert_eq!(silent.kind, ModelErrorKind::Unavailable);
+        assert!(silent.text.ends_with("has not begun to answer within 0.2 s"), "{silent}");
+    }
+    let events = all(model.call(asked())).await;
+    let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
+    assert!(error.text.ends_with("has said nothing for 0.1 s"), "{error}");
+}
+
+#[tokio::test]
+async fn calls_without_end_are_left() {
+    let call = |index: u32, arguments: &str| openai_call(index, Some((&format!("c{index}"), "t")), arguments);
+    let long = vec![Step::Begin, call(0, "{"), Step::SendForEver(piece(openai_call(0, None, &"x".repeat(1 << 18))))];
+    let many = std::iter::once(Step::Begin).chain((0..70).map(|index| call(index, "{}")));
+    let server = Server::start([long, many.chain([Step::Hang]).collect()]).await;
+    for _ in 0..2 {
+        let error = error(&openai(&server.url)).await;
+        assert_eq!(error.kind, ModelErrorKind::Malformed);
+        assert!(error.text.contains("more than 4 MiB or 64 calls"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ async fn fulfil(wish: Wish, number: usize, turn: &Turn, effects: &Effects) -> Re
         Wish::Tokens(tokens) => {
             let reservation = turn.reserve(tokens).await?;
             tokio::time::sleep(Duration::from_millis(20)).await;
-            reservation.settle(Usage { input_tokens: tokens / 2, output_tokens: tokens / 4 });
+            reservation.settle(Usage::of(tokens / 2, tokens / 4));
         }
     }
     Ok(())

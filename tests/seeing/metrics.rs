@@ -107,14 +107,14 @@ async fn tokens_are_those_that_providers_reported() {
     let board = builder()
         .agent("lead", |turn: Turn| async move {
             let call = turn.reserve(1_000).await?;
-            call.settle(Usage { input_tokens: 300, output_tokens: 20 });
+            call.settle(Usage::of(300, 20));
             turn.reserve(500).await?.release();
             turn.delegate("helper", "help").await?;
             Ok(Command::output(1))
         })
         .agent("helper", |turn: Turn| async move {
             // The turn returns in the moment in which its call reports.
-            turn.reserve(1_000).await?.settle(Usage { input_tokens: 4_000, output_tokens: 1 });
+            turn.reserve(1_000).await?.settle(Usage::of(4_000, 1));
             Ok(Command::output("helped"))
         })
         .agent("silent", |turn: Turn| async move {

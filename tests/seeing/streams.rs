@@ -19,7 +19,7 @@ fn busy(builder: Builder) -> Builder {
                 return Err(broken().into());
             }
             turn.notice("looked");
-            turn.reserve(10).await?.settle(Usage { input_tokens: 3, output_tokens: 4 });
+            turn.reserve(10).await?.settle(Usage::of(3, 4));
             turn.delegate("helper", "help").await?;
             let name = turn.ask("name?").await?;
             turn.approve(Action::new("write", "file", "text")).await?;

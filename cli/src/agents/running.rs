@@ -5,12 +5,13 @@ use futures::StreamExt as _;
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
-use callboard::messages::{RunEvent, visible};
+use callboard::messages::{RunEvent, Usage, visible};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::workflow::Workflow;
 
-use crate::page::{Failure, note};
+use crate::page::{Failure, handoffs, note};
+use crate::showing::taken;
 use crate::stops::Stops;
 use crate::store::Store;
 use crate::workflow::End;
@@ -124,7 +125,7 @@ impl<'a> Session<'a> {
         if let Some(Allowance::Named(limits)) = &self.arguments.limits {
             task.limits = Some(limits.clone());
         }
-        task.handoffs = if self.arguments.enable_handoffs { Handoffs::OrAlone } else { Handoffs::Off };
+        task.handoffs = handoffs(self.arguments.enable_handoffs);
         let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
         if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
             let history = run.history().await.map_err(|error| trouble(error.to_string()))?;
@@ -187,6 +188,9 @@ impl<'a> Session<'a> {
         let result = run.result().await.map_err(trouble)?;
         if !self.arguments.quiet {
             result.alone.iter().for_each(|alone| note(&alone.to_string()));
+            if result.metrics.usage != Usage::default() {
+                note(&format!("the models took {} tokens", taken(result.metrics.usage)));
+            }
         }
         Ok(End::Result(Box::new(result)))
     }

@@ -67,6 +67,9 @@ pub(crate) enum Workflow {
         /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'
         #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
         limits: Option<Limits>,
+        /// Let agents that think pass control to other nodes; without it each finishes its task alone
+        #[arg(long)]
+        enable_handoffs: bool,
         /// The folder in which the run is kept, so that it outlives this process; memory if none is given
         #[arg(long, visible_alias = "data", value_name = "FOLDER")]
         store: Option<PathBuf>,
@@ -111,6 +114,16 @@ pub(crate) enum Workflow {
         #[command(flatten)]
         going: Going,
     },
+}
+
+impl Workflow {
+    /// Whether agents work for it.
+    pub(crate) fn begins_runs(&self) -> bool {
+        match self {
+            Self::Run { .. } | Self::Resume { .. } | Self::Fork { .. } => true,
+            Self::Check { .. } | Self::Draw { .. } | Self::History { .. } => false,
+        }
+    }
 }
 
 const CHECK_CODES: &str = "Exit codes: 0 nothing is wrong; 1 there are defects; 2 the command line is wrong, or a file \

@@ -38,7 +38,8 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             page::print(block_on(drawing::draw(&files, line.as_deref(), svg, run)), false)
         }
         Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
-        Workflow::Run { file, line, input, input_json, limits, store, going } => {
+        Workflow::Run { file, line, input, input_json, limits, enable_handoffs, store, going } => {
+            let limits = (limits, page::handoffs(enable_handoffs));
             let files: Vec<_> = file.into_iter().collect();
             let input = inputs::whole(input, input_json);
             let json = going.json;

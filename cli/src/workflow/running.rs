@@ -48,7 +48,7 @@ struct Session<'a> {
 pub(crate) async fn run(
     (files, line): (&[PathBuf], Option<&str>),
     input: Value,
-    limits: Option<Limits>,
+    (limits, handoffs): (Option<Limits>, Handoffs),
     store: Option<&Path>,
     going: &Going,
 ) -> Result<End, Failure> {
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     let agents = agents(going, store.as_ref().map(|(folder, _)| *folder), &cast, &place).await?;
     let (session, stops) = Session::start(agents, &place, store, going).await?;
     let mut task = workflow.task(input);
-    task.limits = limits;
+    (task.limits, task.handoffs) = (limits, handoffs);
     let run = match session.board.submit(task).await {
         Ok(run) => run,
         Err(error) => {

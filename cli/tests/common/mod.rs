@@ -28,7 +28,7 @@ pub(crate) fn press(builder: Builder) -> Builder {
         })
         .agent("scout", |turn: Turn| async move {
             tokio::time::sleep(Duration::from_millis(2500)).await;
-            turn.reserve(1500).await?.settle(Usage { input_tokens: 1000, output_tokens: 234 });
+            turn.reserve(1500).await?.settle(Usage::of(1000, 234));
             let pages: u32 = turn.step("search", async { Ok::<_, TurnError>(3) }).await?;
             Ok(Command::output(pages).with("artifacts", json!({ HOSTILE: "sources.md" })))
         })

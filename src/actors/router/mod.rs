@@ -54,13 +54,15 @@ pub struct PolicyQuestion<'a> {
     pub has_effects: bool,
     /// What it wants to do.
     pub action: &'a Action,
+    /// It wants people to be asked each time.
+    pub each_time: bool,
 }
 
-/// The policy that a board has when nobody says otherwise: handoffs go ahead, agents that only analyse are approved, and
-/// everything else asks.
+/// The policy that a board has when nobody says otherwise: handoffs go ahead, agents that only analyse are approved unless
+/// people are to be asked each time, and everything else asks.
 #[must_use]
 pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
-    let only_analyses = question.mode.is_analysis_only() && !question.has_effects;
+    let only_analyses = question.mode.is_analysis_only() && !question.has_effects && !question.each_time;
     if &*question.action.action == "handoff" || only_analyses { Consent::Auto } else { Consent::Ask }
 }
 
@@ -274,12 +276,12 @@ impl Dispatch for Router {
         self.floor.check_made(host, drafts)
     }
 
-    fn consent(&self, agent: &AgentName, action: &Action) -> Consent {
+    fn consent(&self, agent: &AgentName, action: &Action, each_time: bool) -> Consent {
         let known = self.hosted.read().get(agent.host()).map(|listed| (listed.mode, listed.has_effects));
         let (mode, has_effects) = known.unwrap_or_default();
         // What an agent may not do, nobody does that it has made.
         let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
-        let ask = |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, action });
+        let ask = |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, action, each_time });
         let strictest =
             || std::iter::once(agent.clone()).chain(makers).map(|agent| ask(&agent)).max_by_key(|c| *c as u8);
         let consent = catch_unwind(AssertUnwindSafe(|| strictest().unwrap_or(Consent::Ask))).unwrap_or_else(|panic| {

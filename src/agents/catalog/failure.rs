@@ -61,7 +61,8 @@ pub(super) fn together(mut failed: Vec<(Arc<str>, ModelError)>) -> ModelError {
     let kind = failed.iter().map(|(_, error)| error.kind).find(|kind| kind.is_transient());
     let kind = kind.or(failed.first().map(|(_, error)| error.kind)).unwrap_or(ModelErrorKind::NotSent);
     let told = failed.iter().map(|(model, error)| format!("{model}: {error}")).collect::<Vec<_>>().join("; ");
-    ModelError::new(kind, format!("none of {} models has answered: {told}", failed.len()))
+    let is_free = failed.last().is_none_or(|(_, error)| error.is_free);
+    ModelError { is_free, ..ModelError::new(kind, format!("none of {} models has answered: {told}", failed.len())) }
 }
 
 #[cfg(test)]
@@ -114,5 +115,9 @@ mod tests {
         let both = together(both);
         assert_eq!(both.kind, ModelErrorKind::Unavailable);
         assert_eq!(both.text, "none of 2 models has answered: m: no key; m: down");
+        assert!(!both.is_free, "the last one may have counted tokens");
+        let limited =
+            vec![failed(ModelErrorKind::CutOff, "cut"), failed(ModelErrorKind::RateLimited(None), "slow down")];
+        assert!(together(limited).is_free, "the first one was told of before");
     }
 }

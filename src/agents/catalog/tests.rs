@@ -41,7 +41,7 @@ impl Told {
     }
 }
 
-const USAGE: Usage = Usage { input_tokens: 1_000, output_tokens: 100 };
+const USAGE: Usage = Usage::of(1_000, 100);
 
 impl Model for Told {
     fn name(&self) -> &str {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::{AbortHandle, Abortable, BoxFuture};
+use futures::future::{Abortable, BoxFuture};
 use futures::{FutureExt, Stream};
 use parking_lot::Mutex;
 
@@ -30,15 +30,14 @@ type Work = BoxFuture<'static, (LoopEnd, Option<Command>)>;
 pub struct LoopHandle {
     context: Arc<Mutex<LoopContext>>,
     desk: Arc<Desk>,
-    abort: AbortHandle,
 }
 
 impl LoopRun {
     pub(super) fn new(agent: AgentLoop, messages: Vec<Message>) -> Self {
         let host = Alone::default();
-        let context = Arc::new(Mutex::new(LoopContext::begin(messages)));
-        let (abort, registration) = AbortHandle::new_pair();
-        let handle = LoopHandle { context: Arc::clone(&context), desk: Arc::clone(host.desk()), abort };
+        let (context, registration) = LoopContext::begin_cancellable(messages);
+        let context = Arc::new(Mutex::new(context));
+        let handle = LoopHandle { context: Arc::clone(&context), desk: Arc::clone(host.desk()) };
         let work = async move {
             match agent.drive(&host, &context).await {
                 Ok(Finish::HandedOff(command)) => (LoopEnd::HandedOff, Some(*command)),
@@ -114,7 +113,7 @@ pub struct NotPending {
 impl LoopHandle {
     /// Stops the loop at the await where it is.
     pub fn cancel(&self) {
-        self.abort.abort();
+        self.context.lock().cancel.cancel();
     }
 
     /// Where it stands.

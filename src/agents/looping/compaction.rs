@@ -10,9 +10,10 @@ use crate::agents::builtin::BuiltIn;
 use crate::agents::compaction;
 use crate::messages::{AgentEvent, Json, Message};
 
+use super::AgentLoop;
 use super::context::LoopContext;
 use super::host::Host;
-use super::{AgentLoop, words};
+use super::using::words;
 
 /// A conversation whose next request would be too long.
 struct TooLong {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use futures::future::{AbortHandle, AbortRegistration};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::compaction::Compacted;
@@ -31,6 +32,8 @@ pub struct LoopContext {
     pub pending_permissions: BTreeMap<Arc<str>, Action>,
     /// What people are asked just now, by call.
     pub pending_questions: BTreeMap<Arc<str>, Json>,
+    /// Stops the loop at the await where it is.
+    pub cancel: CancelToken,
     /// It has read what strangers wrote.
     pub is_marked: bool,
     /// Its answer did not fit, and it was asked again.
@@ -41,6 +44,30 @@ pub struct LoopContext {
     pub(super) is_left_long: bool,
     /// The ids of all calls.
     ids: BTreeSet<Arc<str>>,
+}
+
+/// Stops a loop. A cheap clone; a tool or a subscriber may keep one.
+#[derive(Clone, Debug)]
+pub struct CancelToken(AbortHandle);
+
+impl CancelToken {
+    /// The loop goes no further than the await where it is, and what it waits for is dropped.
+    pub fn cancel(&self) {
+        self.0.abort();
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_aborted()
+    }
+}
+
+/// The token of nothing.
+impl Default for CancelToken {
+    fn default() -> Self {
+        Self(AbortHandle::new_pair().0)
+    }
 }
 
 /// What a model answered, as a run's journal keeps it.
@@ -96,6 +123,12 @@ impl LoopContext {
     /// The beginning of a conversation.
     pub(super) fn begin(history: Vec<Message>) -> Self {
         Self { begun_at: history.len(), history: Arc::new(history), ..Self::default() }
+    }
+
+    /// As [`LoopContext::begin`], with what its token stops.
+    pub(super) fn begin_cancellable(history: Vec<Message>) -> (Self, AbortRegistration) {
+        let (handle, registration) = AbortHandle::new_pair();
+        (Self { cancel: CancelToken(handle), ..Self::begin(history) }, registration)
     }
 
     /// The messages that this loop has added, of those that are not summed up.
@@ -168,7 +201,7 @@ mod tests {
             text: text.into(),
             calls: calls.iter().map(|(id, name)| ToolCall::new(id, name, serde_json::json!({}))).collect(),
             stop,
-            usage: Usage { input_tokens: 10, output_tokens: 2 },
+            usage: Usage::of(10, 2),
             is_estimate: false,
             model: "m".into(),
             cost: Some(Cost(7)),
@@ -181,7 +214,7 @@ mod tests {
         let After::Use(calls) = context.replied(reply("", &[("a", "x")], StopReason::ToolCalls)) else { panic!() };
         context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));
         assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::Answer("fine".into()));
-        assert_eq!(context.usage, Usage { input_tokens: 20, output_tokens: 4 });
+        assert_eq!(context.usage, Usage::of(20, 4));
         assert_eq!((context.cost, context.tool_calls, context.text()), (Cost(14), 1, "fine".to_owned()));
         assert_eq!(context.new_messages().len(), 3);
     }

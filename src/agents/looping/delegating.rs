@@ -11,9 +11,10 @@ use crate::agents::meta;
 use crate::agents::model::estimated_tokens;
 use crate::messages::{AgentEvent, ConversationStrategy, Json, Message};
 
+use super::AgentLoop;
 use super::context::{Answered, LoopContext};
 use super::host::Host;
-use super::{AgentLoop, Use, words};
+use super::using::{Use, words};
 
 /// How much longer a conversation may be that is summed up than what another agent is told of one.
 const SUMMED_UP: u64 = 4;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -39,6 +40,9 @@ pub(super) trait Host: Send + Sync {
         task: &str,
         input: Option<Json>,
     ) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>>;
+
+    /// The reading of the board's clock; nothing without a board, where no tool is left alone.
+    fn now(&self) -> Option<Duration>;
 
     fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>>;
 
@@ -136,6 +140,10 @@ impl Host for InTurn<'_> {
             }
         }
         .boxed()
+    }
+
+    fn now(&self) -> Option<Duration> {
+        Some(self.0.now())
     }
 
     fn reserve(&self, tokens: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {
@@ -241,6 +249,10 @@ impl Host for Alone {
 
     fn delegate(&self, _: &str, _: &str, _: Option<Json>) -> BoxFuture<'_, Result<Result<Json, String>, TurnError>> {
         ready(Ok(Err("there is no board here, so there are no other agents".to_owned()))).boxed()
+    }
+
+    fn now(&self) -> Option<Duration> {
+        None
     }
 
     fn reserve(&self, _: u64) -> BoxFuture<'_, Result<Option<Reservation>, TurnError>> {

@@ -173,6 +173,8 @@ impl<'a> Conversation<'a> {
             trace: turn.trace(),
             deadline_ms: turn.deadline().map(|deadline| deadline.as_millis()),
             earlier_answers: turn.earlier_answers().iter().map(AnswerLine::from).collect(),
+            is_marked: turn.is_marked(),
+            authority: turn.authority().effects().collect(),
         };
         self.tell(&Message::Turn(Box::new(line)))
     }
@@ -207,6 +209,7 @@ impl<'a> Conversation<'a> {
                 let _ = done.send(value);
             }
             Said::Tells(text) => self.notice(&text),
+            Said::Reads(source) => self.turn.mark(&source),
             Said::Ends(turn, ending) => {
                 if turn != self.id {
                     return Err(bad(&format!("it ends another turn; this one is {:?}", self.id)));
@@ -274,9 +277,17 @@ impl<'a> Conversation<'a> {
             Request::Step(name) => step(turn, name, id, self.begun.clone()).boxed(),
             Request::Delegate(delegate) => delegated(turn, delegate).boxed(),
             Request::Ask(question) => async move { Reply::of(turn.ask(question).await) }.boxed(),
-            Request::Approve(action) => async move {
-                let approved = turn.approve(action).await;
+            Request::Approve(action, each_time) => async move {
+                let approved = turn.ask_consent(action, each_time).await;
                 Reply::of(approved.and_then(|action| Json::of(action).map_err(TurnError::from)))
+            }
+            .boxed(),
+            Request::CheckHandoff(command) => async move {
+                match turn.check_handoff(&command).await {
+                    Ok(None) => Reply::Value(Json::null()),
+                    Ok(Some(refusal)) => Reply::failed(refusal.into()),
+                    Err(error) => Reply::failed(error),
+                }
             }
             .boxed(),
             Request::Context(entry) => async move { of_context(turn.context(), entry).await }.boxed(),

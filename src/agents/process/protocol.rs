@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::messages::visible::{quoted, visible};
 use crate::messages::{
-    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Goto, Json, Scope, Send, TraceId, Usage,
+    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Json, Scope, Send, TraceId, Usage,
 };
 
 /// The version that is spoken here.
@@ -61,6 +61,8 @@ pub(super) struct TurnLine<'a> {
     pub(super) trace: TraceId,
     pub(super) deadline_ms: Option<u64>,
     pub(super) earlier_answers: Vec<AnswerLine<'a>>,
+    pub(super) is_marked: bool,
+    pub(super) authority: Vec<Effect>,
 }
 
 /// What a delegation came to that the asking turn had made before.
@@ -129,7 +131,20 @@ pub(super) enum Line {
     /// A question to people.
     Ask { id: Id, question: Json },
     /// Consent is asked for.
-    Approve { id: Id, action: String, target: String, arguments: Json },
+    Approve {
+        id: Id,
+        action: String,
+        target: String,
+        arguments: Json,
+        #[serde(default)]
+        each_time: bool,
+    },
+    /// Whether control may go there.
+    CheckHandoff {
+        id: Id,
+        #[serde(deserialize_with = "goto")]
+        goto: Goto,
+    },
     /// An entry of the shared context.
     ContextGet { id: Id, namespace: Option<String>, key: String },
     /// Writes one.
@@ -158,6 +173,8 @@ pub(super) enum Line {
     Release { id: Id, reservation: Id },
     /// Tells whoever watches the run.
     Notice { text: String },
+    /// The turn has read what strangers wrote.
+    Mark { source: String },
     /// The turn ends with this.
     Command {
         turn: String,
@@ -199,7 +216,9 @@ pub(super) enum Request {
     Step(String),
     Delegate(Delegate),
     Ask(Json),
-    Approve(Action),
+    /// Whether it is asked each time, whatever was decided for the whole run.
+    Approve(Action, bool),
+    CheckHandoff(Box<Command>),
     Context(Entry),
     Reserve(u64),
     /// `None`: the call was not sent.
@@ -239,6 +258,8 @@ pub(super) enum Said {
     Did(Id, Json),
     /// It tells something.
     Tells(String),
+    /// It has read what strangers wrote.
+    Reads(String),
     /// It ends the turn of this id.
     Ends(String, Ending),
 }
@@ -309,8 +330,11 @@ impl Line {
                 Said::Asks(id, Request::Delegate(delegate))
             }
             Self::Ask { id, question } => Said::Asks(id, Request::Ask(question)),
-            Self::Approve { id, action, target, arguments } => {
-                Said::Asks(id, Request::Approve(Action::new(&action, &target, arguments)))
+            Self::Approve { id, action, target, arguments, each_time } => {
+                Said::Asks(id, Request::Approve(Action::new(&action, &target, arguments), each_time))
+            }
+            Self::CheckHandoff { id, goto } => {
+                Said::Asks(id, Request::CheckHandoff(Box::new(Command { goto, ..Command::default() })))
             }
             Self::ContextGet { id, namespace, key } => entry(id, Entry::Get { namespace, key }),
             Self::ContextSet { id, namespace, key, value, ttl_seconds, if_revision } => {
@@ -325,10 +349,11 @@ impl Line {
             Self::ContextDelete { id, namespace, key } => entry(id, Entry::Delete { namespace, key }),
             Self::Reserve { id, tokens } => Said::Asks(id, Request::Reserve(tokens)),
             Self::Settle { id, reservation, input_tokens, output_tokens } => {
-                Said::Asks(id, Request::Settle(reservation, Some(Usage { input_tokens, output_tokens })))
+                Said::Asks(id, Request::Settle(reservation, Some(Usage::of(input_tokens, output_tokens))))
             }
             Self::Release { id, reservation } => Said::Asks(id, Request::Settle(reservation, None)),
             Self::Notice { text } => Said::Tells(shortened(text)),
+            Self::Mark { source } => Said::Reads(shortened(source)),
             Self::Command { turn, output, update, overwrite, goto, scope, keeps_edges } => {
                 let scope = match scope {
                     PlanScope::Current => Scope::Current,

@@ -102,12 +102,7 @@ impl Root {
     }
 
     fn walk(&self, path: &str, makes: bool) -> Result<Place, Why> {
-        if path.is_empty() {
-            return Err(Why::Empty);
-        }
-        if path.len() > MAX_PATH {
-            return Err(Why::Long);
-        }
+        check_text(path).map_err(|error| error.why)?;
         let hidden = self.hidden_now();
         let mut above = Vec::new();
         let mut folder = self.folder.try_clone()?;
@@ -238,6 +233,24 @@ fn opened(path: &Path) -> Result<(Dir, PathBuf), RootError> {
     let folder = Dir::open_ambient_dir(path, ambient_authority()).map_err(failed)?;
     let place = path.canonicalize().map_err(failed)?;
     Ok((folder, place))
+}
+
+/// Whether a path may be looked for at all, as far as its text tells: after a name, links decide where `..` leads.
+///
+/// # Errors
+/// It leads nowhere that a tool may go.
+pub(super) fn check_text(path: &str) -> Result<(), PathError> {
+    let check = || {
+        if path.is_empty() {
+            return Err(Why::Empty);
+        }
+        if path.len() > MAX_PATH {
+            return Err(Why::Long);
+        }
+        let leads_out = parts(path)?.find(|part| !matches!(part.as_str(), "" | ".")).is_some_and(|first| first == "..");
+        if leads_out { Err(Why::Outside) } else { Ok(()) }
+    };
+    check().map_err(|why| PathError { path: path.to_owned(), why })
 }
 
 fn parts(path: &str) -> Result<impl DoubleEndedIterator<Item = String>, Why> {

@@ -55,11 +55,11 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 ///
 /// A command has its own process group, which is killed when the command ends, when its time is over, or when nobody waits for
 /// it any more. It reads nothing, and has of the environment `PATH`, `LANG`, `LC_*`, and what [`ShellExec::env`] names; `HOME`
-/// and `TMPDIR` are an empty folder that goes with it. Both outputs come interleaved; the beginning and the end are kept.
+/// and `TMPDIR` are an empty folder that goes with it, and `CALLBOARD_KEY` is the same when it is done again. Both outputs come interleaved; the beginning and the end are kept.
 ///
 /// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
 /// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not
-/// from using up memory, processes or disk. Where the kernel has no such confinement, commands are refused.
+/// from using up memory, processes or disk. So what it prints is taken for what strangers wrote ([`ShellExec::trusted`]). Where the kernel has no such confinement, commands are refused.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
 #[derive(Clone, Debug)]
@@ -69,13 +69,21 @@ pub struct ShellExec {
     writes: Vec<PathBuf>,
     env: Vec<String>,
     is_unconfined: bool,
+    is_trusted: bool,
 }
 
 impl ShellExec {
     /// A shell in this folder.
     #[must_use]
     pub fn new(root: &Root) -> Self {
-        Self { root: root.clone(), reads: Vec::new(), writes: Vec::new(), env: Vec::new(), is_unconfined: false }
+        Self {
+            root: root.clone(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            env: Vec::new(),
+            is_unconfined: false,
+            is_trusted: false,
+        }
     }
 
     /// Commands may also read this file or folder, and run the programs in it.
@@ -96,6 +104,13 @@ impl ShellExec {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>) -> Self {
         self.env.push(name.into());
+        self
+    }
+
+    /// What commands print is not taken for what strangers wrote: for a machine whose commands reach no network.
+    #[must_use]
+    pub fn trusted(mut self) -> Self {
+        self.is_trusted = true;
         self
     }
 
@@ -135,25 +150,26 @@ impl Tool for ShellExec {
         spec
     }
 
-    fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         let shell = self.clone();
         async move {
             let exec: Exec =
                 arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
-            shell.exec(exec).await
+            shell.exec(exec, scope.key).await
         }
         .boxed()
     }
 }
 
 impl ShellExec {
-    async fn exec(self, exec: Exec) -> Result<ToolOutput, ToolError> {
+    async fn exec(self, exec: Exec, key: Arc<str>) -> Result<ToolOutput, ToolError> {
         if exec.command.len() > MAX_COMMAND {
             let size = exec.command.len();
             return Err(ToolError(format!("the command has {size} bytes; write a script of more than {MAX_COMMAND}")));
         }
         let limit = Duration::from_secs(exec.timeout_seconds.unwrap_or(USUAL_SECONDS).clamp(1, MAX_SECONDS));
-        let running = self.start(exec.command).await?;
+        let is_untrusted = !self.is_trusted;
+        let running = self.start(exec.command, key).await?;
         let (printed, end) = running.end(limit).await?;
         let said = match end {
             End::Exited(status) => match status.code() {
@@ -162,11 +178,12 @@ impl ShellExec {
             },
             End::TimedOut => format!("stopped after {} s, with what it had started", limit.as_secs()),
         };
-        Ok(format!("{said}\n{}", printed.shown()).into())
+        // A command may have asked anybody on the network.
+        Ok(ToolOutput { text: format!("{said}\n{}", printed.shown()), is_untrusted })
     }
 
     /// Starts a command, and waits for it on a thread of its own.
-    async fn start(self, command: String) -> Result<Running, ToolError> {
+    async fn start(self, command: String, key: Arc<str>) -> Result<Running, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let (output, input) = io::pipe().map_err(failed)?;
         let rest = output.try_clone().map_err(failed)?;
@@ -179,7 +196,7 @@ impl ShellExec {
                 Ok(home) => home,
                 Err(error) => return drop(has_started.send(Err(failed(error)))),
             };
-            let mut child = match self.spawned(&command, input, &home) {
+            let mut child = match self.spawned((&command, &key), input, &home) {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
@@ -200,11 +217,11 @@ impl ShellExec {
     }
 
     /// Starts it from a thread that ends with that: the kernel confines threads, and what they start, for good.
-    fn spawned(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Child, ToolError> {
+    fn spawned(&self, (command, key): (&str, &str), output: io::PipeWriter, home: &Home) -> Result<Child, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let spawns = || {
             self.confine(home)?;
-            self.command(command, output, home)?.spawn().map_err(failed)
+            self.command((command, key), output, home)?.spawn().map_err(failed)
         };
         let thread = std::thread::Builder::new().name("callboard-shell-start".to_owned());
         std::thread::scope(|scope| match thread.spawn_scoped(scope, spawns).map_err(failed)?.join() {
@@ -222,11 +239,13 @@ impl ShellExec {
             .map_err(|problem| ToolError(format!("commands cannot be confined here, so none is run: {problem}")))
     }
 
-    fn command(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Command, ToolError> {
+    fn command(&self, (command, key): (&str, &str), output: io::PipeWriter, home: &Home) -> Result<Command, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).process_group(0);
         shell.env_clear().envs(self.environment()).env("HOME", home.0.join("home")).env("TMPDIR", home.0.join("tmp"));
+        // Whoever is started from here can be told apart from a person, and whether it is done again.
+        shell.env("CALLBOARD_KEY", key);
         shell.current_dir(place_of(&self.root));
         shell.stdin(Stdio::null());
         shell.stdout(output.try_clone().map_err(failed)?).stderr(output);

@@ -216,7 +216,7 @@ mod tests {
             "16 tokens do not fit the budget of 100 (80 spent, of which 80 by calls that never reported, 5 reserved); \
              settle or release them before the attempt ends, or raise `limits.tokens` of the task"
         );
-        budget.settle((1, 0), Some(Usage { input_tokens: 7, output_tokens: 3 }));
+        budget.settle((1, 0), Some(Usage::of(7, 3)));
         assert!(budget.check(None, 85).is_ok() && budget.check(None, 86).is_err());
     }
 
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(budget.check(Some(inner), 1).unwrap_err().name(), "TokenBudget");
         assert!(budget.check(None, 50).is_ok(), "the run has more");
         budget.close_purse(inner);
-        budget.settle((3, 0), Some(Usage { input_tokens: 10, output_tokens: 0 }));
+        budget.settle((3, 0), Some(Usage::of(10, 0)));
         assert!(budget.check(Some(outer), 20).is_ok() && budget.check(Some(outer), 21).is_err());
         assert_eq!((budget.spent(), budget.overrun()), (30, 0));
     }

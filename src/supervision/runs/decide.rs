@@ -259,7 +259,7 @@ fn route(
 }
 
 fn strictest(agent: &AgentName, actions: impl Iterator<Item = Action>, around: &Surroundings<'_>) -> Consent {
-    actions.map(|action| around.dispatch.consent(agent, &action)).fold(Consent::Auto, |sofar, next| {
+    actions.map(|action| around.dispatch.consent(agent, &action, false)).fold(Consent::Auto, |sofar, next| {
         match (sofar, next) {
             (Consent::Deny, _) | (_, Consent::Deny) => Consent::Deny,
             (Consent::Ask, _) | (_, Consent::Ask) => Consent::Ask,
@@ -411,7 +411,7 @@ pub fn on_approval(
     around: &Surroundings<'_>,
 ) -> Vec<RunEvent> {
     let at = around.now.wall;
-    let consent = around.dispatch.consent(&turn.agent, &action);
+    let consent = around.dispatch.consent(&turn.agent, &action, each_time);
     let standing = run.standing_consent(&turn.agent, &action, at).filter(|_| !each_time).cloned();
     let mut envelope = envelope(run, number, ordinal, &turn.agent, action, around);
     if each_time {
@@ -445,7 +445,7 @@ pub fn on_decision(envelope: &Envelope, decision: Decision, around: &Surrounding
             let Some(action) = envelope.action.edited(arguments.clone()) else {
                 return refuse("nobody can say what it would be done to");
             };
-            if around.dispatch.consent(&envelope.agent, &action) == Consent::Deny {
+            if around.dispatch.consent(&envelope.agent, &action, *envelope.policy == *EACH_TIME) == Consent::Deny {
                 return refuse("the policy does not allow what it was changed to");
             }
             let changed = Envelope { action, nonce: around.random, ..envelope.clone() };

@@ -28,7 +28,7 @@ pub trait Dispatch: Send + Sync + 'static {
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal>;
 
     /// What the approval policy says about an agent's action.
-    fn consent(&self, agent: &AgentName, action: &Action) -> Consent;
+    fn consent(&self, agent: &AgentName, action: &Action, each_time: bool) -> Consent;
 
     /// What an agent may cause that was not made by others.
     fn authority(&self, agent: &str) -> Authority;

@@ -50,6 +50,8 @@ fn the_page_shows_every_line_of_callboard_as_it_is_written() {
         trace: TraceId(uuid::Uuid::nil()),
         deadline_ms: Some(1_767_225_600_000),
         earlier_answers: vec![AnswerLine::from(&earlier)],
+        is_marked: false,
+        authority: vec![Effect::Reads, Effect::Notes],
     };
     let (value, error) =
         (Json::from(json!({ "to": 2, "be": 2 })), "the delegation to editor did not finish: failed: error: no ink");
@@ -83,7 +85,7 @@ fn the_page_has_an_example_of_every_line_of_a_process_and_all_are_understood() {
     let refused = read(br#"{"type":"?"}"#).unwrap_err().to_string();
     let known = refused.split('`').skip(3).step_by(2).map(str::to_owned).chain(["ready".to_owned()]);
     assert_eq!(known.collect::<BTreeSet<_>>(), shown, "{refused}");
-    assert_eq!(shown.len(), 18);
+    assert_eq!(shown.len(), 20);
 }
 
 fn command(line: &str) -> Command {

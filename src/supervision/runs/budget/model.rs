@@ -162,7 +162,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                     let key = (turn, call as u32);
                     let is_open = state != State::Settled;
                     prop_assert_eq!(budget.held(key), is_open.then_some(tokens));
-                    let usage = used.map(|(input_tokens, output_tokens)| Usage { input_tokens, output_tokens });
+                    let usage = used.map(|(input_tokens, output_tokens)| Usage::of(input_tokens, output_tokens));
                     budget.settle(key, usage);
                     match state {
                         State::Settled => _ = seen.insert("settled twice"),
@@ -183,7 +183,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                         }
                     }
                 }
-                Action::Settle { .. } => budget.settle((0, 0), Some(Usage { input_tokens: 1, output_tokens: 1 })),
+                Action::Settle { .. } => budget.settle((0, 0), Some(Usage::of(1, 1))),
                 Action::EndAttempt { turn } => {
                     budget.end_attempt(turn);
                     for call in model.calls.iter_mut().filter(|call| (call.turn, call.state) == (turn, State::UnderWay))
@@ -196,7 +196,7 @@ fn spent_and_reserved_never_exceed_the_limit_of_the_run_or_of_a_delegation() {
                 (budget.spent(), budget.overrun()),
                 (model.accounts[0].limit - model.left(0), model.overrun)
             );
-            let Usage { input_tokens, output_tokens } = budget.usage();
+            let Usage { input_tokens, output_tokens, cost: _ } = budget.usage();
             prop_assert_eq!((input_tokens, output_tokens), model.usage);
         }
         // What is asked for beyond any limit shows each account's figures.

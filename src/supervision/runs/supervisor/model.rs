@@ -32,7 +32,7 @@ impl Dispatch for Floor {
         Ok(())
     }
 
-    fn consent(&self, _: &AgentName, action: &Action) -> Consent {
+    fn consent(&self, _: &AgentName, action: &Action, _: bool) -> Consent {
         match &*action.target {
             "free" => Consent::Auto,
             "asked-for" => Consent::Ask,
