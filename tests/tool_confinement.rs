@@ -310,7 +310,7 @@ async fn names_that_only_look_like_ways_out_are_names() {
         write(&world.root, path).await.unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(fs::read_to_string(world.inside(path)).unwrap(), HARM, "{path}");
     }
-    for path in ["a\nb", "x\u{202e}txt.exe", "x\u{200b}", "new\u{1b}[2J/x", "\u{feff}x", "\r"] {
+    for path in ["a\nb", "x\u{202e}txt.exe", "x\u{200b}", "new\u{1b}[2J/x", "\u{feff}x", "x\u{fe0f}", "\r"] {
         assert!(write(&world.root, path).await.unwrap_err().0.contains("not shown"), "{path:?}");
     }
     assert_eq!(world.kept(), kept);

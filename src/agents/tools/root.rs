@@ -9,7 +9,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
 use parking_lot::Mutex;
 
-use crate::messages::visible::{cut, is_unseen, quoted};
+use crate::messages::visible::{cut, quoted, visible};
 
 /// The longest path, in bytes, the most folders below each other, and the most links on the way.
 const MAX_PATH: usize = 4096;
@@ -209,7 +209,7 @@ pub(super) fn check_plain(kind: FileType) -> Result<(), Why> {
 
 /// A name that people will see, and that nothing shall hide in.
 pub(super) fn check_new(name: &str) -> Result<(), Why> {
-    if name.chars().any(|c| c.is_control() || is_unseen(c)) { Err(Why::Unseen) } else { Ok(()) }
+    if visible(name) == name { Ok(()) } else { Err(Why::Unseen) }
 }
 
 pub(super) fn identity(folder: &Dir) -> io::Result<Identity> {
