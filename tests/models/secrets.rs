@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use callboard::actors::events::StreamMode;
 use callboard::agents::{
-    CallPolicy, Definition, LlmAgent, Model, ModelChoice, ModelEntry, ModelRequest, ModelStream, Models, Tools,
+    CallPolicy, Definition, GenaiModel, LlmAgent, Model, ModelChoice, ModelEntry, ModelRequest, ModelStream, Models,
+    Tools,
 };
 use callboard::env::Env;
 use callboard::messages::{Backoff, Durability};
@@ -19,7 +20,7 @@ use crate::wire::Format;
 use crate::{CANARY, Log, Server, fails, model};
 
 /// A model that panics with everything that there is to show of another.
-struct Panics(Models, ModelEntry);
+struct Panics(GenaiModel, ModelEntry, Models);
 
 impl Model for Panics {
     fn name(&self) -> &str {
@@ -27,7 +28,8 @@ impl Model for Panics {
     }
 
     fn call(&self, request: ModelRequest) -> ModelStream {
-        panic!("all of it: {:?} {:?} {request:?}", self.0, self.1);
+        let Self(model, entry, models) = self;
+        panic!("all of it: {model:?} {entry:?} {models:?} {request:?}");
     }
 }
 
@@ -82,7 +84,8 @@ async fn a_key_is_nowhere_to_be_seen_whatever_goes_wrong() {
             format.says("done"),
         ])
         .await;
-        let entry = ModelEntry::from(model(format, &server.url).named("m"));
+        let model = model(format, &server.url).named("m");
+        let entry = ModelEntry::from(model.clone());
         let mut policy = CallPolicy::default();
         policy.retries = 0;
         let models = Models::of(&Env::system(), [entry.clone()]).unwrap().with_policy(policy);
@@ -93,7 +96,7 @@ async fn a_key_is_nowhere_to_be_seen_whatever_goes_wrong() {
             .durability(Durability::Sync)
             .backoff(Backoff { first: std::time::Duration::ZERO, max: std::time::Duration::ZERO })
             .with(agent("asks", models.chosen(&ModelChoice::of("m")).unwrap()))
-            .with(agent("panics", Panics(models.clone(), entry)))
+            .with(agent("panics", Panics(model, entry, models)))
             .start()
             .await
             .unwrap();
@@ -115,7 +118,7 @@ async fn a_key_is_nowhere_to_be_seen_whatever_goes_wrong() {
             seen.see(&event);
         }
         seen.see_all_of(&*store).await;
-        for shown in ["no such key: [the key]", "all of it: ", "done"] {
+        for shown in ["no such key: [the key]", "all of it: GenaiModel", "done"] {
             assert!(seen.0.contains(shown), "{format:?}: {shown:?} is not to be seen: {}", seen.0);
         }
         assert!(!seen.0.contains(CANARY), "{format:?}: {}", seen.0);
