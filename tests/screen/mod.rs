@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -84,8 +84,12 @@ impl Screen {
 
     /// Waits for the program's end: its code, and everything that was shown.
     pub(crate) fn exited(mut self) -> (Option<i32>, String) {
-        while let Ok(chunk) = self.shown.recv_timeout(DEADLINE) {
-            self.seen.extend(chunk);
+        loop {
+            match self.shown.recv_timeout(DEADLINE) {
+                Ok(chunk) => self.seen.extend(chunk),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", text(&self.seen)),
+            }
         }
         (self.program.wait().unwrap().code(), text(&self.seen))
     }
