@@ -5,8 +5,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// Longer than any program takes to ask on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Tells each request, and answers it when it is given something to say.
 pub(crate) struct Model {
@@ -53,7 +57,7 @@ impl Model {
 
     /// The next request.
     pub(crate) fn asked(&self) -> Asked {
-        self.asked.recv().unwrap()
+        self.asked.recv_timeout(DEADLINE).expect("the model is not asked")
     }
 
     /// What it says to the next request that has no answer yet.
