@@ -170,8 +170,18 @@ async fn a_run_that_is_cancelled_wherever_its_agent_waits_leaves_nothing() {
         assert_eq!((place.0.inside(), load.runs), (usize::from(wait.is_in_a_place()), 1), "{wait:?}: {load:?}");
         assert_eq!(load.open_approvals, usize::from(wait == Wait::Permission), "{wait:?}: {load:?}");
         assert!(run.cancel("enough").await.unwrap(), "{wait:?}");
-        let outcome = run.result().await.unwrap().outcome;
+        let result = run.result().await.unwrap();
+        let (outcome, metrics) = (result.outcome, result.metrics);
         assert!(matches!(outcome, Outcome::Cancelled { .. }), "{wait:?}: {outcome:?}");
+        match wait {
+            Wait::Tool | Wait::Permission | Wait::Answer => {
+                assert_eq!(metrics.tokens_spent, metrics.usage.total(), "{wait:?}: no call is under way");
+            }
+            Wait::Words | Wait::Delegation | Wait::Summary | Wait::Attempt => {
+                assert!(metrics.tokens_spent > metrics.usage.total(), "{wait:?}: a call may have to be paid for");
+            }
+            Wait::Provider | Wait::Rate => {}
+        }
         assert_nothing_left(&board, 5).await;
         assert_eq!((place.0.inside(), run.questions().await.len()), (0, 0), "{wait:?}: it goes on");
         // Nor does anything come back later.

@@ -12,9 +12,11 @@ use std::time::Duration;
 use callboard::agents::{
     Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
 };
-use callboard::messages::{Message, RunId, StopReason, ToolCall, Usage};
+use callboard::messages::state::StateRules;
+use callboard::messages::{Message, Refusal, RunEvent, RunId, Send, StopReason, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
+use callboard::supervision::runs::run::Run;
 use common::{Counter, Peak, World, assert_nothing_left, pass};
 use futures::StreamExt;
 use futures::future::join_all;
@@ -140,6 +142,8 @@ fn a_thousand_agents_that_wait_for_a_model_lose_nothing_when_their_process_is_ki
             assert_eq!((result.outcome, result.output.as_str()), (Outcome::Finished, Some("seen")));
             assert_eq!(result.metrics.usage.total(), 2 * USAGE.total(), "each answer is counted once");
             assert_eq!(result.metrics.retries, 0, "a killed process is no attempt");
+            let spent = result.metrics.tokens_spent;
+            assert!(spent > 2 * USAGE.total(), "a call that was killed may have been paid for: {spent}");
         }
         assert_nothing_left(&board, RUNS).await;
         board.shutdown().await;
@@ -148,4 +152,38 @@ fn a_thousand_agents_that_wait_for_a_model_lose_nothing_when_their_process_is_ki
     let paid = outside.paid.lock();
     let different: BTreeSet<_> = paid.iter().collect();
     assert_eq!((paid.len(), different.len()), (2 * RUNS, 2 * RUNS), "no answer was paid for twice");
+}
+
+#[test]
+fn what_a_thousand_agents_of_a_run_spend_stays_within_its_budget_also_if_they_are_killed_in_their_calls() {
+    const BUDGET: u64 = 500_000;
+    let (world, outside) = (World::new(), Outside::default());
+    let lead = || {
+        let sends = || (0..RUNS).map(|number| Send::new(&format!("agent-{}", number % AGENTS), number));
+        AgentSpec::new("lead", move |_: Turn| async move { Ok(Command::new().goto_many(sends())) })
+    };
+    let limits = Limits { tokens: BUDGET, handoffs: 1_000, agents: 1 + AGENTS as u32, ..Limits::default() };
+    let run = world.process(async |builder| {
+        let (board, waiting) = outside.board(builder.with(lead()), 0).await;
+        let run = board.submit(Task::new("look").to("lead").limits(limits)).await.unwrap();
+        pass(MOMENT).await;
+        assert!((1..RUNS).contains(&waiting.inside()), "{} wait", waiting.inside());
+        run.id()
+    });
+    world.process(async |builder| {
+        let (board, _) = outside.board(builder.with(lead()), RUNS).await;
+        let result = board.run(run).result().await.unwrap();
+        assert!(matches!(result.outcome, Outcome::Refused(Refusal::TokenBudget { .. })), "{:?}", result.outcome);
+        let mut events = board.run(run).history().await.unwrap().into_iter();
+        let Some(RunEvent::Submitted(submission)) = events.next() else { panic!("no submission") };
+        let (mut fold, _) = Run::begin(submission, StateRules::default());
+        let highest = events.map(|event| {
+            fold.step(&event);
+            fold.metrics().tokens_spent
+        });
+        let highest = highest.max().unwrap();
+        assert!(highest <= BUDGET && highest > BUDGET - 10_000, "{highest}");
+        assert_nothing_left(&board, RUNS).await;
+        board.shutdown().await;
+    });
 }
