@@ -1,5 +1,6 @@
 //! What a file says of an agent, as it works on a board: its tools by its mode, its models, and what it announces and may use.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;

@@ -1,5 +1,7 @@
 //! Rates that a catalog says. Nothing is sent: the models have no key, and are turned away once it is their turn.
 
+#![allow(clippy::disallowed_methods, reason = "the tests run on tokio's virtual time")]
+
 use std::time::Duration;
 
 use callboard::agents::{Model, ModelChoice, Models};
