@@ -8,8 +8,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use callboard::actors::context::ContextError;
 use callboard::agents::{Definition, Effect, LlmAgent, Model, ToolSpec, Tools, of_spec};
+use callboard::actors::context::ContextError;
 use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
 use callboard::prelude::*;
 use callboard::testing::{Fork, ScriptedModel};

@@ -350,11 +350,7 @@ impl Turn {
         self.ask_consent(action, true)
     }
 
-    pub(crate) fn ask_consent(
-        &self,
-        action: Action,
-        each_time: bool,
-    ) -> impl Future<Output = Result<Action, TurnError>> + Send {
+    pub(crate) fn ask_consent(&self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
             let asked = is_planted(Bug::RunUnapproved).then(|| action.clone());
