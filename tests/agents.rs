@@ -167,6 +167,21 @@ async fn a_call_that_the_budget_does_not_allow_is_not_made() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_whose_model_never_answers_fails_for_good_and_says_what_to_raise() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
+    let model = (0..9).fold(ScriptedModel::new(), |model, _| model.calls("read", json!({ "path": "x" })));
+    let toml = format!("{LEAD}\n[agent.capabilities]\nmax_iterations = 2");
+    let board = builder().with(agent(&toml, model.clone(), &tools)).start().await.unwrap();
+    let result = finish(&board, Task::new("x")).await;
+    let Outcome::Failed { error } = result.outcome else { panic!("{:?}", result.outcome) };
+    assert!(error.contains("the model was asked 2 times and wants tools still: raise max_iterations"), "{error}");
+    assert_eq!((model.requests().len(), result.metrics.retries), (2, 0));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn tasks_run_side_by_side_and_their_answers_come_in_order() {
     let lead = ScriptedModel::new()
         .calls_all([
