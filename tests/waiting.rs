@@ -30,7 +30,7 @@ use tokio::time::timeout;
 const AGENTS: usize = 20;
 const RUNS: usize = 1_000;
 const MOMENT: Duration = Duration::from_millis(50);
-const USAGE: Usage = Usage { input_tokens: 90, output_tokens: 10 };
+const USAGE: Usage = Usage::of(90, 10);
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}

@@ -14,7 +14,7 @@ mode = "explore"
 [agent.capabilities]
 allowed_tools = ["reads", "writes", "sends", "secret", "Task", "handoff_to_agent", "AskUser", "ContextGet", "ContextQuery", "agent_create", "agent_update"]
 hidden_tools = ["secret"]
-authority = ["reads"]
+authority = ["reads", "notes"]
 max_iterations = 30
 [agent.limits]
 tokens = 900000
@@ -303,7 +303,7 @@ async fn nobody_does_for_an_agent_what_it_may_not_do_and_nobody_else_is_its_own(
     }
     // Who gets control in a run that was not granted it.
     for agent in ["doer", "admin", "everything"] {
-        let bound = Authority::of([Effect::Reads]);
+        let bound = Authority::of([Effect::Reads, Effect::Notes]);
         attempts.push(Attempt { grant: bound, ..attempt("clerk", [("handoff_to_agent", go(agent))], "") });
         attempts.push(Attempt { grant: bound, ..attempt("clerk", [("Task", give(agent))], MAY_NOT) });
     }

@@ -430,7 +430,7 @@ async fn a_provider_that_wants_less_is_asked_again_after_the_time_that_it_says()
         };
         assert_eq!((&**model, &**next), ("a", "a"));
         assert_eq!(error.kind, ModelErrorKind::RateLimited(Some(Duration::from_millis(1))), "{format:?}");
-        let Usage { input_tokens, output_tokens } = format.usage();
+        let Usage { input_tokens, output_tokens, .. } = format.usage();
         assert_eq!(answer.cost.unwrap().0, 1_000 * input_tokens + 2_000 * output_tokens, "{format:?}");
         // The same for both tries: a provider that knows it answers from its memory.
         let (first, second) = (server.arrived().await, server.arrived().await);

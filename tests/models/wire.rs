@@ -143,8 +143,8 @@ impl Format {
     /// What a whole answer says that it took.
     pub(crate) fn usage(self) -> Usage {
         match self {
-            Self::OpenAi => Usage { input_tokens: 11, output_tokens: 7 },
-            Self::Anthropic => Usage { input_tokens: 20, output_tokens: 9 },
+            Self::OpenAi => Usage::of(11, 7),
+            Self::Anthropic => Usage::of(20, 9),
         }
     }
 }

@@ -311,8 +311,10 @@ impl AgentLoop {
 
     /// The tools of the loop itself that there are: where control may not be passed on, nobody is told of that.
     fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, ToolSpec)> {
-        let is_off = host.handoffs() == Handoffs::Off;
-        self.meta.iter().filter(move |(tool, _)| !(is_off && tool.is_handoff()))
+        let (is_off, authority) = (host.handoffs() == Handoffs::Off, host.authority());
+        let is_there =
+            move |(tool, spec): &&(MetaTool, ToolSpec)| authority.allows(spec.effect) && !(is_off && tool.is_handoff());
+        self.meta.iter().filter(is_there)
     }
 
     fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
