@@ -53,6 +53,32 @@ async fn an_agent_that_cannot_pass_control_on_finishes_alone_and_the_result_says
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_finishes_alone_has_what_was_left_and_no_more() {
+    let definition = "[agent]\nname = \"lead\"\n[agent.capabilities]\nmax_iterations = 2";
+    let definition = Definition::from_toml("agent.toml", definition).unwrap();
+    // Each answer takes 120 tokens.
+    let lead = || hands_off().calls("ToolSearch", json!({ "query": "x" })).says("a third answer");
+    let thinker =
+        |model: &ScriptedModel| LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap().spec();
+    let model = lead();
+    let board = builder().with(thinker(&model)).with(writer()).start().await.unwrap();
+    let task = || Task::new("x").to("lead");
+    let result = finish(&board, task().limits(Limits { attempts: 1, ..no_handoffs() })).await;
+    assert!(result.outcome.to_string().contains("the model was asked 2 times"), "{}", result.outcome);
+    assert_eq!((model.left(), result.metrics.usage.total()), (1, 240));
+    board.shutdown().await;
+    let first = &model.requests()[0];
+    let tokens = first.estimated_tokens() + u64::from(first.max_tokens) + 100;
+    let model = lead();
+    let board = builder().with(thinker(&model)).with(writer()).start().await.unwrap();
+    // The second request does not fit any more.
+    let result = finish(&board, task().limits(Limits { tokens, ..no_handoffs() })).await;
+    assert!(matches!(result.outcome, Outcome::Refused(Refusal::TokenBudget { .. })), "{}", result.outcome);
+    assert_eq!(model.left(), 2);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_is_strict_ends_refused_as_before() {
     let board = builder().with(thinker("lead", hands_off())).with(writer()).start().await.unwrap();
     let task = Task::new("x").to("lead").limits(no_handoffs()).handoffs(Handoffs::Strict);

@@ -28,6 +28,20 @@ async fn a_server_that_never_answers_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_server_that_hangs_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let hung = folder.path().join("hung");
+    let hangs = format!(
+        "def bad(request):\n    if os.path.exists({hung:?}): return text('well')\n    open({hung:?}, 'w').close()\n    \
+         os.read(os.pipe()[0], 1)\nserve(bad)"
+    );
+    let tools = tools(&(with_another(&hangs) + "timeout = \"300ms\"\n")).await;
+    let told = failure(&tools, "mcp__bad__bad", json!({})).await;
+    assert_eq!(told, "the MCP server \"bad\" did not answer within 300ms");
+    assert_eq!(use_one(&tools, "mcp__bad__bad", json!({})).await.text, "well");
+}
+
+#[tokio::test]
 async fn a_server_that_never_begins_is_not_waited_for() {
     let document = program("good", "serve()") + &program("bad", "while True: hear()") + "start_timeout = \"300ms\"\n";
     let (tools, problems) = offered(&servers(&document)).await;

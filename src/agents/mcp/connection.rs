@@ -78,7 +78,10 @@ impl Connection {
         match timeout(settings.timeout, call).await {
             Ok(Ok(output)) => Ok(ToolOutput { text: settings.redacted(output.text), ..output }),
             Ok(Err(ToolError(why))) => Err(about(why)),
-            Err(_) => Err(about(format!("did not answer within {:?}{}", settings.timeout, started.session.remark()))),
+            Err(_) => {
+                started.session.end_if_deaf(settings.timeout).await;
+                Err(about(format!("did not answer within {:?}{}", settings.timeout, started.session.remark())))
+            }
         }
     }
 

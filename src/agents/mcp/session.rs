@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorData, Implementation, JsonObject,
-    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, RequestMetaObject, ServerResult,
+    ListToolsRequest, PaginatedRequestParams, PingRequest, ProtocolVersion, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, RunningService, ServiceError,
@@ -25,6 +26,9 @@ use crate::agents::process::child::{Leash, Process};
 use crate::agents::process::scrubbed;
 use crate::agents::tool::{ToolError, ToolOutput};
 use crate::messages::visible::cut;
+
+/// How long a server may take to say that it is there.
+const MAX_PING: Duration = Duration::from_secs(2);
 
 /// Where in a request the key of a use stands, which is the same for all tries of it.
 const KEY: &str = "callboard/idempotencyKey";
@@ -171,6 +175,15 @@ impl Session {
                 answer::of(result, settings.max_output).map_err(|ToolError(said)| ToolError(format!("says: {said}")))
             }
             Err(error) => Err(ToolError(self.why(&error, "the tool had answered"))),
+        }
+    }
+
+    /// After a call without an answer: a server that does not even say that it is there is begun anew by the next call.
+    pub(super) async fn end_if_deaf(&self, patience: Duration) {
+        let ping = self.service.send_request(ClientRequest::PingRequest(PingRequest::default()));
+        if timeout(patience.min(MAX_PING), ping).await.is_err() {
+            self.fate.end();
+            self.service.cancellation_token().cancel();
         }
     }
 
