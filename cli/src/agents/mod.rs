@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 mod asking;
 mod checking;
 pub(crate) mod deciding;
+pub(crate) mod hints;
 pub(crate) mod loading;
 mod reading;
 mod running;

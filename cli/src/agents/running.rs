@@ -15,10 +15,10 @@ use crate::showing::taken;
 use crate::stops::Stops;
 use crate::store::Store;
 use crate::workflow::End;
-use crate::workflow::people;
 
 use super::arguments::{Allowance, Run};
-use super::deciding::{next_asked, settle};
+use super::deciding::{Asker, next_asked, settle};
+use super::hints;
 use super::loading::{self, Thinkers};
 use super::telling::Teller;
 use super::watching::Watch;
@@ -90,8 +90,7 @@ impl<'a> Session<'a> {
         };
         match (&end, &self.arguments.store) {
             (Ok(End::Waits | End::Stopped), Some(folder)) => {
-                let folder = people::quoted(&folder.display().to_string());
-                note(&format!("to go on: callboard run --resume {} --store {}", run.id(), visible(&folder)));
+                note(&format!("to go on: {}", visible(&hints::resumption(run.id(), folder, self.arguments))));
             }
             (Ok(End::Waits | End::Stopped), None) => note("nothing of it is kept, because no --store was given"),
             (Ok(End::Result(_)) | Err(_), _) => {}
@@ -155,6 +154,7 @@ impl<'a> Session<'a> {
         let mut teller = Teller::new(self.arguments.quiet);
         let modes = [StreamMode::Live, StreamMode::Messages, StreamMode::Updates];
         let mut events = run.events(1, &modes).await.map_err(trouble)?;
+        let asker = Asker::new(self.arguments.no_input, &self.arguments.files.root);
         let mut is_left = false;
         loop {
             let watched = tokio::select! {
@@ -162,7 +162,7 @@ impl<'a> Session<'a> {
                 watched = events.next() => watched,
                 asked = next_asked(&self.board, run), if !is_left => {
                     eprint!("{}", teller.close());
-                    is_left = !settle(&self.board, asked, self.arguments.no_input).await?;
+                    is_left = !settle(&self.board, asked, &asker).await?;
                     if is_left {
                         return Ok(End::Waits);
                     }

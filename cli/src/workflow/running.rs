@@ -17,7 +17,7 @@ use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
 use callboard::workflow::Workflow;
 
-use crate::agents::deciding::{next_asked, settle};
+use crate::agents::deciding::{Asker, next_asked, settle};
 use crate::page::{Failure, Page, count, json_text, note};
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
@@ -236,7 +236,8 @@ impl<'a> Session<'a> {
                 biased;
                 watched = events.next() => watched,
                 asked = next_asked(&self.board, run), if self.going.thinkers.agents.is_some() => {
-                    if !settle(&self.board, asked, self.going.no_input).await? {
+                    let asker = Asker::new(self.going.no_input, &self.going.thinkers.root);
+                    if !settle(&self.board, asked, &asker).await? {
                         return Ok(End::Waits);
                     }
                     continue;

@@ -1,0 +1,109 @@
+//! A person at a pseudo-terminal, with echo and line editing, where end of input is a key, and a program on it.
+//!
+//! The person reads and types on the other side, and waits for what the program says before each answer.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// Longer than any program takes to say something on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The person's side of a terminal, and the program on the other.
+pub(crate) struct Screen {
+    program: Child,
+    keys: File,
+    shown: Receiver<Vec<u8>>,
+    /// Everything that was shown.
+    seen: Vec<u8>,
+    /// How much of it was read.
+    read: usize,
+}
+
+impl Screen {
+    /// The program on a terminal of its own.
+    pub(crate) fn of(mut program: Process) -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap();
+        let theirs = || -> Stdio {
+            let end: OwnedFd = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+            end.into()
+        };
+        let program = program.stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
+        let keys = File::from(person);
+        let mut screen = keys.try_clone().unwrap();
+        let (show, shown) = channel();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            // The read fails when the program has closed its side.
+            while let Ok(length @ 1..) = screen.read(&mut chunk) {
+                if show.send(chunk[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { program, keys, shown, seen: Vec::new(), read: 0 }
+    }
+
+    /// Reads on until this is shown, and returns what was shown until then.
+    pub(crate) fn until(&mut self, expected: &str) -> String {
+        let expected = expected.replace('\n', "\r\n");
+        loop {
+            let unread = &self.seen[self.read..];
+            if let Some(at) = unread.windows(expected.len()).position(|shown| shown == expected.as_bytes()) {
+                let text = text(&unread[..at + expected.len()]);
+                self.read += at + expected.len();
+                return text;
+            }
+            match self.shown.recv_timeout(DEADLINE) {
+                Ok(chunk) => self.seen.extend(chunk),
+                Err(why) => panic!("{expected:?} is not shown ({why}) in: {}", text(&self.seen)),
+            }
+        }
+    }
+
+    /// Presses these keys.
+    pub(crate) fn types(&mut self, keys: impl AsRef<[u8]>) {
+        self.keys.write_all(keys.as_ref()).unwrap();
+    }
+
+    /// Waits for the program's end, which is a good one.
+    pub(crate) fn ended(self) -> String {
+        let (code, seen) = self.exited();
+        assert_eq!(code, Some(0), "{seen}");
+        seen
+    }
+
+    /// Waits for the program's end: its code, and everything that was shown.
+    pub(crate) fn exited(mut self) -> (Option<i32>, String) {
+        loop {
+            match self.shown.recv_timeout(DEADLINE) {
+                Ok(chunk) => self.seen.extend(chunk),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", text(&self.seen)),
+            }
+        }
+        (self.program.wait().unwrap().code(), text(&self.seen))
+    }
+}
+
+/// A program that a test has let go of is stopped.
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+/// What was shown, with the line ends of programs instead of those of terminals.
+fn text(shown: &[u8]) -> String {
+    String::from_utf8_lossy(shown).replace("\r\n", "\n")
+}
