@@ -8,6 +8,7 @@ mod forking;
 mod listing;
 mod page;
 mod replaying;
+mod saying;
 mod showing;
 mod stops;
 mod store;

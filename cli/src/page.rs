@@ -1,6 +1,9 @@
 //! An answer on its way to people or to machines.
 
-use std::io::{ErrorKind, Write as _};
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +12,10 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 
 use callboard::messages::{Handoffs, Json, Timestamp, visible};
+
+use crate::saying;
+
+pub(crate) use crate::saying::note;
 
 /// The answer to a command, in both forms.
 #[derive(Debug)]
@@ -50,6 +57,7 @@ impl Failure {
 
 /// Prints the answer. A reader that has gone, such as `head`, is no error; a disk that is full is one.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
+    saying::flush();
     let mut done = None;
     let (code, printed) = match answer {
         Ok(page) => {
@@ -77,11 +85,6 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     }
 }
 
-/// A line for people. Whoever reads none of them is no error.
-pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
 /// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
 pub(crate) fn json_text(value: &Value) -> String {
     let (mut escaped, mut units) = (String::new(), [0; 2]);
@@ -99,6 +102,22 @@ fn is_hidden(c: char) -> bool {
     let mut bytes = [0; 4];
     let text: &str = c.encode_utf8(&mut bytes);
     visible(text) != text
+}
+
+/// Whether people see this stream in colours.
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name);
+    stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|kind| kind != "dumb")
+}
+
+/// Whether both outputs are one terminal.
+pub(crate) fn is_one_terminal() -> bool {
+    let (out, error) = (std::io::stdout(), std::io::stderr());
+    let device = |stream: BorrowedFd<'_>| {
+        let about = File::from(stream.try_clone_to_owned().ok()?).metadata().ok()?;
+        Some(about.rdev())
+    };
+    out.is_terminal() && error.is_terminal() && device(out.as_fd()) == device(error.as_fd())
 }
 
 /// A table in the style of this program, as wide as the terminal if there is one.

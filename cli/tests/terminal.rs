@@ -138,3 +138,40 @@ fn the_hint_goes_on_in_the_same_place_with_the_same_agents() {
     screen.ended();
     assert_eq!([content(&folder, "out.txt"), content(&folder, "sub/out.txt")], [None, Some("x".to_owned())]);
 }
+
+#[test]
+fn an_answer_is_read_once_on_one_terminal_and_is_the_output_of_a_pipe() {
+    let (folder, model) = writer();
+    model.says("all is well");
+    let told = screen(&folder, &["run", "write"]).ended();
+    assert_eq!(told.matches("all is well").count(), 1, "{told}");
+    for arguments in [&["run", "write", "--quiet"][..], &["run", "write", "--json"]] {
+        model.says("all is well");
+        let told = screen(&folder, arguments).ended();
+        assert!(told.ends_with("all is well\n") || told.contains("\"output\": \"all is well\""), "{told}");
+    }
+    model.says("all is well");
+    let output = command(&folder, &["run", "write"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "all is well\n");
+}
+
+#[test]
+fn what_commands_may_read_besides_is_said_on_the_command_line() {
+    let (folder, model) = writer();
+    let toolchain = tempfile::tempdir().unwrap();
+    fs::write(toolchain.path().join("version"), "1.91").unwrap();
+    let toolchain = toolchain.path().to_str().unwrap();
+    for (allowed, answer) in [(vec![], "Permission denied"), (vec!["--allow-read", toolchain], "1.91")] {
+        model.calls("ShellExec", json!({ "command": format!("cat {toolchain}/version") }));
+        model.says("read");
+        let mut screen = screen(&folder, &[&["run", "read"], allowed.as_slice()].concat());
+        screen.until(WAYS);
+        screen.types("y\n");
+        screen.ended();
+        model.asked();
+        let asked = model.asked();
+        assert!(asked.answer().contains(answer), "{}", asked.answer());
+    }
+    let (code, said) = told(&folder, &["run", "read", "--allow-read", "nowhere"]);
+    assert!(code == Some(2) && said.contains("--allow-read nowhere: "), "{said}");
+}

@@ -8,6 +8,7 @@ use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 
 use crate::arguments::text_in;
+use crate::saying;
 use crate::workflow::arguments::value_of;
 
 /// Whether there is somebody to ask.
@@ -46,8 +47,9 @@ pub(super) fn shown(question: &Question) -> String {
     shown
 }
 
-/// Throws away what was typed before a question was shown: it cannot have been meant for it.
+/// Throws away what was typed before a question was shown: it cannot have been meant for it. What was said before is shown first.
 fn forget_what_was_typed() {
+    saying::flush();
     // What is no terminal has nobody at it who could type too early.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
 }

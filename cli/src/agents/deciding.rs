@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use callboard::Callboard;
 use callboard::actors::approvals::card;
 use callboard::messages::{Envelope, Question};
@@ -20,6 +22,23 @@ const FOR_RUN: Duration = Duration::from_secs(3600);
 pub(crate) enum Asked {
     Approval(Box<Envelope>),
     Question(Question),
+}
+
+impl Asked {
+    /// It as machines read it.
+    pub(crate) fn json(&self) -> Value {
+        match self {
+            Self::Approval(envelope) => json!({
+                "approval": envelope.id(),
+                "agent": envelope.agent,
+                "action": envelope.action.action,
+                "target": envelope.action.target,
+                "arguments": envelope.action.arguments,
+                "expires_at": envelope.expires_at,
+            }),
+            Self::Question(Question { agent, question, .. }) => json!({ "agent": agent, "question": question }),
+        }
+    }
 }
 
 /// Waits for something that people are asked.

@@ -1,5 +1,6 @@
 //! Command lines that people are told to go on with.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use callboard::messages::RunId;
@@ -7,13 +8,22 @@ use callboard::messages::RunId;
 use super::arguments::{Files, Run};
 
 /// The command line that goes on with a run, with the same agents, models and tools, in the same place.
-pub(super) fn resumption(run: RunId, store: &Path, arguments: &Run) -> String {
+pub(super) fn resumption(run: impl Display, store: &Path, arguments: &Run) -> String {
     let mut line = format!("callboard run --resume {run} --store {}", path(store));
     let Run { files, model, .. } = arguments;
     if files.agents != Path::new("agents") {
         line.push_str(&format!(" --agents {}", path(&files.agents)));
     }
     line + &flags(files, model.as_deref())
+}
+
+/// The command lines that do a failed turn again, in a run of its own.
+pub(super) fn retrial(run: RunId, turn: u32, store: &Path, arguments: &Run) -> String {
+    let fork = format!("callboard runs fork {run} --turn {turn} --store {}", path(store));
+    let resumption = resumption("NEW", store, arguments);
+    format!(
+        "to do turn {turn} again in a new run, with what came before it: {fork}\nand then, with the new run's id: {resumption}"
+    )
 }
 
 /// What says which models and tools agents have, and where these work, but for what is usual.
@@ -55,7 +65,7 @@ mod tests {
         let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
             panic!("it is a run")
         };
-        resumption("0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), run.store.as_deref().unwrap(), &run)
+        resumption("0192f0c1-2345-7abc-8def-0123456789ab", run.store.as_deref().unwrap(), &run)
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::agents::hints::{flags, quoted};
 use crate::page::{brief_json, whole_json};
+use crate::saying;
 
 use super::arguments::{Going, value_of};
 
@@ -42,6 +43,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
 
 /// Asks at the terminal.
 pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
+    saying::flush();
     ask_over(interrupt, &mut std::io::stdin().lock(), &mut std::io::stderr())
 }
 
