@@ -59,7 +59,7 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
         Runs::Show { run, .. } => showing::show(&store.load(run).await?),
         Runs::Diff { first, second, .. } => Ok(comparing::diff(&store.load(first).await?, &store.load(second).await?)),
         Runs::Fork { run, turn, input, set, .. } => {
-            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set).await
+            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set, &command.common().data).await
         }
         Runs::Replay { run, turn, step, .. } => {
             let loaded = store.load(run).await?;

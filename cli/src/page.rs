@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
 use serde_json::{Value, json};
 
 use callboard::messages::{Handoffs, Json, Timestamp, visible};
@@ -121,7 +121,7 @@ pub(crate) fn is_one_terminal() -> bool {
 }
 
 /// A table in the style of this program, as wide as the terminal if there is one.
-pub(crate) fn table<const N: usize>(header: [&str; N], numbers: &[usize]) -> Table {
+pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     table.remove_style(comfy_table::TableComponent::HorizontalLines);

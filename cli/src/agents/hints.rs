@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use callboard::messages::RunId;
+use callboard::messages::{RunId, visible, visible_lines};
 
 use super::arguments::{Files, Run};
 
@@ -24,6 +24,18 @@ pub(super) fn retrial(run: RunId, turn: u32, store: &Path, arguments: &Run) -> S
     format!(
         "to do turn {turn} again in a new run, with what came before it: {fork}\nand then, with the new run's id: {resumption}"
     )
+}
+
+/// What a turn waits for that cannot go on by itself, in words of the command line.
+pub(super) fn needs_attention(turn: u32, why: &str) -> String {
+    match why.split_once(" is not registered;") {
+        Some((agent, _)) => format!(
+            "turn {turn} cannot go on: {} has no file in the folder of the agents; put it there, or name its folder with --agents, \
+             and go on with --resume",
+            visible(agent)
+        ),
+        None => format!("turn {turn} needs attention: {}", visible_lines(why)),
+    }
 }
 
 /// What says which models and tools agents have, and where these work, but for what is usual.
@@ -66,6 +78,20 @@ mod tests {
             panic!("it is a run")
         };
         resumption("0192f0c1-2345-7abc-8def-0123456789ab", run.store.as_deref().unwrap(), &run)
+    }
+
+    #[test]
+    fn an_agent_that_is_not_there_is_looked_for_in_the_folder() {
+        let why = "agent coder is not registered; register it and restart the turn, or cancel the run";
+        let told = needs_attention(2, why);
+        assert!(
+            told.starts_with("turn 2 cannot go on: agent coder has no file in the folder of the agents;"),
+            "{told}"
+        );
+        assert_eq!(
+            needs_attention(2, "it asks \u{1b}[2J other things"),
+            "turn 2 needs attention: it asks \\u{1b}[2J other things"
+        );
     }
 
     #[test]

@@ -209,7 +209,14 @@ impl<'a> Session<'a> {
             };
             match watched {
                 Some(Watched::Live(shown)) => teller.tell(&shown),
-                Some(Watched::Event(event)) => self.tell(&event.event, &mut teller, run.id()),
+                Some(Watched::Event(event)) => {
+                    self.tell(&event.event, &mut teller, run.id());
+                    if let RunEvent::NeedsAttention { why, .. } = &*event.event
+                        && is_stuck(&run.read().await.map_err(trouble)?)
+                    {
+                        return Ok(End::Waits(json!({ "needs_attention": why })));
+                    }
+                }
                 Some(Watched::Missed(_)) => {}
                 None => break,
             }
@@ -235,7 +242,7 @@ impl<'a> Session<'a> {
     fn tell(&self, event: &RunEvent, teller: &mut Teller, run: RunId) {
         let news = match event {
             RunEvent::AttemptFailed { turn, failure, .. } => Some((*turn, format!("an attempt failed: {failure}"))),
-            RunEvent::NeedsAttention { turn, why, .. } => Some((*turn, format!("a turn needs attention: {why}"))),
+            RunEvent::NeedsAttention { turn, why, .. } => Some((*turn, hints::needs_attention(*turn, why))),
             _ => None,
         };
         if let Some((turn, line)) = news.filter(|_| !self.arguments.quiet) {
@@ -269,4 +276,10 @@ impl<'a> Session<'a> {
         }
         result
     }
+}
+
+/// Whether no turn goes on by itself.
+fn is_stuck(run: &callboard::supervision::runs::run::Run) -> bool {
+    let open = run.open_turns().count();
+    open > 0 && open == run.turns_that_need_attention().count()
 }
