@@ -1,5 +1,6 @@
 //! An answer on its way to people or to machines.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -107,7 +108,11 @@ fn is_hidden(c: char) -> bool {
 /// Whether people see this stream in colours.
 pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name);
-    stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|kind| kind != "dumb")
+    stream.is_terminal() && wants_colours(set("NO_COLOR").as_deref(), set("TERM").as_deref())
+}
+
+fn wants_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_none() && term.is_none_or(|kind| kind != "dumb")
 }
 
 /// Whether both outputs are one terminal.
@@ -197,4 +202,17 @@ pub(crate) fn grouped(number: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_that_show_them() {
+        let wants =
+            |no_color: Option<&str>, term: Option<&str>| wants_colours(no_color.map(OsStr::new), term.map(OsStr::new));
+        assert!(wants(None, Some("xterm-256color")) && wants(None, None));
+        assert!(!wants(None, Some("dumb")) && !wants(Some("1"), Some("xterm")));
+    }
 }

@@ -211,10 +211,17 @@ impl<'a> Session<'a> {
                 Some(Watched::Live(shown)) => teller.tell(&shown),
                 Some(Watched::Event(event)) => {
                     self.tell(&event.event, &mut teller, run.id());
-                    if let RunEvent::NeedsAttention { why, .. } = &*event.event
-                        && is_stuck(&run.read().await.map_err(trouble)?)
-                    {
-                        return Ok(End::Waits(json!({ "needs_attention": why })));
+                    if let RunEvent::NeedsAttention { turn, .. } = &*event.event {
+                        let read = run.read().await.map_err(trouble)?;
+                        // One of another process may have been dealt with since.
+                        if let Some((_, why)) = read.turns_that_need_attention().find(|(open, _)| open.number == *turn)
+                        {
+                            teller.close(None);
+                            note(&hints::needs_attention(*turn, why));
+                            if is_stuck(&read) {
+                                return Ok(End::Waits(json!({ "needs_attention": why })));
+                            }
+                        }
                     }
                 }
                 Some(Watched::Missed(_)) => {}
@@ -240,14 +247,9 @@ impl<'a> Session<'a> {
 
     /// Of what the journal gets, what people want to know at once.
     fn tell(&self, event: &RunEvent, teller: &mut Teller, run: RunId) {
-        let news = match event {
-            RunEvent::AttemptFailed { turn, failure, .. } => Some((*turn, format!("an attempt failed: {failure}"))),
-            RunEvent::NeedsAttention { turn, why, .. } => Some((*turn, hints::needs_attention(*turn, why))),
-            _ => None,
-        };
-        if let Some((turn, line)) = news.filter(|_| !self.arguments.quiet) {
-            teller.close(Some(TurnId { run, number: turn }));
-            note(&line);
+        if let (RunEvent::AttemptFailed { turn, failure, .. }, false) = (event, self.arguments.quiet) {
+            teller.close(Some(TurnId { run, number: *turn }));
+            note(&format!("an attempt failed: {failure}"));
         }
     }
 
