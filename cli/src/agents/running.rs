@@ -211,17 +211,10 @@ impl<'a> Session<'a> {
                 Some(Watched::Live(shown)) => teller.tell(&shown),
                 Some(Watched::Event(event)) => {
                     self.tell(&event.event, &mut teller, run.id());
-                    if let RunEvent::NeedsAttention { turn, .. } = &*event.event {
-                        let read = run.read().await.map_err(trouble)?;
-                        // One of another process may have been dealt with since.
-                        if let Some((_, why)) = read.turns_that_need_attention().find(|(open, _)| open.number == *turn)
-                        {
-                            teller.close(None);
-                            note(&hints::needs_attention(*turn, why));
-                            if is_stuck(&read) {
-                                return Ok(End::Waits(json!({ "needs_attention": why })));
-                            }
-                        }
+                    if let RunEvent::NeedsAttention { turn, .. } = &*event.event
+                        && let Some(end) = stuck(&run.read().await.map_err(trouble)?, *turn, &mut teller)
+                    {
+                        return Ok(end);
                     }
                 }
                 Some(Watched::Missed(_)) => {}
@@ -280,8 +273,12 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether no turn goes on by itself.
-fn is_stuck(run: &callboard::supervision::runs::run::Run) -> bool {
-    let open = run.open_turns().count();
-    open > 0 && open == run.turns_that_need_attention().count()
+/// Tells of a turn that needs attention, and ends what follows the run if no other turn goes on.
+fn stuck(run: &callboard::supervision::runs::run::Run, turn: u32, teller: &mut Teller) -> Option<End> {
+    // One that another process was told of may have been dealt with since.
+    let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
+    teller.close(None);
+    note(&hints::needs_attention(turn, why));
+    let goes_on = run.open_turns().count() > run.turns_that_need_attention().count();
+    (!goes_on).then(|| End::Waits(json!({ "needs_attention": why })))
 }
