@@ -62,7 +62,7 @@ fn head(envelope: &Envelope) -> String {
 
 /// The lines of a card that hold these, each of them marked as such.
 fn framed(text: &str) -> String {
-    text.split_terminator('\n').fold(String::new(), |mut lines, line| {
+    text.split('\n').fold(String::new(), |mut lines, line| {
         let _ = writeln!(lines, "  │ {line}");
         lines
     })
@@ -87,16 +87,11 @@ fn cut(text: &str) -> String {
 
 /// Arguments as they are read: JSON, but for texts of several lines. What could deceive is escaped.
 fn arguments(value: &Json) -> String {
+    if let Some(text) = value.as_str() {
+        return text.split('\n').map(visible).collect::<Vec<_>>().join("\n");
+    }
     let mut out = String::new();
-    match value.as_str() {
-        Some(text) => text.split_terminator('\n').for_each(|line| {
-            let _ = writeln!(out, "{}", visible(line));
-        }),
-        None => write_value(&mut out, value.value(), 0),
-    }
-    if !out.ends_with('\n') {
-        out.push('\n');
-    }
+    write_value(&mut out, value.value(), 0);
     out
 }
 
@@ -187,12 +182,15 @@ mod tests {
             let shown = whole_card(&envelope(arguments));
             let lines = shown.lines().filter(|line| line.contains("safe.txt") || line.contains("── approval ──"));
             assert!(
-                lines.clone().all(|line| line.trim_start_matches("  │ ").trim_start().starts_with("│ ")),
+                lines
+                    .clone()
+                    .all(|line| line.strip_prefix("  │ ").is_some_and(|line| line.trim_start().starts_with("│ "))),
                 "{shown}"
             );
             assert!(lines.count() >= 2 && !shown.contains('\u{1b}'), "{shown}");
         }
-        assert_eq!(arguments(&json!({}).into()), "{}\n");
-        assert_eq!(arguments(&json!({ "a": [1, "b"] }).into()), "{\n  \"a\": [\n    1,\n    \"b\"\n  ]\n}\n");
+        assert_eq!(arguments(&json!({}).into()), "{}");
+        assert_eq!(arguments(&json!({ "a": [1, "b"] }).into()), "{\n  \"a\": [\n    1,\n    \"b\"\n  ]\n}");
+        assert_eq!(arguments(&json!("a\n\tb\n").into()), "a\n\\u{9}b\n");
     }
 }
