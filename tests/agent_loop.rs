@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use callboard::agents::{
-    AgentLoop, CancelToken, Effect, LoopRun, MetaTool, ModelErrorKind, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
+    AgentLoop, CancelToken, Effect, LoopRun, MetaTool, Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent,
+    ModelRequest, ModelStream, Tier, Tool, ToolOutput, ToolSpec, Tools, of_spec,
 };
-use callboard::messages::{AgentEvent, LoopEnd, Message, StopReason};
+use callboard::messages::{AgentEvent, LoopEnd, Message, StopReason, ToolCall, Usage};
 use callboard::testing::ScriptedModel;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -337,4 +339,154 @@ async fn a_model_that_fails_ends_the_loop_with_what_it_said_of_it() {
         let LoopEnd::Failed(why) = end(&events) else { panic!("{events:?}") };
         assert!(why.contains(says), "{why}");
     }
+}
+
+/// A model whose answers are these events, one list for each.
+struct Told(parking_lot::Mutex<VecDeque<ModelStream>>);
+
+impl Told {
+    fn answers(answers: impl IntoIterator<Item = ModelStream>) -> Self {
+        Self(parking_lot::Mutex::new(answers.into_iter().collect()))
+    }
+}
+
+impl Model for Told {
+    fn name(&self) -> &str {
+        "told"
+    }
+
+    fn call(&self, _: ModelRequest) -> ModelStream {
+        self.0.lock().pop_front().unwrap()
+    }
+}
+
+fn answer(events: impl IntoIterator<Item = ModelEvent, IntoIter: Send + 'static>) -> ModelStream {
+    futures::stream::iter(events.into_iter().map(Ok)).boxed()
+}
+
+fn says(text: impl Into<Arc<str>>) -> ModelEvent {
+    ModelEvent::Text(text.into())
+}
+
+fn calls(id: &str, tool: &str, arguments: Value) -> ModelEvent {
+    ModelEvent::ToolCall(ToolCall::new(id, tool, arguments))
+}
+
+fn ended(stop: StopReason) -> ModelEvent {
+    ModelEvent::Ended(ModelAnswer::new("told", stop, Usage::default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_people_are_asked_is_pending_until_they_say_it_and_then_told() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("write", Effect::Writes, &count)).unwrap();
+    let model = ScriptedModel::new()
+        .calls_all([
+            ("write", json!({ "path": "a" }).into()),
+            ("write", json!({ "path": "b" }).into()),
+            ("AskUser", json!({ "question": "Where?" }).into()),
+        ])
+        .says("done");
+    let mut run = AgentLoop::new(model).tools(tools).meta([MetaTool::AskUser]).run(question("x"));
+    let (handle, mut told) = (run.handle(), Vec::new());
+    while let Some(event) = run.next().await {
+        let context = handle.context();
+        match &event {
+            AgentEvent::PermissionAsked { call, action } => {
+                assert_eq!(context.pending_permissions[call], *action);
+                match &*action.target {
+                    "a" => handle.allow(call).unwrap(),
+                    _ => handle.deny(call, "not there").unwrap(),
+                }
+            }
+            AgentEvent::PermissionDecided { call, is_granted, reason } => {
+                assert!(!context.pending_permissions.contains_key(call), "{context:?}");
+                told.push(format!("{call} {is_granted} {reason}"));
+            }
+            AgentEvent::QuestionAsked { call, question } => {
+                assert_eq!(context.pending_questions[call], *question);
+                assert_eq!(context.pending_permissions.len(), 0, "they are asked before anything is done");
+                handle.answer(call, "here").unwrap();
+            }
+            AgentEvent::QuestionAnswered { call, answer } => {
+                assert!(!context.pending_questions.contains_key(call), "{context:?}");
+                told.push(format!("{call} {answer}"));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(told, ["1-0 true ", "1-1 false not there", "1-2 \"here\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_has_what_was_said_each_time_and_what_was_found_and_events_say_who_failed_and_who_goes_on() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("deploy", Effect::Reads, &count)).unwrap();
+    let error = ModelError::new(ModelErrorKind::Unavailable, "overloaded");
+    let failed = ModelEvent::Failed { model: "a".into(), error, next: "b".into() };
+    let search = calls("1", "ToolSearch", json!({ "query": "deploy" }));
+    let handoff = calls("2", "handoff_to_agent", json!({ "agent_name": "next", "task": "go on" }));
+    let model = Told::answers([
+        answer([failed, says("I "), says("look."), search, ended(StopReason::ToolCalls)]),
+        answer([says("Found."), handoff, ended(StopReason::ToolCalls)]),
+    ]);
+    let mut run = AgentLoop::new(model).tools(tools).hidden(["deploy"]).meta(MetaTool::ALL).run(question("x"));
+    assert!(run.context().activated.is_empty());
+    let mut told = Vec::new();
+    while let Some(event) = run.next().await {
+        match event {
+            AgentEvent::ModelFailed { model, error, next } => told.push(format!("{model}: {error}; {next}")),
+            AgentEvent::Handoff { to } => told.push(format!("to {to}")),
+            AgentEvent::Ended { end } => told.push(format!("{end:?}")),
+            _ => {}
+        }
+    }
+    assert_eq!(told, ["a: overloaded; b", "to next", "HandedOff"]);
+    let context = run.context();
+    assert_eq!(context.texts.iter().map(|text| &**text).collect::<Vec<_>>(), ["I look.", "Found."]);
+    assert_eq!(context.activated.iter().map(|name| &**name).collect::<Vec<_>>(), ["deploy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_is_bounded_in_bytes_and_in_calls() {
+    const MOST: usize = 4 << 20;
+    let thinks = |bytes: usize| ModelEvent::Reasoning("x".repeat(bytes).into());
+    // A tool that nobody has is a call all the same.
+    let some = |count: usize| (0..count).map(|id| calls(&id.to_string(), "t", json!({}))).collect::<Vec<_>>();
+    let long = calls("1", "t", json!({ "x": "y".repeat(MOST) }));
+    let answered = LoopEnd::Answered;
+    let failed = LoopEnd::Failed("terminal error: model told: its answer has more than 4 MiB or 64 calls".into());
+    for (what, events, end) in [
+        ("4 MiB", vec![says("x".repeat(MOST))], &answered),
+        ("a byte more", vec![says("x".repeat(MOST)), says("x")], &failed),
+        ("thoughts", vec![says("x".repeat(MOST / 2)), thinks(MOST / 2), says("x")], &failed),
+        ("one long call", vec![long], &failed),
+        ("64 calls", some(64), &answered),
+        ("65 calls", some(65), &failed),
+    ] {
+        let stop = if what == "64 calls" { StopReason::ToolCalls } else { StopReason::Finished };
+        let model = Told::answers([
+            answer(events.into_iter().chain([ended(stop)])),
+            answer([says("done"), ended(StopReason::Finished)]),
+        ]);
+        assert_eq!(self::end(&all(AgentLoop::new(model).run(question("x"))).await), end, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_an_end_is_no_answer_and_one_that_goes_on_and_on_is_left() {
+    let (piece, dropped) = (says("x".repeat(1 << 10)), Arc::new(()));
+    let held = Arc::clone(&dropped);
+    let endless = futures::stream::repeat_with(move || {
+        let _held = &held;
+        Ok(piece.clone())
+    });
+    for (stream, says) in [
+        (answer([says("It is")]), "error: model told: its answer has no end"),
+        (endless.boxed(), "terminal error: model told: its answer has more than 4 MiB or 64 calls"),
+    ] {
+        let events = all(AgentLoop::new(Told::answers([stream])).run(question("x"))).await;
+        assert_eq!(end(&events), &LoopEnd::Failed(says.into()));
+    }
+    assert_eq!(Arc::strong_count(&dropped), 1, "the stream is dropped");
 }

@@ -104,6 +104,18 @@ async fn a_try_that_may_have_been_paid_for_stays_spent_when_another_has_answered
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_wants_us_to_wait_for_long_is_not_asked_again_in_the_turn() {
+    for (wait, asked) in [(61, 1), (60, 3)] {
+        let limited = ModelErrorKind::RateLimited(Some(Duration::from_secs(wait)));
+        let model = (0..3).fold(ScriptedModel::new(), |model, _| model.fails(limited, "slow down"));
+        let board = builder().with(agent(LEAD, model.clone(), &Tools::new())).start().await.unwrap();
+        assert!(!finish(&board, Task::new("x")).await.outcome.is_finished());
+        assert_eq!(model.requests().len(), asked, "{wait} s");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
     let count = Arc::new(AtomicU32::new(0));
     let used = Arc::clone(&count);
@@ -151,6 +163,21 @@ async fn a_call_that_the_budget_does_not_allow_is_not_made() {
     let result = finish(&board, Task::new("x").limits(limits)).await;
     assert!(matches!(&result.outcome, Outcome::Refused(Refusal::TokenBudget { .. })), "{:?}", result.outcome);
     assert_eq!(model.left(), 1);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_model_never_answers_fails_for_good_and_says_what_to_raise() {
+    let count = Arc::default();
+    let tools = Tools::new().with(counting("read", Effect::Reads, &count)).unwrap();
+    let model = (0..9).fold(ScriptedModel::new(), |model, _| model.calls("read", json!({ "path": "x" })));
+    let toml = format!("{LEAD}\n[agent.capabilities]\nmax_iterations = 2");
+    let board = builder().with(agent(&toml, model.clone(), &tools)).start().await.unwrap();
+    let result = finish(&board, Task::new("x")).await;
+    let Outcome::Failed { error } = result.outcome else { panic!("{:?}", result.outcome) };
+    assert!(error.contains("the model was asked 2 times and wants tools still: raise max_iterations"), "{error}");
+    assert_eq!((model.requests().len(), result.metrics.retries), (2, 0));
+    assert_nothing_left(&board, 5).await;
     board.shutdown().await;
 }
 
@@ -271,5 +298,35 @@ async fn what_is_missing_from_a_prompt_ends_the_turn_with_its_name() {
     let run = board.submit(Task::new("x")).await.unwrap();
     let failed = until(&run, |event| matches!(event, RunEvent::TurnFailed { .. })).await;
     assert!(format!("{failed:?}").contains("the prompt, in system_prompt"), "{failed:?}");
+    board.shutdown().await;
+}
+
+#[cfg(all(target_os = "linux", feature = "shell"))]
+#[tokio::test]
+async fn what_an_earlier_try_of_a_command_has_left_is_ended_before_it_is_done_again() {
+    use callboard::agents::tools::{Root, ShellExec};
+    use callboard::messages::RunId;
+    use std::process::{Command as Program, Stdio};
+
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunId(uuid::Uuid::from_u128(0x017f_0000_7000_8000_0000_0000_0000_0001 ^ u128::from(std::process::id())));
+    // As a board leaves it that is killed.
+    let left = |key: String| {
+        let mut left = Program::new("setsid");
+        left.args(["cat"]).env("CALLBOARD_KEY", key).stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let (mut same, mut other) = (left(format!("{run}/1/tool-1-0")), left(format!("{run}/1/tool-2-0")));
+    let model = ScriptedModel::new().calls("ShellExec", json!({ "command": "echo $CALLBOARD_KEY" })).says("done");
+    let tools = Tools::new().with(ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined()).unwrap();
+    let board = builder().with(agent(LEAD, model.clone(), &tools)).start().await.unwrap();
+    let handle = board.submit(Task::new("x").id(run)).await.unwrap();
+    let asked = board.next_approval().await.unwrap();
+    board.approvals().approve(asked.id(), "ann").await.unwrap();
+    assert_eq!(handle.result().await.unwrap().output, "done");
+    let told = format!("{:?}", model.requests()[1].messages.last());
+    assert!(told.contains(&format!("{run}/1/tool-1-0")), "{told}");
+    assert!(!same.wait().unwrap().success());
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success(), "it is another's");
     board.shutdown().await;
 }

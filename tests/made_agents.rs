@@ -411,3 +411,17 @@ async fn a_fork_at_a_turn_of_an_agent_that_was_made_takes_it_as_it_was_or_says_w
     assert_eq!(result.output, "twice hi", "{:?}", result.outcome);
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_may_only_read_gives_no_tasks_and_asks_nobody() {
+    let model =
+        ScriptedModel::new().calls("Task", task("helper")).calls("AskUser", json!({ "question": "x" })).says("done");
+    let reader = "[agent]\nname = \"lead\"\n[agent.capabilities]\nauthority = [\"reads\"]";
+    let spec = thinker(reader, model.clone(), &Tools::new());
+    let board = builder().with(spec).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x")).await.output, "done");
+    let shown = model.requests().pop().unwrap().tools;
+    assert!(shown.iter().all(|tool| ["ToolSearch", "accept_handoff"].contains(&&*tool.name)), "{shown:?}");
+    assert!(answers(&model).iter().all(|answer| answer.contains("there is no tool")), "{:?}", answers(&model));
+    board.shutdown().await;
+}

@@ -13,11 +13,14 @@ use callboard::agents::{Definition, Effect, LlmAgent, Model, ToolOutput, ToolSpe
 use callboard::messages::{AgentName, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
+use callboard::supervision::runs::fork::Fork;
 use callboard::testing::ScriptedModel;
+use callboard::workflow::Workflow;
 use common::{World, builder, finish, until};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
@@ -229,4 +232,51 @@ async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
     assert_eq!((result.output.as_str(), result.metrics.retries), (Some("done"), 1));
     assert_eq!(count.load(Ordering::Relaxed), 2, "once unasked and once asked, and nothing twice");
     board.shutdown().await;
+}
+
+/// The one that reads a page begins anew without reading it; beside it another one has read a page, or nobody has.
+#[tokio::test(start_paused = true)]
+async fn a_fork_keeps_the_marks_of_the_turns_that_it_copies() {
+    for (line, is_marked) in [("(reading | waiting -> telling) -> last", true), ("(reading | waiting) -> last", false)]
+    {
+        let read = Arc::new(Semaphore::new(0));
+        let waits = Arc::clone(&read);
+        let board = builder()
+            .agent("reading", move |turn: Turn| {
+                if turn.input_json().as_str() == Some("a page") {
+                    turn.mark("a page");
+                }
+                read.add_permits(1);
+                async { Ok(Command::output("read")) }
+            })
+            .agent("waiting", move |_: Turn| {
+                let read = Arc::clone(&waits);
+                async move {
+                    read.acquire().await?.forget();
+                    Ok(Command::output("waited"))
+                }
+            })
+            .agent("telling", |turn: Turn| {
+                turn.mark("another page");
+                async { Ok(Command::output("burn it")) }
+            })
+            .agent("last", |turn: Turn| async move { Ok(Command::output(turn.is_marked())) })
+            .start()
+            .await
+            .unwrap();
+        let workflow = Workflow::from_line("pages", line).unwrap();
+        let run = board.submit(workflow.task("a page")).await.unwrap();
+        assert_eq!(run.result().await.unwrap().output, true, "{line}");
+        let history = run.history().await.unwrap();
+        let marked = history.iter().find_map(|event| match event {
+            RunEvent::Marked { turn, source, .. } => Some((*turn, source.to_string())),
+            _ => None,
+        });
+        let (turn, source) = marked.unwrap();
+        assert_eq!(source, "a page");
+        let fork = board.fork(run.id(), turn, Fork::new().input("nothing")).await.unwrap();
+        let result = fork.result().await.unwrap();
+        assert_eq!((result.output, result.is_marked), (is_marked.into(), is_marked), "{line}");
+        board.shutdown().await;
+    }
 }

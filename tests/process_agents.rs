@@ -130,9 +130,9 @@ impl Wire {
         Self { folder, listener }
     }
 
-    fn spec(&self, source: &'static str) -> AgentSpec {
-        let path = self.folder.path().join("wire");
-        AgentSpec::new("worker", move || program(source).env("WIRE", &path))
+    fn spec(&self, source: impl Into<String>) -> AgentSpec {
+        let (source, path) = (source.into(), self.folder.path().join("wire"));
+        AgentSpec::new("worker", move || program(&source).env("WIRE", &path))
     }
 
     async fn taken(&self) -> End {
@@ -600,7 +600,8 @@ echo '{"type":"command","turn":"'$id'","output":["'$names'","'$KEY'","'$(pwd)'"]
     let output = output(&board, Task::new("x")).await;
     assert_eq!((output[1].as_str(), output[2].as_str()), (Some("k"), path.to_str()));
     for name in output[0].as_str().unwrap().split_whitespace() {
-        let is_kept = ["PATH", "HOME", "LANG", "TMPDIR", "KEY"].contains(&name) || name.starts_with("LC_");
+        let is_kept = ["PATH", "HOME", "LANG", "TMPDIR", "CALLBOARD_AGENT", "CALLBOARD_PROCESS", "KEY"].contains(&name)
+            || name.starts_with("LC_");
         assert!(is_kept || ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name), "{output}");
     }
     board.shutdown().await;
@@ -724,24 +725,31 @@ signal.pause()
 
 #[tokio::test]
 async fn a_cancelled_run_leaves_no_process_and_none_of_those_that_it_has_started() {
-    let source = r#"
+    // Many, and one that has left the group.
+    for (starts, leaves) in
+        [("sleep 1000 & sleep 1000", "False"), ("for i in $(seq 200); do sleep 1000 & done; wait", "True")]
+    {
+        let source = format!(
+            r#"
 line = connect()
 begin()
 turn = hear()
-subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], pass_fds=[line.fileno()], stdout=sys.stderr)
+subprocess.Popen(["sh", "-c", "{starts}"], pass_fds=[line.fileno()], stdout=sys.stderr, start_new_session={leaves})
 tell(type="notice", text=str(os.getpid()))
 hear()
-"#;
-    let wire = Wire::new();
-    let board = board(wire.spec(source)).await;
-    let run = board.submit(Task::new("x")).await.unwrap();
-    let process = pid(&noticed(&run).await);
-    let held = wire.taken().await;
-    run.cancel("enough").await.unwrap();
-    held.dropped().await;
-    reaped(process).await;
-    assert_nothing_left(&board, 5).await;
-    board.shutdown().await;
+"#
+        );
+        let wire = Wire::new();
+        let board = board(wire.spec(source)).await;
+        let run = board.submit(Task::new("x")).await.unwrap();
+        let process = pid(&noticed(&run).await);
+        let held = wire.taken().await;
+        run.cancel("enough").await.unwrap();
+        held.dropped().await;
+        reaped(process).await;
+        assert_nothing_left(&board, 5).await;
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test]

@@ -78,6 +78,17 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_on_the_machine_may_look_into_a_store() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempdir().unwrap();
+    let place = folder.path().join("above").join("store");
+    Sled::open(&place).unwrap().close().await;
+    assert_eq!(place.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+}
+
 #[tokio::test]
 async fn a_half_written_snapshot_does_not_keep_the_store_from_opening() {
     let folder = filled().await;

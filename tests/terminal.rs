@@ -1,7 +1,6 @@
 //! The terminal channel as a person meets it: on a pseudo-terminal, with echo and line editing, where end of input is a key.
 //!
-//! The program on it is this test binary in another role. The person reads and types on the other side, and waits for what
-//! the program says before each answer.
+//! The program on it is this test binary in another role.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -9,21 +8,16 @@
 
 mod common;
 mod processes;
+mod screen;
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command as Process, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Command as Process;
 
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
 use callboard::messages::Action;
 use callboard::prelude::{Callboard, Command, Task, Turn};
 use common::Shaky;
-use processes::DEADLINE;
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use screen::Screen;
 use serde_json::{Value, json};
 
 const ACTIONS: &str = "CALLBOARD_TERMINAL_ACTIONS";
@@ -64,107 +58,26 @@ fn the_program() {
     });
 }
 
-/// The person's side of a terminal, and the program on the other.
-struct Screen {
-    program: Child,
-    keys: File,
-    shown: Receiver<Vec<u8>>,
-    /// Everything that was shown.
-    seen: Vec<u8>,
-    /// How much of it was read.
-    read: usize,
+/// The program that asks for these actions.
+fn asking(actions: Value, denies_at_end: bool) -> Screen {
+    Screen::of(program(actions, denies_at_end))
 }
 
-impl Screen {
-    fn of(mut program: Process) -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&person).unwrap();
-        unlockpt(&person).unwrap();
-        let name = ptsname(&person, Vec::new()).unwrap();
-        let theirs = || -> Stdio {
-            let end: OwnedFd = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-            end.into()
-        };
-        let program = program.stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
-        let keys = File::from(person);
-        let mut screen = keys.try_clone().unwrap();
-        let (show, shown) = channel();
-        std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            // The read fails when the program has closed its side.
-            while let Ok(length @ 1..) = screen.read(&mut chunk) {
-                if show.send(chunk[..length].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { program, keys, shown, seen: Vec::new(), read: 0 }
-    }
-
-    /// The program that asks for these actions.
-    fn asking(actions: Value, denies_at_end: bool) -> Self {
-        Self::of(Self::program(actions, denies_at_end))
-    }
-
-    /// As [`Screen::asking`], on a store that fails when the first decision is to be stored.
-    fn asking_on_a_failing_store(denies_at_end: bool) -> Self {
-        let mut program = Self::program(one(), denies_at_end);
-        program.env(STORE_FAILS, "once");
-        Self::of(program)
-    }
-
-    fn program(actions: Value, denies_at_end: bool) -> Process {
-        let mut program = Process::new(std::env::current_exe().unwrap());
-        program.args(["--exact", "the_program", "--nocapture", "--quiet", "--color", "never"]);
-        program.env(ACTIONS, actions.to_string());
-        if denies_at_end {
-            program.env(DENIES_AT_END, "yes");
-        }
-        program
-    }
-
-    /// Reads on until this is shown, and returns what was shown until then.
-    fn until(&mut self, expected: &str) -> String {
-        let expected = expected.replace('\n', "\r\n");
-        loop {
-            let unread = &self.seen[self.read..];
-            if let Some(at) = unread.windows(expected.len()).position(|shown| shown == expected.as_bytes()) {
-                let text = text(&unread[..at + expected.len()]);
-                self.read += at + expected.len();
-                return text;
-            }
-            match self.shown.recv_timeout(DEADLINE) {
-                Ok(chunk) => self.seen.extend(chunk),
-                Err(why) => panic!("{expected:?} is not shown ({why}) in: {}", text(&self.seen)),
-            }
-        }
-    }
-
-    fn types(&mut self, keys: impl AsRef<[u8]>) {
-        self.keys.write_all(keys.as_ref()).unwrap();
-    }
-
-    /// Waits for the program's end.
-    fn ended(mut self) -> String {
-        while let Ok(chunk) = self.shown.recv_timeout(DEADLINE) {
-            self.seen.extend(chunk);
-        }
-        assert!(self.program.wait().unwrap().success(), "{}", text(&self.seen));
-        text(&self.seen)
-    }
+/// As [`asking`], on a store that fails when the first decision is to be stored.
+fn asking_on_a_failing_store(denies_at_end: bool) -> Screen {
+    let mut program = program(one(), denies_at_end);
+    program.env(STORE_FAILS, "once");
+    Screen::of(program)
 }
 
-/// A program that a test has let go of is stopped.
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
+fn program(actions: Value, denies_at_end: bool) -> Process {
+    let mut program = Process::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "the_program", "--nocapture", "--quiet", "--color", "never"]);
+    program.env(ACTIONS, actions.to_string());
+    if denies_at_end {
+        program.env(DENIES_AT_END, "yes");
     }
-}
-
-/// What was shown, with the line ends of programs instead of those of terminals.
-fn text(shown: &[u8]) -> String {
-    String::from_utf8_lossy(shown).replace("\r\n", "\n")
+    program
 }
 
 fn one() -> Value {
@@ -174,7 +87,7 @@ fn one() -> Value {
 #[test]
 fn yes_lets_exactly_what_the_card_shows_go_ahead() {
     for yes in ["y\n", "yes\n", "  Y  \n"] {
-        let mut screen = Screen::asking(one(), false);
+        let mut screen = asking(one(), false);
         let card = screen.until(PROMPT);
         for line in ["agent     clerk", "action    write_file", "target    letter.txt", "  │   \"text\": \"Dear Ada\""]
         {
@@ -193,7 +106,7 @@ fn no_reaches_the_agent_with_its_reason_and_is_the_answer_of_an_empty_line() {
         ("NO\n", "denied by terminal\""),
         ("\n", "denied by terminal\""),
     ] {
-        let mut screen = Screen::asking(one(), false);
+        let mut screen = asking(one(), false);
         screen.until(PROMPT);
         screen.types(no);
         screen.until(&format!("run 1: \"denied: write_file letter.txt was {expected}"));
@@ -205,7 +118,7 @@ fn no_reaches_the_agent_with_its_reason_and_is_the_answer_of_an_empty_line() {
 fn what_is_neither_yes_nor_no_is_asked_again() {
     let garbage: [&[u8]; 6] =
         [b"maybe\n", b"y but later\n", b"yyy\n", b"\xff\xfe\n", b"\x1b[A\n", "\u{ff59}\n".as_bytes()];
-    let mut screen = Screen::asking(one(), true);
+    let mut screen = asking(one(), true);
     let first = screen.until(PROMPT);
     let first = &first[first.find("── approval").unwrap()..];
     for typed in garbage {
@@ -220,7 +133,7 @@ fn what_is_neither_yes_nor_no_is_asked_again() {
 
 #[test]
 fn a_word_that_was_taken_back_before_the_line_ended_was_not_said() {
-    let mut screen = Screen::asking(one(), false);
+    let mut screen = asking(one(), false);
     screen.until(PROMPT);
     // Erases the line, as a person does who has changed their mind.
     screen.types("y\u{15}n better not\n");
@@ -230,13 +143,13 @@ fn a_word_that_was_taken_back_before_the_line_ended_was_not_said() {
 
 #[test]
 fn end_of_input_denies_or_leaves_open_as_the_program_chose() {
-    let mut screen = Screen::asking(one(), true);
+    let mut screen = asking(one(), true);
     screen.until(PROMPT);
     screen.types(END_OF_INPUT);
     screen.until("denied by terminal: nobody is there to answer");
     screen.ended();
 
-    let mut screen = Screen::asking(one(), false);
+    let mut screen = asking(one(), false);
     screen.until(PROMPT);
     screen.types(END_OF_INPUT);
     screen.until("no more input; the approval stays open");
@@ -244,7 +157,7 @@ fn end_of_input_denies_or_leaves_open_as_the_program_chose() {
 
 #[test]
 fn an_answer_that_could_not_be_stored_is_asked_for_again() {
-    let mut screen = Screen::asking_on_a_failing_store(false);
+    let mut screen = asking_on_a_failing_store(false);
     screen.until(PROMPT);
     screen.types("y\n");
     screen.until("no acknowledgement\nnothing was decided; please answer again\n");
@@ -257,7 +170,7 @@ fn an_answer_that_could_not_be_stored_is_asked_for_again() {
 
 #[test]
 fn a_denial_at_the_end_of_input_that_could_not_be_stored_is_tried_again() {
-    let mut screen = Screen::asking_on_a_failing_store(true);
+    let mut screen = asking_on_a_failing_store(true);
     screen.until(PROMPT);
     screen.types(END_OF_INPUT);
     screen.until("no acknowledgement\n");
@@ -268,7 +181,7 @@ fn a_denial_at_the_end_of_input_that_could_not_be_stored_is_tried_again() {
 #[test]
 fn two_questions_are_asked_one_after_the_other_and_each_gets_its_own_answer() {
     let both = json!([["write_file", "a.txt", "aaa"], ["write_file", "b.txt", "bbb"]]);
-    let mut screen = Screen::asking(both, false);
+    let mut screen = asking(both, false);
     for _ in 0..2 {
         let card = screen.until(PROMPT);
         let targets: Vec<&str> = card.lines().filter_map(|line| line.strip_prefix("target    ")).collect();
@@ -295,7 +208,7 @@ fn what_an_agent_wrote_cannot_pass_for_a_card_or_give_the_terminal_orders() {
     ];
     for arguments in hostile {
         let action = [json!(format!("write{clear}\n{fake}")), json!(format!("a.txt\n{fake}{turned}")), arguments];
-        let mut screen = Screen::asking(json!([action]), false);
+        let mut screen = asking(json!([action]), false);
         // The real prompt is the one at the beginning of a line.
         let card = screen.until(&format!("\n{PROMPT}"));
         let strange = |c: char| {
@@ -317,7 +230,7 @@ fn what_an_agent_wrote_cannot_pass_for_a_card_or_give_the_terminal_orders() {
 
 #[test]
 fn what_is_cut_from_a_long_card_is_counted_and_shown_to_who_asks() {
-    let mut screen = Screen::asking(json!([["write_file", "long.txt", "ä".repeat(2_345)]]), false);
+    let mut screen = asking(json!([["write_file", "long.txt", "ä".repeat(2_345)]]), false);
     let card = screen.until(PROMPT);
     assert_eq!(card.matches('ä').count(), 2_000);
     assert!(card.contains("  … 345 more characters; the hash above covers all of them\n"), "{card}");

@@ -310,7 +310,7 @@ async fn names_that_only_look_like_ways_out_are_names() {
         write(&world.root, path).await.unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(fs::read_to_string(world.inside(path)).unwrap(), HARM, "{path}");
     }
-    for path in ["a\nb", "x\u{202e}txt.exe", "x\u{200b}", "new\u{1b}[2J/x", "\u{feff}x", "\r"] {
+    for path in ["a\nb", "x\u{202e}txt.exe", "x\u{200b}", "new\u{1b}[2J/x", "\u{feff}x", "x\u{fe0f}", "\r"] {
         assert!(write(&world.root, path).await.unwrap_err().0.contains("not shown"), "{path:?}");
     }
     assert_eq!(world.kept(), kept);
@@ -690,6 +690,8 @@ mod shell {
     use std::time::Duration;
 
     use callboard::agents::tools::ShellExec;
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::io::Errno;
 
     use super::*;
 
@@ -866,7 +868,8 @@ mod shell {
         let shell = ShellExec::new(&world.root).unconfined();
         let names = run(&shell, "env | cut -d= -f1 | sort").await.unwrap();
         for name in names.lines().skip(1) {
-            let is_known = ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"].contains(&name);
+            let is_known =
+                ["HOME", "LANG", "PATH", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "CALLBOARD_PROCESS", "_"].contains(&name);
             assert!(is_known || name.starts_with("LC_"), "{name}");
         }
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
@@ -964,7 +967,7 @@ mod shell {
     }
 
     #[tokio::test]
-    async fn a_child_that_has_left_the_group_is_not_waited_for() {
+    async fn a_child_that_has_left_the_group_is_not_waited_for_and_ends() {
         let world = World::new();
         let shell = ShellExec::new(&world.root).unconfined();
         fifo(world.inside("sub/left"));
@@ -973,7 +976,11 @@ mod shell {
         let leaves = "setsid sh -c 'echo left > sub/left; cat sub/go' & cat sub/left; echo end";
         let said = run(&shell, leaves).await.unwrap();
         assert_eq!(said, "exit code 0\nleft\nend\n");
-        drop(fs::OpenOptions::new().write(true).open(world.inside("sub/go")).unwrap());
+        // Nobody reads any more.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        while open(world.inside("sub/go"), flags, Mode::empty()).err() != Some(Errno::NXIO) {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]
@@ -1135,5 +1142,20 @@ mod http {
         }
         let closed = used(&HttpGet::new(), json!({ "url": format!("{address}/text") })).await;
         assert_comes("not allowed", closed, &No("private network"));
+    }
+}
+
+/// Nobody is asked about what cannot be done.
+#[test]
+fn what_leads_outside_by_its_text_is_known_before_it_is_used() {
+    let world = World::new();
+    let write = tools::file_write(&world.root);
+    for path in ["/etc/passwd", "../x", "./../x", "..", "", "a\\b", "nul\0", &"x/".repeat(5_000)] {
+        let arguments = json!({ "path": path, "content": "x" }).into();
+        assert!(write.check(&arguments).is_err(), "{path:?}");
+    }
+    // Links decide where these lead.
+    for path in ["a", "a/../b", "a/../../b"] {
+        assert_eq!(write.check(&json!({ "path": path, "content": "x" }).into()), Ok(()), "{path:?}");
     }
 }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::Effort;
 use crate::measure::{cpu, median, one_thread, run, two_workers, wall};
@@ -125,29 +125,60 @@ pub(crate) fn waiting(report: &mut Report, effort: Effort) {
         reference: None,
         target: Target::AtMost(16.0, None),
     });
+    let connected = median_of("connected", count);
+    report.add(Line {
+        name: "the same, each with a connection to a server that does not answer",
+        value: connected / 1024.0,
+        unit: "KiB",
+        reference: Some(("of which the connection", (connected - each) / 1024.0)),
+        target: Target::AtMost(16.0, None),
+    });
 }
 
 /// So many agents, each with a run that waits for its model.
 pub(crate) fn thinkers(count: usize) -> Each {
+    run(&two_workers(), waiting_for(Arc::new(Slow), count, || true))
+}
+
+/// As [`thinkers`], with a provider that takes their connections and says nothing. What its ends of them take counts too.
+pub(crate) fn connected(count: usize) -> Each {
     run(&two_workers(), async move {
-        let board = Callboard::builder().pool(count + 1).runs_in_flight(count + 1).start().await.unwrap();
-        let before = Before::now();
-        let model: Arc<dyn Model> = Arc::new(Slow);
-        let shared = tools();
-        for number in 0..count {
-            let text = format!(
-                "[agent]\nname = \"agent-{number}\"\nsystem_prompt = \"You look at files. Task: {{{{ task }}}}\""
-            );
-            let definition = Definition::from_toml("agent.toml", &text).unwrap();
-            let agent = LlmAgent::new(&definition, Arc::clone(&model), &shared, &[]).unwrap();
-            board.spawn(agent.spec()).await.unwrap();
-            board.submit(Task::new("look at a.rs").to(&format!("agent-{number}"))).await.unwrap();
-        }
-        while board.load().turns_at_work < count {
-            tokio::task::yield_now().await;
-        }
-        before.each(count)
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let taken: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let held = Arc::clone(&taken);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                held.lock().push(stream);
+            }
+        });
+        let model = GenaiModel::new("openai", "gpt-4.1").unwrap().at(&url).unwrap();
+        let model = model.key_from("KEY", |_: &str| Some("none".to_owned())).unwrap();
+        waiting_for(Arc::new(model), count, move || taken.lock().len() == count).await
     })
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+async fn waiting_for(model: Arc<dyn Model>, count: usize, is_asked: impl Fn() -> bool) -> Each {
+    let board = Callboard::builder().pool(count + 1).runs_in_flight(count + 1).start().await.unwrap();
+    let (before, threads_before) = (Before::now(), threads());
+    let shared = tools();
+    for number in 0..count {
+        let text =
+            format!("[agent]\nname = \"agent-{number}\"\nsystem_prompt = \"You look at files. Task: {{{{ task }}}}\"");
+        let definition = Definition::from_toml("agent.toml", &text).unwrap();
+        let agent = LlmAgent::new(&definition, Arc::clone(&model), &shared, &[]).unwrap();
+        board.spawn(agent.spec()).await.unwrap();
+        board.submit(Task::new("look at a.rs").to(&format!("agent-{number}"))).await.unwrap();
+    }
+    while board.load().turns_at_work < count || !is_asked() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(threads(), threads_before, "none waits on a thread");
+    before.each(count)
 }
 
 /// How long a piece of an answer is on its way from the server's write to whoever watches the board.

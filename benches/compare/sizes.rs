@@ -40,6 +40,7 @@ pub(crate) fn child(arguments: &[String]) {
         "agents" => agents(count),
         "actors" => actors(count),
         "thinkers" => crate::agents::thinkers(count),
+        "connected" => crate::agents::connected(count),
         other => panic!("nothing is named {other}"),
     };
     println!("{bytes} {seconds}");

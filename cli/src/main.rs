@@ -25,10 +25,23 @@ fn main() -> ExitCode {
     match Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit()) {
         Arguments::Init(init) => agents::init(&init),
         Arguments::Check(check) => agents::check(&check),
-        Arguments::Run(run) => agents::run(&run),
+        Arguments::Run(run) => by_itself(|| agents::run(&run)),
         Arguments::Runs { command } => look(&command),
+        Arguments::Workflow { command } if command.begins_runs() => by_itself(|| workflow::main(command)),
         Arguments::Workflow { command } => workflow::main(command),
     }
+}
+
+/// Begins runs unless a turn of another run has started this program: they would have limits of their own, in place of those that
+/// the turn has to keep to.
+fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
+    let within = ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"].into_iter().find(|name| std::env::var_os(name).is_some());
+    let Some(within) = within else { return begin() };
+    let told = format!(
+        "an agent has started this ({within} is set), and a run of its own would not keep to the limits of the agent's run: \
+         have the agent delegate the task"
+    );
+    page::print(Err(page::Failure::trouble(told)), false)
 }
 
 fn look(command: &Runs) -> ExitCode {

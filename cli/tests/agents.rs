@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod model;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use model::Model;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 struct Said {
@@ -17,9 +20,14 @@ struct Said {
 
 /// Runs `callboard ARGUMENTS` in the folder, with nobody to ask.
 fn callboard(folder: &Path, arguments: &[&str]) -> Said {
+    callboard_with(folder, arguments, &[])
+}
+
+/// As [`callboard`], with these variables and no others.
+fn callboard_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
-    let output = command.output().unwrap();
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    let output = command.env_clear().env("USER", "ann").envs(variables.iter().copied()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
 }
@@ -167,7 +175,10 @@ fn what_is_missing_is_told_with_what_to_do() {
     callboard(folder.path(), &["init"]);
     told(&["run", "x", "--model", "fake"], "name one with --to: coder, coordinator, researcher, reviewer");
     told(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
-    told(&["run", "x", "--to", "coder"], "agent coder: ");
+    told(
+        &["run", "x", "--to", "coder"],
+        "agent coder: no model is chosen, and none is listed; set ANTHROPIC_API_KEY, OPENAI_API_KEY,",
+    );
 }
 
 #[test]
@@ -197,4 +208,95 @@ fn built_in_agents_are_on_the_board_and_in_nobodys_way() {
     assert!(said.out.contains("agents/summarizer.toml: summarizer: Mine."), "{}", said.out);
     assert!(said.out.contains("built in, and replaced by a file: summarizer"), "{}", said.out);
     assert!(!said.out.contains("built in: summarizer"), "{}", said.out);
+}
+
+const ALONE: &str = "[agent]\nname = \"lead\"\n[agent.capabilities]\nallowed_tools = []\n";
+
+fn lead(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    write(&folder, "agents/lead.toml", text);
+    folder
+}
+
+#[test]
+fn a_missing_key_is_told_by_the_variable_to_set() {
+    let folder = lead(ALONE);
+    for (model, variable) in [
+        ("gpt-4.1", "OPENAI_API_KEY"),
+        ("claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini-2.5-flash", "GEMINI_API_KEY"),
+        ("openai/of-ones-own", "OPENAI_API_KEY"),
+    ] {
+        // The key of another provider is no key.
+        let other = if variable == "OPENAI_API_KEY" { "GEMINI_API_KEY" } else { "OPENAI_API_KEY" };
+        let run = ["run", "x", "--model", model, "--no-input"];
+        let said = callboard_with(folder.path(), &run, &[(other, "sk-other")]);
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{model}: {}", said.error);
+        assert!(said.error.contains(&format!("set {variable}")), "{model}: {}", said.error);
+        assert!(!said.error.contains("sk-other"), "{}", said.error);
+    }
+}
+
+#[test]
+fn models_that_only_variables_name_are_asked() {
+    let folder = lead(ALONE);
+    let model = Model::start();
+    let at = format!("{}/v1", model.address);
+    let ask = |name: &str, variables: &[(&str, &str)]| {
+        model.says("a boat");
+        let said = callboard_with(folder.path(), &["run", "draw", "--model", name, "--no-input", "-q"], variables);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "a boat\n"), "{name}: {}", said.error);
+        let asked = model.asked();
+        assert!(asked.body.to_string().contains("draw"), "{}", asked.body);
+        (asked.head.lines().next().unwrap().to_owned(), asked.head, asked.body["model"].clone())
+    };
+    let openai = "POST /v1/chat/completions HTTP/1.1";
+    let (first, head, name) = ask("local", &[("OPENAI_BASE_URL", &at), ("OPENAI_API_KEY", "sk-mine")]);
+    assert_eq!((first.as_str(), &name), (openai, &json!("local")));
+    assert!(head.contains("authorization: Bearer sk-mine"), "{head}");
+    let (first, head, _) = ask("openai/local", &[("OPENAI_BASE_URL", &at), ("GEMINI_API_KEY", "sk-other")]);
+    assert!(first == openai && !head.contains("sk-other"), "{head}");
+    let host = model.address.strip_prefix("http://").unwrap();
+    let (first, _, name) = ask("ollama/llama3", &[("OLLAMA_HOST", host)]);
+    assert_eq!((first.as_str(), &name), ("POST /api/chat HTTP/1.1", &json!("llama3")));
+}
+
+#[test]
+fn files_that_are_no_text_are_told_with_their_place() {
+    for file in ["models.toml", "mcp.toml"] {
+        let folder = lead(ALONE);
+        fs::write(folder.path().join(file), b"# \xe4hnlich\n").unwrap();
+        let said = callboard(folder.path(), &["run", "x", "--model", "m", "--no-input"]);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{file}: {}", said.error);
+        let place =
+            format!("{file}: the text is not UTF-8, invalid utf-8 sequence of 1 bytes from index 2: save it as UTF-8");
+        assert!(said.error.contains(&place), "{file}: {}", said.error);
+    }
+}
+
+#[test]
+fn control_is_passed_on_only_if_the_command_line_says_so() {
+    let may = |name: &str, prompt: &str| {
+        let tools = "[agent.capabilities]\nallowed_tools = [\"handoff_to_agent\"]\n";
+        format!("[agent]\nname = \"{name}\"\nsystem_prompt = \"{prompt}\"\n{tools}")
+    };
+    let folder = lead(&may("lead", "You lead."));
+    write(&folder, "agents/writer.toml", &may("writer", "You write."));
+    let model = Model::start();
+    write(&folder, "models.toml", &model.catalog());
+    let run = |more: &[&str]| {
+        model.calls("handoff_to_agent", json!({ "agent_name": "writer", "task": "write it" }));
+        model.says("done");
+        let said = callboard(folder.path(), &[&["run", "x", "--to", "lead", "--no-input"], more].concat());
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "done\n"), "{}", said.error);
+        [model.asked(), model.asked()]
+    };
+    let [first, then] = run(&[]);
+    assert_eq!(first.tools(), Vec::<&str>::new());
+    assert!(then.answer().starts_with("there is no tool \"handoff_to_agent\""), "{}", then.body);
+    let [first, then] = run(&["--enable-handoffs"]);
+    assert_eq!(first.tools(), ["handoff_to_agent"]);
+    assert!(then.body.to_string().contains("You write."), "{}", then.body);
 }

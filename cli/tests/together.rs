@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod model;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 
+use model::Model;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -134,59 +135,11 @@ fn what_an_agent_in_a_workflow_asks_ends_the_process_and_the_run_goes_on_as_it_i
     assert!(said.code == Some(3) && said.error.contains("FileSearch"), "{:?} {}", said.code, said.error);
 }
 
-/// A model on this machine: tells each request, and answers when it is given the words.
-struct Model {
-    url: String,
-    asked: mpsc::Receiver<String>,
-    says: mpsc::Sender<String>,
-}
-
-fn model() -> Model {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let ((tell, asked), (says, words)) = (mpsc::channel(), mpsc::channel::<String>());
-    std::thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            tell.send(request(&stream)).unwrap();
-            let Ok(words) = words.recv() else { return };
-            answer(stream, &words);
-        }
-    });
-    Model { url, asked, says }
-}
-
-fn request(stream: &TcpStream) -> String {
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        match line.trim_end().to_ascii_lowercase().split_once(": ") {
-            Some(("content-length", bytes)) => length = bytes.parse().unwrap(),
-            Some(_) => {}
-            None if line.trim_end().is_empty() => break,
-            None => {}
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    String::from_utf8(body).unwrap()
-}
-
-fn answer(mut stream: TcpStream, words: &str) {
-    let text = json!({ "choices": [{ "index": 0, "delta": { "content": words }, "finish_reason": null }] });
-    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
-    let body = format!("data: {text}\n\ndata: {end}\n\ndata: [DONE]\n\n");
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
-    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
-}
-
 #[test]
 fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wrong() {
     let folder = folder(&[]);
-    let model = model();
-    let text = format!("[[models]]\nname = \"m\"\nprovider = \"openai-compatible\"\nurl = \"{}\"\n", model.url);
-    write(&folder, "models.toml", &text);
+    let model = Model::start();
+    write(&folder, "models.toml", &model.catalog());
     write(&folder, "agents/writer.toml", &agent("writer", "You write poems."));
     let mut run = command(folder.path(), &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
     let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -201,16 +154,17 @@ fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wr
         }
         panic!("{what:?} was not told: {seen:#?}");
     };
-    assert!(model.asked.recv().unwrap().contains("You write poems."));
+    let asked = || model.asked().body.to_string();
+    assert!(asked().contains("You write poems."));
     write(&folder, "agents/writer.toml", &agent("writer", "You write prose."));
     tells("writer.toml: changed: later turns of writer go by it");
-    model.says.send("one".to_owned()).unwrap();
-    assert!(model.asked.recv().unwrap().contains("You write prose."));
+    model.says("one");
+    assert!(asked().contains("You write prose."));
     write(&folder, "agents/writer.toml", &agent("writer", "You write {{ nothing }}."));
     tells("writer.toml: not taken, writer goes on as before:");
-    model.says.send("two".to_owned()).unwrap();
-    assert!(model.asked.recv().unwrap().contains("You write prose."));
-    model.says.send("three".to_owned()).unwrap();
+    model.says("two");
+    assert!(asked().contains("You write prose."));
+    model.says("three");
     let ended = run.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), String::from_utf8(ended.stdout).unwrap().as_str()), (Some(0), "three\n"));
 }

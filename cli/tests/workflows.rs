@@ -503,3 +503,16 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
     let turns = told.split("turns\n").last().unwrap();
     assert_eq!(turns, "    turn 3 (payer): other how it ended\n  - turn 4 (undo)\n  - turn 5 (undo)\n", "{told}");
 }
+
+#[test]
+fn a_program_that_an_agent_has_started_begins_no_run_of_its_own() {
+    for variable in ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"] {
+        for arguments in [&["run", "x", "--model", "fake"][..], &["workflow", "run", "--line", "a"]] {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
+            let output = program.args(arguments).env(variable, "x").stdin(Stdio::null()).output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(error.contains(variable) && error.contains("have the agent delegate the task"), "{error}");
+            assert_eq!(output.status.code(), Some(2));
+        }
+    }
+}

@@ -658,6 +658,8 @@ impl Drop for Waiting<'_> {
 #[derive(Debug)]
 pub(crate) struct MarkOfTurn {
     is_set: AtomicBool,
+    /// The run knows that the turn has read something itself: a fork copies the turn, and not what else had marked the run.
+    is_told: AtomicBool,
     turn: RequestId,
     attempt: u32,
     inbox: Arc<Inbox>,
@@ -667,21 +669,23 @@ impl MarkOfTurn {
     fn of(ready: &ReadyTurn) -> Self {
         let ReadyTurn { id, attempt, is_marked, inbox, .. } = ready;
         let turn = RequestId { turn: *id, ordinal: u32::MAX };
-        Self { is_set: AtomicBool::new(*is_marked), turn, attempt: *attempt, inbox: Arc::clone(inbox) }
+        let (is_set, is_told) = (AtomicBool::new(*is_marked), AtomicBool::new(false));
+        Self { is_set, is_told, turn, attempt: *attempt, inbox: Arc::clone(inbox) }
     }
 
     pub(super) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// The run knows already.
+    /// By what others have read: of that the run knows already.
     fn inherit(&self) {
         self.is_set.store(true, Ordering::Release);
     }
 
     /// Marks the turn, and tells its run before whatever the turn asks for next.
     pub(super) fn set(&self, source: &str) {
-        if !self.is_set.swap(true, Ordering::AcqRel) {
+        self.is_set.store(true, Ordering::Release);
+        if !self.is_told.swap(true, Ordering::AcqRel) {
             let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Mark(source.into()));
             self.inbox.hand_in(Input::Request { id, attempt, is_marked: true, request, reply: None }).work();
         }

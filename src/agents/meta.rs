@@ -89,8 +89,15 @@ impl MetaTool {
         &SPECS[self as usize]
     }
 
+    fn effect(self) -> Effect {
+        match self {
+            Self::AcceptHandoff | Self::ToolSearch => Effect::Reads,
+            Self::AskUser | Self::Task | Self::HandoffToAgent | Self::AgentCreate | Self::AgentUpdate => Effect::Notes,
+        }
+    }
+
     fn made(self) -> ToolSpec {
-        let (name, effect) = (self.name(), Effect::Reads);
+        let (name, effect) = (self.name(), self.effect());
         match self {
             Self::AskUser => ToolSpec::of::<AskUser>(
                 name,
@@ -125,12 +132,12 @@ impl MetaTool {
                 name,
                 "Makes an agent for the rest of this run, which you can give tasks by its name. It has at most your tools, and \
                  people are asked about what it does outside.",
-                Effect::Notes,
+                effect,
             ),
             Self::AgentUpdate => ToolSpec::of::<Draft>(
                 name,
                 "Makes an agent anew that you have made: what you say here takes the place of all that you said before.",
-                Effect::Notes,
+                effect,
             ),
         }
     }

@@ -122,6 +122,12 @@ impl ModelAnswer {
     }
 }
 
+/// The most bytes of one answer: a provider that goes on and on is cut off.
+pub(super) const MAX_REPLY: usize = 4 << 20;
+
+/// The most calls in one answer.
+pub(super) const MAX_CALLS: usize = 64;
+
 /// Why a call did not go well. The kind says what may be done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelError {

@@ -9,6 +9,7 @@ pub(super) mod child;
 mod conversation;
 pub(super) mod lines;
 mod protocol;
+pub(super) mod stray;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -120,8 +121,9 @@ impl ProcessAgent {
         format!("the process {}", quoted(&line))
     }
 
-    fn command(&self) -> Program {
+    fn command(&self, agent: &AgentName) -> Program {
         let mut program = scrubbed(&self.program);
+        program.env("CALLBOARD_AGENT", agent.as_str());
         program.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
             program.current_dir(folder);
@@ -136,7 +138,7 @@ impl ProcessAgent {
             tracing::info!(target: "callboard::process", agent = %whose, pid, "{line}");
             line
         };
-        let process = Process::start(self.command(), hear)
+        let process = Process::start(self.command(agent), hear)
             .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
         let time = self.ready_within;
         timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {

@@ -85,7 +85,9 @@ impl ToolSpec {
             })
             .into_generator()
             .into_root_schema_for::<A>();
+        // What is said of the type is for whoever reads the source.
         parameters.remove("title");
+        parameters.remove("description");
         Self::new(name, description, parameters.to_value(), effect)
     }
 
@@ -122,6 +124,16 @@ impl ToolSpec {
 pub trait Tool: Send + Sync + 'static {
     /// How models see it.
     fn spec(&self) -> ToolSpec;
+
+    /// Looks at arguments that meet its schema before people are asked about them, so that nobody is asked about what cannot be
+    /// done. It says the same whenever it is asked, and looks at nothing outside: what it lets through may still fail.
+    ///
+    /// # Errors
+    /// What the model is told.
+    fn check(&self, arguments: &Json) -> Result<(), ToolError> {
+        let _ = arguments;
+        Ok(())
+    }
 
     /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
     /// cancelled.
@@ -346,7 +358,8 @@ impl Entry {
             return Err(ToolError(format!("the arguments of {name} are not JSON: {}", cut(text))));
         }
         schema::check(&self.validator, arguments.value())
-            .map_err(|problem| ToolError(format!("the arguments of {name} do not fit{problem}")))
+            .map_err(|problem| ToolError(format!("the arguments of {name} do not fit{problem}")))?;
+        self.tool.check(arguments)
     }
 }
 

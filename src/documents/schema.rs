@@ -31,7 +31,10 @@ pub(crate) fn ready(schema: &Value) -> Result<Validator, String> {
     }
     let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
     let built = jsonschema::options().with_pattern_options(patterns).build(schema);
-    built.map_err(|error| cut(&error.to_string()))
+    built.map_err(|error| match cut(&error.to_string()) {
+        told if told.contains("registry") => "it refers to something outside itself, and nothing is fetched".to_owned(),
+        told => told,
+    })
 }
 
 /// Whether a value meets a schema.

@@ -13,6 +13,7 @@ use crate::messages::visible::cut;
 use crate::messages::{Json, MAX_JSON_DEPTH};
 
 mod calls;
+mod signs;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -137,6 +138,7 @@ impl<V: Send> Template<V> {
             return Ok(Self::Constant(text.into()));
         }
         check_length(text)?;
+        signs::check_text(text)?;
         // A single expression gives its value, whatever that is.
         let inside = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         if let Some(inside) = inside.filter(|inside| !inside.contains("{{") && !inside.contains("}}"))
@@ -188,6 +190,7 @@ impl<V: Send> Compiled<V> {
     /// Makes an expression ready.
     pub(crate) fn of(source: &str, names: &dyn Names<V>) -> Result<Self, Fault> {
         check_length(source)?;
+        signs::check_expression(source)?;
         let path: Vec<&str> = source.trim().split('.').collect();
         let kind = if path.iter().all(|part| is_name(part)) && !is_word(path[0]) {
             let (var, used) = names.resolve(&path)?;
@@ -351,6 +354,9 @@ fn text_of(error: &Error) -> String {
     // What bounds the text says so itself.
     if let (ErrorKind::WriteFailure, Some(reason)) = (error.kind(), std::error::Error::source(error)) {
         return reason.to_string();
+    }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return format!("it takes more than {FUEL} steps: give it less to go through");
     }
     let detail = error.detail().map(|detail| format!(": {}", cut(detail))).unwrap_or_default();
     format!("{}{detail}", error.kind())

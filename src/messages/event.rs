@@ -164,7 +164,7 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
-    /// A turn has read what strangers wrote: turns that come after it are marked.
+    /// A turn has read what strangers wrote: turns that come after it are marked. Each that has says so, at most once in an attempt.
     Marked {
         /// The turn.
         turn: u32,

@@ -46,8 +46,9 @@ fn beginning(text: &str) -> (String, String) {
 }
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
+    let mut before = None;
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if is_hidden(c) {
+        if is_hidden(c) || is_lost_selector(before.replace(c), c) {
             // Writing to a string cannot fail.
             let _ = write!(shown, "\\u{{{:x}}}", c as u32);
         } else {
@@ -57,12 +58,26 @@ fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
     })
 }
 
+/// Whether it says how the character before it is drawn, and nobody can see that it does: it is one of those that choose between a
+/// sign and its picture where there is no picture.
+fn is_lost_selector(before: Option<char>, c: char) -> bool {
+    let has_picture = |before: char| {
+        matches!(before, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
+            | '\u{2194}'..='\u{2bff}' | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
+    };
+    match c {
+        '\u{fe0e}' | '\u{fe0f}' => !before.is_some_and(has_picture),
+        '\u{fe00}'..='\u{fe0d}' => true,
+        _ => false,
+    }
+}
+
 /// Whether it is not shown, or changes how other characters are shown.
 pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}'
         | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{13430}'..='\u{1343f}' | '\u{16fe4}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -75,6 +90,10 @@ mod tests {
     fn what_deceives_is_made_visible_and_the_rest_stays() {
         assert_eq!(visible("a\u{202e}b\u{200b}c\u{1b}[31m\n"), "a\\u{202e}b\\u{200b}c\\u{1b}[31m\\u{a}");
         assert_eq!(visible("Grüße 你好 ❤\u{fe0f} e\u{301}"), "Grüße 你好 ❤\u{fe0f} e\u{301}");
+        assert_eq!(
+            visible("a\u{fe0f}b\u{fe01} \u{2764}\u{fe0f}\u{fe0f}"),
+            "a\\u{fe0f}b\\u{fe01} \u{2764}\u{fe0f}\\u{fe0f}"
+        );
         assert_eq!(visible_lines("a\n\tb\r\u{9b}31m"), "a\n\tb\\u{d}\\u{9b}31m");
     }
 

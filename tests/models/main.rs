@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod rates;
+mod secrets;
 mod server;
 mod wire;
 
@@ -9,14 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard::agents::{
-    Effect, GenaiModel, Model, ModelAnswer, ModelChoice, ModelEntry, ModelError, ModelErrorKind, ModelEvent,
-    ModelRequest, ModelStream, Models, Secret, Timeouts, ToolSpec,
+    CallPolicy, Effect, GenaiModel, Model, ModelAnswer, ModelChoice, ModelEntry, ModelError, ModelErrorKind,
+    ModelEvent, ModelRequest, ModelStream, Models, Secret, Timeouts, ToolSpec,
 };
 use callboard::env::Env;
-use callboard::messages::{Message, StopReason, ToolCall, Usage};
+use callboard::messages::{Backoff, Message, StopReason, ToolCall, Usage};
 use futures::StreamExt;
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use server::{Server, Step, nobody};
 use wire::*;
@@ -32,6 +35,13 @@ fn openai(url: &str) -> GenaiModel {
 fn anthropic_at(url: &str) -> GenaiModel {
     let model = GenaiModel::new("anthropic", "claude-sonnet-4-5").unwrap();
     model.at(url).unwrap().key(Secret::new(CANARY))
+}
+
+fn model(format: Format, url: &str) -> GenaiModel {
+    match format {
+        Format::OpenAi => openai(url),
+        Format::Anthropic => anthropic_at(url),
+    }
 }
 
 fn request(messages: Vec<Message>) -> ModelRequest {
@@ -167,15 +177,10 @@ async fn anthropic_calls_come_whole_and_in_their_order() {
 
 #[tokio::test]
 async fn arguments_that_are_no_json_are_told_as_text() {
-    let mut openai_script = vec![Step::Begin, openai_call(0, Some(("c1", "look")), "{\"path\": ")];
-    openai_script.extend(openai_end("tool_calls"));
-    let mut anthropic_script: Vec<_> = anthropic_begin().into_iter().collect();
-    anthropic_script.extend(anthropic_call(0, "c1", "look", &["{\"path\": "]));
-    anthropic_script.extend(anthropic_end("tool_use"));
-    let server = Server::start([openai_script, anthropic_script]).await;
-    for model in [openai(&server.url), anthropic_at(&server.url)] {
-        let (_, calls, answer) = answer(model.call(asked())).await;
-        assert_eq!((&calls[0].arguments, answer.stop), (&"{\"path\": ".into(), StopReason::ToolCalls));
+    for format in Format::ALL {
+        let server = Server::start([format.calls("look", "{\"path\": ")]).await;
+        let (_, calls, answer) = answer(model(format, &server.url).call(asked())).await;
+        assert_eq!((&calls[0].arguments, answer.stop), (&"{\"path\": ".into(), StopReason::ToolCalls), "{format:?}");
     }
 }
 
@@ -235,9 +240,11 @@ async fn each_status_has_its_kind() {
 
 #[tokio::test]
 async fn a_long_message_of_a_provider_is_cut() {
-    let server = Server::start([fails(400, "", &"x".repeat(100_000))]).await;
-    let error = error(&openai(&server.url)).await;
-    assert_eq!(error.text.chars().count(), 301);
+    for format in Format::ALL {
+        let server = Server::start([fails(400, "", &"x".repeat(100_000))]).await;
+        let error = error(&model(format, &server.url)).await;
+        assert_eq!(error.text.chars().count(), 301, "{format:?}");
+    }
 }
 
 #[tokio::test]
@@ -268,138 +275,203 @@ async fn a_refused_key_names_its_variable_and_is_never_shown() {
 
 #[tokio::test]
 async fn a_missing_key_names_the_variable_to_set_and_nothing_is_sent() {
-    let model = GenaiModel::new("anthropic", "claude-sonnet-4-5").unwrap().at(&nobody().await).unwrap();
-    let missing = error(&model).await;
-    assert_eq!(missing.kind, ModelErrorKind::Unauthorised);
-    assert_eq!(missing.text, "there is no key for anthropic: set ANTHROPIC_API_KEY");
-    let broken = error(&model.key(Secret::new("sk-\n1"))).await;
-    assert_eq!(broken.text, "the key in ANTHROPIC_API_KEY has characters that no key has");
+    for (provider, name, variable) in
+        [("anthropic", "claude-sonnet-4-5", "ANTHROPIC_API_KEY"), ("openai", "gpt-4.1", "OPENAI_API_KEY")]
+    {
+        let model = GenaiModel::new(provider, name).unwrap().at(&nobody().await).unwrap();
+        let missing = error(&model).await;
+        assert_eq!(missing.kind, ModelErrorKind::Unauthorised);
+        assert_eq!(missing.text, format!("there is no key for {provider}: set {variable}"));
+        let broken = error(&model.key(Secret::new("sk-\n1"))).await;
+        assert_eq!(broken.text, format!("the key in {variable} has characters that no key has"));
+    }
 }
 
 #[tokio::test]
 async fn a_connection_that_is_refused_has_sent_nothing() {
-    let error = error(&openai(&nobody().await)).await;
-    assert_eq!(error.kind, ModelErrorKind::NotSent, "{error}");
+    for format in Format::ALL {
+        let error = error(&model(format, &nobody().await)).await;
+        assert_eq!(error.kind, ModelErrorKind::NotSent, "{format:?}: {error}");
+    }
 }
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_after_some_text_was_cut_off() {
-    let anthropic_script = || anthropic_begin().into_iter().chain(anthropic_text(0, &["so"]));
-    let error_event = anthropic("error", json!({ "error": { "type": "overloaded_error", "message": "full" } }));
-    let server = Server::start([
-        vec![Step::Begin, openai_text("so"), Step::Cut],
-        vec![Step::Begin, openai_text("so"), Step::End],
-        vec![Step::Begin, openai_text("so"), Step::Send("data: {\"error\":{\"message\":\"full\"}}\n\n".to_owned())],
-        anthropic_script().chain([Step::Cut]).collect(),
-        anthropic_script().chain([Step::End]).collect(),
-        anthropic_script().chain([error_event]).collect(),
-    ])
-    .await;
-    let models = [openai(&server.url), openai(&server.url), openai(&server.url)];
-    for model in models.into_iter().chain(std::iter::repeat_n(anthropic_at(&server.url), 3)) {
-        let events = all(model.call(asked())).await;
-        let [Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(error.kind, ModelErrorKind::CutOff, "{error}");
+    for format in Format::ALL {
+        let breaks_off = |end: Step| format.saying("so").into_iter().chain([end]).collect::<Vec<_>>();
+        let ends = [Step::Cut, Step::End, format.error("overloaded_error", "full")];
+        let server = Server::start(ends.map(breaks_off)).await;
+        let model = model(format, &server.url);
+        for _ in 0..3 {
+            let events = all(model.call(asked())).await;
+            let [Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else { panic!("{format:?}: {events:?}") };
+            assert_eq!(error.kind, ModelErrorKind::CutOff, "{format:?}: {error}");
+        }
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_ends_before_it_has_said_anything_is_the_providers_fault() {
-    let overloaded = anthropic("error", json!({ "error": { "type": "overloaded_error", "message": "full" } }));
-    let limited = anthropic("error", json!({ "error": { "type": "rate_limit_error", "message": "slow" } }));
-    let server = Server::start([
-        vec![Step::Cut],
-        vec![Step::Begin, Step::Cut],
-        vec![Step::Begin, Step::End],
-        vec![Step::Begin, overloaded],
-        vec![Step::Begin, limited],
-    ])
-    .await;
-    let model = anthropic_at(&server.url);
-    for _ in 0..4 {
-        let error = error(&model).await;
-        assert_eq!(error.kind, ModelErrorKind::Unavailable, "{error}");
+    for format in Format::ALL {
+        let server = Server::start([
+            vec![Step::Cut],
+            vec![Step::Begin, Step::Cut],
+            vec![Step::Begin, Step::End],
+            vec![Step::Begin, format.error("overloaded_error", "full")],
+            vec![Step::Begin, format.error("rate_limit_error", "slow")],
+        ])
+        .await;
+        let model = model(format, &server.url);
+        for _ in 0..4 {
+            let error = error(&model).await;
+            assert_eq!(error.kind, ModelErrorKind::Unavailable, "{format:?}: {error}");
+        }
+        assert_eq!(error(&model).await.kind, ModelErrorKind::RateLimited(None), "{format:?}");
     }
-    assert_eq!(error(&model).await.kind, ModelErrorKind::RateLimited(None));
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_malformed() {
-    let server = Server::start([
-        vec![Step::Begin, Step::Send("data: {\"choices\": [\n\n".to_owned()), Step::End],
-        vec![Step::Begin, Step::Send("event: content_block_start\ndata: {\n\n".to_owned()), Step::End],
-    ])
-    .await;
-    for model in [openai(&server.url), anthropic_at(&server.url)] {
-        let error = error(&model).await;
-        assert_eq!(error.kind, ModelErrorKind::Malformed, "{error}");
+    for format in Format::ALL {
+        let server = Server::start([vec![Step::Begin, format.garbage(), Step::End]]).await;
+        let error = error(&model(format, &server.url)).await;
+        assert_eq!(error.kind, ModelErrorKind::Malformed, "{format:?}: {error}");
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_says_nothing_for_too_long_is_left() {
-    let so = || openai_text("so");
-    let scripts = [vec![Step::Hang], vec![Step::Begin, Step::Hang], vec![Step::Begin, so(), Step::Hang]];
+    for format in Format::ALL {
+        let hangs = |steps: Vec<Step>| steps.into_iter().chain([Step::Hang]).collect::<Vec<_>>();
+        let server = Server::start([vec![Step::Hang], hangs(format.begun()), hangs(format.saying("so"))]).await;
+        let mut timeouts = Timeouts::default();
+        timeouts.begin = Duration::from_millis(60);
+        let silent = error(&model(format, &server.url).timeouts(timeouts)).await;
+        assert_eq!(silent.kind, ModelErrorKind::Unavailable, "{format:?}");
+        assert!(silent.text.ends_with("has not begun to answer within 0.06 s"), "{format:?}: {silent}");
+
+        let mut timeouts = Timeouts::default();
+        timeouts.piece = Duration::from_millis(50);
+        let model = model(format, &server.url).timeouts(timeouts);
+        let silent = error(&model).await;
+        assert_eq!(silent.kind, ModelErrorKind::Unavailable, "{format:?}");
+        assert!(silent.text.ends_with("has said nothing for 0.05 s"), "{format:?}: {silent}");
+        let events = all(model.call(asked())).await;
+        let [Ok(_), Err(error)] = &events[..] else { panic!("{format:?}: {events:?}") };
+        assert_eq!(error.kind, ModelErrorKind::CutOff, "{format:?}");
+    }
+}
+
+/// What a step sends.
+fn piece(step: Step) -> String {
+    let Step::Send(text) = step else { panic!("it sends nothing") };
+    text
+}
+
+#[tokio::test]
+async fn signs_of_life_alone_are_no_answer() {
+    let pings = || Step::SendForEver(": ping\n\n".to_owned());
+    let empty = || Step::SendForEver(piece(wire::openai(json!({ "choices": [{ "index": 0, "delta": {} }] }))));
+    let scripts =
+        [vec![Step::Begin, pings()], vec![Step::Begin, empty()], vec![Step::Begin, openai_text("so"), pings()]];
     let server = Server::start(scripts).await;
     let mut timeouts = Timeouts::default();
-    timeouts.begin = Duration::from_millis(60);
-    let silent = error(&openai(&server.url).timeouts(timeouts)).await;
-    assert_eq!(silent.kind, ModelErrorKind::Unavailable);
-    assert!(silent.text.ends_with("has not begun to answer within 0.06 s"), "{silent}");
-
-    let mut timeouts = Timeouts::default();
-    timeouts.piece = Duration::from_millis(50);
+    (timeouts.begin, timeouts.piece) = (Duration::from_millis(200), Duration::from_millis(100));
     let model = openai(&server.url).timeouts(timeouts);
-    let silent = error(&model).await;
-    assert_eq!(silent.kind, ModelErrorKind::Unavailable);
-    assert!(silent.text.ends_with("has said nothing for 0.05 s"), "{silent}");
+    for _ in 0..2 {
+        let silent = error(&model).await;
+        assert_eq!(silent.kind, ModelErrorKind::Unavailable);
+        assert!(silent.text.ends_with("has not begun to answer within 0.2 s"), "{silent}");
+    }
     let events = all(model.call(asked())).await;
     let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(error.kind, ModelErrorKind::CutOff);
+    assert!(error.text.ends_with("has said nothing for 0.1 s"), "{error}");
+}
+
+#[tokio::test]
+async fn calls_without_end_are_left() {
+    let call = |index: u32, arguments: &str| openai_call(index, Some((&format!("c{index}"), "t")), arguments);
+    let long = vec![Step::Begin, call(0, "{"), Step::SendForEver(piece(openai_call(0, None, &"x".repeat(1 << 18))))];
+    let many = std::iter::once(Step::Begin).chain((0..70).map(|index| call(index, "{}")));
+    let server = Server::start([long, many.chain([Step::Hang]).collect()]).await;
+    for _ in 0..2 {
+        let error = error(&openai(&server.url)).await;
+        assert_eq!(error.kind, ModelErrorKind::Malformed);
+        assert!(error.text.contains("more than 4 MiB or 64 calls"), "{error}");
+    }
 }
 
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection() {
-    let (tell, closed) = oneshot::channel();
-    let server = Server::start([vec![Step::Begin, openai_text("so"), Step::UntilClosed(tell)]]).await;
-    let mut stream = openai(&server.url).call(asked());
-    assert_eq!(stream.next().await, text("so"));
-    drop(stream);
-    closed.await.unwrap();
+    for format in Format::ALL {
+        let (tell, closed) = oneshot::channel();
+        let mut script = format.saying("so");
+        script.push(Step::UntilClosed(tell));
+        let server = Server::start([script]).await;
+        let mut stream = model(format, &server.url).call(asked());
+        assert_eq!(stream.next().await, text("so"), "{format:?}");
+        drop(stream);
+        // Long before the model's own time for a piece is over.
+        timeout(Duration::from_secs(20), closed).await.expect("it stays open").unwrap();
+    }
 }
 
 #[tokio::test]
 async fn a_provider_that_wants_less_is_asked_again_after_the_time_that_it_says() {
-    let server = Server::start([fails(429, "retry-after-ms: 1\r\n", ""), openai_says("hello")]).await;
-    let entry = ModelEntry::from(openai(&server.url).named("a")).prices(1.0, 2.0);
-    let models = Models::of(&Env::system(), [entry]).unwrap();
-    let events = all(models.call(&ModelChoice::of("a"), asked())).await;
-    let [Ok(ModelEvent::Failed { model, error, next }), Ok(ModelEvent::Text(_)), Ok(ModelEvent::Ended(answer))] =
-        &events[..]
-    else {
-        panic!("{events:?}")
-    };
-    assert_eq!((&**model, &**next), ("a", "a"));
-    assert_eq!(error.kind, ModelErrorKind::RateLimited(Some(Duration::from_millis(1))));
-    assert_eq!(answer.cost.unwrap().0, 11_000 + 14_000);
-    // The same for both tries: a provider that knows it answers from its memory.
-    let (first, second) = (server.arrived().await, server.arrived().await);
-    let key = |head: &str| head.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned);
-    assert_eq!(key(&first.head), key(&second.head));
+    for format in Format::ALL {
+        let server = Server::start([fails(429, "retry-after-ms: 1\r\n", ""), format.says("hello")]).await;
+        let entry = ModelEntry::from(model(format, &server.url).named("a")).prices(1.0, 2.0);
+        let models = Models::of(&Env::system(), [entry]).unwrap();
+        let events = all(models.call(&ModelChoice::of("a"), asked())).await;
+        let [Ok(ModelEvent::Failed { model, error, next }), Ok(ModelEvent::Text(_)), Ok(ModelEvent::Ended(answer))] =
+            &events[..]
+        else {
+            panic!("{format:?}: {events:?}")
+        };
+        assert_eq!((&**model, &**next), ("a", "a"));
+        assert_eq!(error.kind, ModelErrorKind::RateLimited(Some(Duration::from_millis(1))), "{format:?}");
+        let Usage { input_tokens, output_tokens, .. } = format.usage();
+        assert_eq!(answer.cost.unwrap().0, 1_000 * input_tokens + 2_000 * output_tokens, "{format:?}");
+        // The same for both tries: a provider that knows it answers from its memory.
+        let (first, second) = (server.arrived().await, server.arrived().await);
+        let key = |head: &str| head.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned);
+        assert!(key(&first.head).is_some() && key(&first.head) == key(&second.head), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_fails_before_anything_was_said_is_asked_again_and_what_has_begun_is_not() {
+    for format in Format::ALL {
+        let breaks_off = format.saying("so").into_iter().chain([Step::Cut]).collect();
+        let server = Server::start([fails(500, "", ""), vec![Step::Cut], format.says("hello"), breaks_off]).await;
+        let mut policy = CallPolicy::default();
+        policy.backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
+        let first = ModelEntry::from(model(format, &server.url).named("a")).fallback("b");
+        let second = ModelEntry::from(model(format, &nobody().await).named("b"));
+        let models = Models::of(&Env::system(), [first, second]).unwrap().with_policy(policy);
+        let model = models.chosen(&ModelChoice::of("a")).unwrap();
+        let (text, _, answer) = answer(model.call(asked())).await;
+        assert_eq!((text.as_str(), answer.usage), ("hello", format.usage()), "{format:?}");
+        let events = all(model.call(asked())).await;
+        let [Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else { panic!("{format:?}: {events:?}") };
+        assert_eq!(error.kind, ModelErrorKind::CutOff, "{format:?}");
+    }
 }
 
 #[tokio::test]
 async fn the_fallback_answers_for_a_provider_that_fails_or_is_not_reached() {
-    let broken = Server::start([fails(500, "", "")]).await;
-    let server = Server::start([openai_says("hello"), openai_says("hello")]).await;
-    let mut policy = callboard::agents::CallPolicy::default();
+    let mut policy = CallPolicy::default();
     policy.retries = 0;
-    for url in [broken.url.clone(), nobody().await] {
-        let first = ModelEntry::from(anthropic_at(&url).named("a")).fallback("b");
-        let second = ModelEntry::from(openai(&server.url).named("b"));
-        let models = Models::of(&Env::system(), [first, second]).unwrap().with_policy(policy);
-        let (text, _, answer) = answer(models.chosen(&ModelChoice::of("a")).unwrap().call(asked())).await;
-        assert_eq!((text.as_str(), &*answer.model), ("hello", "b"));
+    for (format, other) in [(Format::Anthropic, Format::OpenAi), (Format::OpenAi, Format::Anthropic)] {
+        let broken = Server::start([fails(500, "", "")]).await;
+        let server = Server::start([other.says("hello"), other.says("hello")]).await;
+        for url in [broken.url.clone(), nobody().await] {
+            let first = ModelEntry::from(model(format, &url).named("a")).fallback("b");
+            let second = ModelEntry::from(model(other, &server.url).named("b"));
+            let models = Models::of(&Env::system(), [first, second]).unwrap().with_policy(policy);
+            let (text, _, answer) = answer(models.chosen(&ModelChoice::of("a")).unwrap().call(asked())).await;
+            assert_eq!((text.as_str(), &*answer.model), ("hello", "b"), "{format:?}");
+        }
     }
 }
 
@@ -416,7 +488,7 @@ async fn what_a_model_thought_goes_back_with_its_signature() {
     script.extend(anthropic_end("tool_use"));
     let again: Vec<_> =
         anthropic_begin().into_iter().chain(anthropic_text(0, &["ok"])).chain(anthropic_end("end_turn")).collect();
-    let server = Server::start([script, again, openai_says("ok")]).await;
+    let server = Server::start([script, again, Format::OpenAi.says("ok")]).await;
     let events = all(anthropic_at(&server.url).call(asked())).await;
     assert_eq!(events[0], Ok(ModelEvent::Reasoning("hm".into())));
     let Ok(ModelEvent::ToolCall(call)) = &events[1] else { panic!("{events:?}") };

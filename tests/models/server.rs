@@ -14,6 +14,8 @@ pub(crate) enum Step {
     Begin,
     /// A piece of it.
     Send(String),
+    /// The same piece, until the other side closes.
+    SendForEver(String),
     /// Waits until the test says so.
     Gate(oneshot::Receiver<()>),
     /// Ends the answer in good order.
@@ -85,6 +87,16 @@ async fn serve(mut stream: TcpStream, scripts: Scripts, tell: mpsc::UnboundedSen
                     stream.write_all(head.as_bytes()).await
                 }
                 Step::Send(text) => stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await,
+                Step::SendForEver(text) => {
+                    let piece = format!("{:x}\r\n{text}\r\n", text.len());
+                    loop {
+                        if stream.write_all(piece.as_bytes()).await.is_err() {
+                            return;
+                        }
+                        // Also where nobody reads.
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Step::Gate(gate) => {
                     let _ = gate.await;
                     Ok(())

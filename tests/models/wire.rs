@@ -1,5 +1,6 @@
 //! The answers of providers, as they come over the wire.
 
+use callboard::messages::Usage;
 use serde_json::{Value, json};
 
 use crate::server::Step;
@@ -32,13 +33,6 @@ pub(crate) fn openai_end(reason: &str) -> [Step; 4] {
         Step::Send("data: [DONE]\n\n".to_owned()),
         Step::End,
     ]
-}
-
-/// A whole answer.
-pub(crate) fn openai_says(text: &str) -> Vec<Step> {
-    let mut steps = vec![Step::Begin, openai_text(text)];
-    steps.extend(openai_end("stop"));
-    steps
 }
 
 /// One event of Anthropic's messages.
@@ -76,4 +70,81 @@ pub(crate) fn anthropic_end(reason: &str) -> [Step; 3] {
         anthropic("message_stop", json!({})),
         Step::End,
     ]
+}
+
+/// The wire formats that providers speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    OpenAi,
+    Anthropic,
+}
+
+impl Format {
+    pub(crate) const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+
+    /// An answer that has begun and said nothing yet.
+    pub(crate) fn begun(self) -> Vec<Step> {
+        match self {
+            Self::OpenAi => vec![Step::Begin],
+            Self::Anthropic => anthropic_begin().into(),
+        }
+    }
+
+    /// An answer that has said this, and goes on.
+    pub(crate) fn saying(self, text: &str) -> Vec<Step> {
+        let mut steps = self.begun();
+        match self {
+            Self::OpenAi => steps.push(openai_text(text)),
+            Self::Anthropic => steps.extend(anthropic_text(0, &[text])),
+        }
+        steps
+    }
+
+    /// A whole answer.
+    pub(crate) fn says(self, text: &str) -> Vec<Step> {
+        self.ended(self.saying(text), false)
+    }
+
+    /// A whole answer with a call, whose arguments come in one piece.
+    pub(crate) fn calls(self, name: &str, arguments: &str) -> Vec<Step> {
+        let mut steps = self.begun();
+        match self {
+            Self::OpenAi => steps.push(openai_call(0, Some(("c1", name)), arguments)),
+            Self::Anthropic => steps.extend(anthropic_call(0, "c1", name, &[arguments])),
+        }
+        self.ended(steps, true)
+    }
+
+    fn ended(self, mut steps: Vec<Step>, calls: bool) -> Vec<Step> {
+        match self {
+            Self::OpenAi => steps.extend(openai_end(if calls { "tool_calls" } else { "stop" })),
+            Self::Anthropic => steps.extend(anthropic_end(if calls { "tool_use" } else { "end_turn" })),
+        }
+        steps
+    }
+
+    /// An error that comes in a stream, where there is no status any more.
+    pub(crate) fn error(self, kind: &str, message: &str) -> Step {
+        let error = json!({ "error": { "type": kind, "message": message } });
+        match self {
+            Self::OpenAi => openai(error),
+            Self::Anthropic => anthropic("error", error),
+        }
+    }
+
+    /// An event that breaks off in the middle of its JSON.
+    pub(crate) fn garbage(self) -> Step {
+        match self {
+            Self::OpenAi => Step::Send("data: {\"choices\": [\n\n".to_owned()),
+            Self::Anthropic => Step::Send("event: content_block_start\ndata: {\n\n".to_owned()),
+        }
+    }
+
+    /// What a whole answer says that it took.
+    pub(crate) fn usage(self) -> Usage {
+        match self {
+            Self::OpenAi => Usage::of(11, 7),
+            Self::Anthropic => Usage::of(20, 9),
+        }
+    }
 }

@@ -42,8 +42,9 @@ fn document(named: Option<&Path>, usual: &str) -> Result<Option<(String, String)
         Some(file) => file,
     };
     let DefinitionSource { origin, bytes } = source(file)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|error| Failure::trouble(format!("{}: the text is not UTF-8: {error}", visible(&origin))))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        Failure::trouble(format!("{}: the text is not UTF-8, {error}: save it as UTF-8", visible(&origin)))
+    })?;
     Ok(Some((origin, text)))
 }
 

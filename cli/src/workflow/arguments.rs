@@ -117,6 +117,16 @@ pub(crate) enum Workflow {
     },
 }
 
+impl Workflow {
+    /// Whether agents work for it.
+    pub(crate) fn begins_runs(&self) -> bool {
+        match self {
+            Self::Run { .. } | Self::Resume { .. } | Self::Fork { .. } => true,
+            Self::Check { .. } | Self::Draw { .. } | Self::History { .. } => false,
+        }
+    }
+}
+
 const CHECK_CODES: &str = "Exit codes: 0 nothing is wrong; 1 there are defects; 2 the command line is wrong, or a file \
                            cannot be read.\n\nA workflow that another one names is looked for in all files that are given, \
                            and beside them.";

@@ -59,6 +59,7 @@ hidden_tools = ["ShellExec"]
 ask = ["FileRead"]
 max_iterations = 7
 trust_tier = "user_defined"
+authority = ["reads", "executes"]
 
 [agent.announces]
 role = "developer"
@@ -84,11 +85,19 @@ schema = { type = "object" }
 "#;
     let read = reader().read("a.toml", text).unwrap();
     assert_eq!((read.name.as_str(), read.mode, read.tier()), ("coordinator", Mode::Build, Tier::UserDefined));
-    assert_eq!(read.model.fallback, ["small".into()]);
+    assert_eq!((&*read.description, &*read.system_prompt), ("Leads.", "You lead {{ team }}."));
+    assert_eq!((read.model.preferred.as_deref(), &read.model.fallback[..]), (Some("big"), &["small".into()][..]));
+    assert_eq!(read.model.tags, ["fast".into()]);
     assert_eq!(read.allowed_tools.as_deref().unwrap().len(), 3);
+    assert_eq!((&read.hidden_tools[..], &read.ask[..]), (&["ShellExec".into()][..], &["FileRead".into()][..]));
+    assert_eq!(read.authority, Authority::of([Effect::Reads, Effect::Executes]));
+    assert_eq!((read.role.as_deref(), &read.capabilities[..]), (Some("developer"), &["rust".into()][..]));
+    assert_eq!(read.projects, ["callboard".into()]);
     assert_eq!((read.max_iterations, read.max_tokens, read.tokens), (7, 1000, Some(20_000)));
     assert_eq!(read.restarts, (3, Duration::from_secs(30)));
-    assert_eq!(read.sections[0].modes, [Mode::Build, Mode::Plan]);
+    let style = &read.sections[0];
+    assert_eq!((&*style.name, style.priority, &*style.text), ("style", 70, "Short sentences."));
+    assert_eq!(style.modes, [Mode::Build, Mode::Plan]);
     assert_eq!((read.concurrency, read.timeout), (2, Duration::from_secs(300)));
     assert_eq!(read.namespaces.as_deref(), Some(&["codebase".into()][..]));
     assert_eq!(
@@ -241,7 +250,20 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
         let properties = schema.pointer(&format!("{pointer}/properties")).and_then(|found| found.as_object()).unwrap();
         assert_eq!(known, properties.keys().map(String::as_str).collect(), "{table}");
     }
+    each_key(schema.value(), &as_json(example), "");
     for wrong in ["[agent]", "[agent]\nname = \"a\"\nmod = \"plan\"", "[agent]\nname = \"a\"\nmode = \"plann\""] {
         assert!(!validator.is_valid(&as_json(wrong)), "{wrong}");
+    }
+}
+
+/// Each key that a schema has stands in the example, down to the last table.
+fn each_key(schema: &serde_json::Value, example: &serde_json::Value, at: &str) {
+    for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let at = format!("{at}/{key}");
+        let stands = example.get(key).unwrap_or_else(|| panic!("{at} does not stand in the example"));
+        each_key(inner, stands, &at);
+        if let Some(item) = inner.get("items") {
+            each_key(item, &stands[0], &at);
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! An answer of `genai`, as events.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use ::genai::adapter::AdapterKind;
-use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd};
+use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd, ToolChunk};
 use futures::StreamExt;
 use serde_json::{Value, json};
+use tokio::time::{Sleep, sleep};
 
-use crate::agents::model::{ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens};
+use crate::agents::model::{
+    MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens,
+};
 use crate::messages::visible::cut;
 use crate::messages::{Json, Message, StopReason, ToolCall, Usage};
 
@@ -24,6 +28,10 @@ struct Answer {
     estimated_input: u64,
     /// Bytes that it has said.
     said: usize,
+    /// How much of each call has come so far, in bytes.
+    calls: HashMap<String, usize>,
+    /// Runs since it has said something: signs of life say nothing.
+    silence: Option<Pin<Box<Sleep>>>,
     /// It has said something, or begun to call a tool: whatever goes wrong now, it has begun.
     has_begun: bool,
     ready: VecDeque<ModelEvent>,
@@ -42,6 +50,8 @@ pub(super) fn events(stream: ChatStream, request: &ModelRequest, kind: AdapterKi
         ids: calls.map(|call| Arc::clone(&call.id)).collect(),
         estimated_input: request.estimated_tokens(),
         said: 0,
+        calls: HashMap::new(),
+        silence: None,
         has_begun: false,
         ready: VecDeque::new(),
         is_over: false,
@@ -62,8 +72,24 @@ impl Answer {
             if self.is_over {
                 return None;
             }
-            match self.stream.next().await {
-                Some(Ok(event)) => self.take(event),
+            let patience = self.teller.patience(self.has_begun);
+            let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(patience)));
+            let told = tokio::select! {
+                biased;
+                () = silence => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.silent(self.has_begun)));
+                }
+                told = self.stream.next() => told,
+            };
+            match told {
+                Some(Ok(event)) => {
+                    self.take(event);
+                    if self.said + self.calls.values().sum::<usize>() > MAX_REPLY || self.calls.len() > MAX_CALLS {
+                        self.is_over = true;
+                        return Some(Err(self.teller.too_long()));
+                    }
+                }
                 Some(Err(error)) => {
                     self.is_over = true;
                     return Some(Err(self.teller.error(error, self.has_begun)));
@@ -82,14 +108,18 @@ impl Answer {
             ChatStreamEvent::Chunk(chunk) => self.say(chunk.content, ModelEvent::Text),
             ChatStreamEvent::ReasoningChunk(chunk) => self.say(chunk.content, ModelEvent::Reasoning),
             // What there is of a call so far; the whole of it is told at the end.
-            ChatStreamEvent::ToolCallChunk(_) => self.has_begun = true,
+            ChatStreamEvent::ToolCallChunk(ToolChunk { tool_call }) => {
+                (self.has_begun, self.silence) = (true, None);
+                let size = tool_call.fn_arguments.as_str().map_or(0, str::len);
+                self.calls.insert(tool_call.call_id, size + tool_call.fn_name.len());
+            }
             ChatStreamEvent::End(end) => self.end(end),
         }
     }
 
     fn say(&mut self, text: String, event: fn(Arc<str>) -> ModelEvent) {
         if !text.is_empty() {
-            self.has_begun = true;
+            (self.has_begun, self.silence) = (true, None);
             self.said += text.len();
             self.ready.push_back(event(text.into()));
         }

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::agents::model::{ModelError, ModelErrorKind};
+use crate::agents::model::{MAX_CALLS, MAX_REPLY, ModelError, ModelErrorKind};
 use crate::messages::visible::visible;
 
 use super::GenaiModel;
@@ -59,6 +59,25 @@ impl Teller {
         }
     }
 
+    /// How long it may say nothing.
+    pub(super) fn patience(&self, has_begun: bool) -> Duration {
+        if has_begun { self.model.timeouts.piece } else { self.model.timeouts.begin }
+    }
+
+    /// It has said nothing for that long, though the connection may be there.
+    pub(super) fn silent(&self, has_begun: bool) -> ModelError {
+        let time = self.patience(has_begun).as_secs_f64();
+        if has_begun {
+            self.broken(true, &format!("has said nothing for {time} s"), "")
+        } else {
+            self.because(ModelErrorKind::Unavailable, &format!("has not begun to answer within {time} s"), "")
+        }
+    }
+
+    pub(super) fn too_long(&self) -> ModelError {
+        self.malformed(&format!("it has more than {} MiB or {MAX_CALLS} calls", MAX_REPLY >> 20))
+    }
+
     fn transport(&self, error: BoxError, has_begun: bool) -> ModelError {
         let error = match error.downcast::<Error>() {
             Ok(error) => return self.error(*error, has_begun),
@@ -72,10 +91,7 @@ impl Teller {
             return self.malformed("it is not UTF-8");
         }
         match error.downcast_ref::<StreamTimeout>() {
-            Some(StreamTimeout::Headers) => {
-                let text = format!("has not begun to answer within {} s", self.model.timeouts.begin.as_secs_f64());
-                self.because(ModelErrorKind::Unavailable, &text, "")
-            }
+            Some(StreamTimeout::Headers) => self.silent(false),
             Some(StreamTimeout::Read) => {
                 let text = format!("has said nothing for {} s", self.model.timeouts.piece.as_secs_f64());
                 self.broken(has_begun, &text, "")

@@ -36,7 +36,9 @@ impl Web {
 }
 
 fn make(connect: Duration, way: Way) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
-    Ok(web::client(way)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4).build()?)
+    let client = web::client(way)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4);
+    // Little that is sent must not become a lot that is held.
+    Ok(client.no_gzip().no_deflate().no_brotli().no_zstd().build()?)
 }
 
 /// The stream, polled with the log off.

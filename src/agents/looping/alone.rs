@@ -34,7 +34,7 @@ pub struct LoopHandle {
 
 impl LoopRun {
     pub(super) fn new(agent: AgentLoop, messages: Vec<Message>) -> Self {
-        let host = Alone::default();
+        let host = Alone::new();
         let (context, registration) = LoopContext::begin_cancellable(messages);
         let context = Arc::new(Mutex::new(context));
         let handle = LoopHandle { context: Arc::clone(&context), desk: Arc::clone(host.desk()) };

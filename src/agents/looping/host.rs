@@ -9,8 +9,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::actors::{DelegationError, Reservation, Turn, TurnError};
+use crate::env::Env;
 use crate::messages::{Action, AgentEvent, Authority, Command, Handoffs, Json, Refusal};
 
 use crate::agents::tool::ToolScope;
@@ -203,8 +205,12 @@ impl Host for InTurn<'_> {
 }
 
 /// Nobody but the caller: what the loop does comes out of it as a stream, and who holds its handle decides and answers.
-#[derive(Clone, Default)]
-pub(super) struct Alone(Arc<Desk>);
+#[derive(Clone)]
+pub(super) struct Alone {
+    desk: Arc<Desk>,
+    /// Tells its uses of tools from those of other loops.
+    id: Uuid,
+}
 
 #[derive(Default)]
 pub(super) struct Desk {
@@ -217,14 +223,18 @@ pub(super) struct Desk {
 type Asked = (Action, oneshot::Sender<Permission>);
 
 impl Alone {
+    pub(super) fn new() -> Self {
+        Self { desk: Arc::default(), id: Env::system().id() }
+    }
+
     pub(super) fn desk(&self) -> &Arc<Desk> {
-        &self.0
+        &self.desk
     }
 }
 
 impl Host for Alone {
     fn show(&self, event: AgentEvent) {
-        self.0.shown.lock().push_back(event);
+        self.desk.shown.lock().push_back(event);
     }
 
     fn step<'a>(
@@ -237,13 +247,13 @@ impl Host for Alone {
 
     fn ask(&self, call: &Arc<str>, _: Json) -> BoxFuture<'_, Result<Json, TurnError>> {
         let (sender, answer) = oneshot::channel();
-        self.0.questions.lock().insert(Arc::clone(call), sender);
+        self.desk.questions.lock().insert(Arc::clone(call), sender);
         answered(answer).boxed()
     }
 
     fn approve(&self, call: &Arc<str>, action: Action, _: bool) -> BoxFuture<'_, Result<Permission, TurnError>> {
         let (sender, decision) = oneshot::channel();
-        self.0.permissions.lock().insert(Arc::clone(call), (action, sender));
+        self.desk.permissions.lock().insert(Arc::clone(call), (action, sender));
         answered(decision).boxed()
     }
 
@@ -268,7 +278,7 @@ impl Host for Alone {
     }
 
     fn scope(&self, key: &str) -> ToolScope {
-        ToolScope { key: key.into(), context: None }
+        ToolScope { key: format!("{}/{key}", self.id).into(), context: None }
     }
 
     fn is_marked(&self) -> bool {

@@ -17,6 +17,7 @@ mod using;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
@@ -27,7 +28,7 @@ use crate::messages::{AgentEvent, Command, ConversationStrategy, Handoffs, Json,
 use super::definition::TOLD_TOKENS;
 use super::llm::Teammate;
 use super::meta::{self, MetaTool};
-use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest};
+use super::model::{MAX_CALLS, MAX_REPLY, Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use super::output::OutputSchema;
 use super::permission::Tier;
 use super::tool::{ToolSpec, Tools};
@@ -37,11 +38,8 @@ use context::{After, Reply};
 pub use context::{CancelToken, LoopContext};
 use host::{Host, InTurn};
 
-/// The most bytes of one answer of a model: a provider that goes on and on is cut off.
-const MAX_REPLY: usize = 4 << 20;
-
-/// The most calls in one answer.
-const MAX_CALLS: usize = 64;
+/// A provider that wants us to wait longer than this is not asked again in the turn: its attempts come sooner.
+const FAR_OFF: Duration = Duration::from_secs(60);
 
 /// How an agent thinks: which model it asks, what it tells it, and what it lets it use. A cheap clone.
 ///
@@ -313,8 +311,10 @@ impl AgentLoop {
 
     /// The tools of the loop itself that there are: where control may not be passed on, nobody is told of that.
     fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, ToolSpec)> {
-        let is_off = host.handoffs() == Handoffs::Off;
-        self.meta.iter().filter(move |(tool, _)| !(is_off && tool.is_handoff()))
+        let (is_off, authority) = (host.handoffs() == Handoffs::Off, host.authority());
+        let is_there =
+            move |(tool, spec): &&(MetaTool, ToolSpec)| authority.allows(spec.effect) && !(is_off && tool.is_handoff());
+        self.meta.iter().filter(is_there)
     }
 
     fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
@@ -377,7 +377,9 @@ impl AgentLoop {
 
     fn failed(&self, error: &ModelError) -> TurnError {
         let text = format!("model {}: {error}", self.model.name());
-        if error.kind.is_transient() { TurnError::transient(text) } else { TurnError::terminal(text) }
+        // Attempts come one soon after the other.
+        let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
+        if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
     }
 }
 

@@ -14,11 +14,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as Changes, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Sleep, sleep, timeout};
 
+use crate::env::Env;
 use crate::messages::visible;
 
 use super::lines::{Line, Lines};
+use super::stray;
 
 /// The longest line of a process, in bytes.
 pub(in crate::agents) const MAX_LINE: usize = 8 << 20;
@@ -45,7 +48,7 @@ pub(in crate::agents) struct Process {
     pub(in crate::agents) output: Output,
 }
 
-/// Kills a program when it is dropped, with the processes of its group.
+/// Kills a program when it is dropped, with the processes that it has started.
 #[derive(Debug)]
 pub(in crate::agents) struct Leash(Arc<Group>);
 
@@ -82,6 +85,8 @@ impl Process {
     ) -> io::Result<Self> {
         let changes = signal(SignalKind::child())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mark = Env::system().id().to_string();
+        command.env(stray::MARK, &mark);
         let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
@@ -91,7 +96,7 @@ impl Process {
         };
         let group = Arc::new(Group(Mutex::new(Some(pid))));
         let (ended, end) = watch::channel(None);
-        tokio::spawn(keep(child, pid, Arc::clone(&group), stderr, hear, changes, ended));
+        tokio::spawn(keep(child, (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
         let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
         Ok(Self { leash: Leash(group), input: Input(Some(stdin)), output })
     }
@@ -222,7 +227,7 @@ impl Drop for Keeping {
 /// no zombie stays.
 async fn keep(
     mut child: Child,
-    pid: Pid,
+    (pid, mark): (Pid, String),
     group: Arc<Group>,
     stderr: ChildStderr,
     hear: impl Fn(i32, String) -> String,
@@ -244,6 +249,8 @@ async fn keep(
         }
     }
     drop(keeping);
+    // Whoever has left the group is found by what it has of the program's environment.
+    let _ = spawn_blocking(move || stray::kill(stray::MARK, &mark)).await;
     let status = child.wait().await.ok();
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {

@@ -3,13 +3,15 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions};
+use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::messages::Json;
 use crate::messages::visible::{cut, quoted};
 
-use super::super::{Effect, Tool, ToolError, ToolOutput, ToolSpec, USUAL_OUTPUT, of_spec};
-use super::root::{PathError, Place, Root, Why, check_new, check_plain};
+use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};
+use super::root::{PathError, Place, Root, Why, check_new, check_plain, check_text};
 use super::{GivenUp, beginning, blocking, whole};
 
 /// The largest file that is read, and the largest that is written, in bytes.
@@ -140,10 +142,29 @@ pub fn file_write(root: &Root) -> impl Tool {
     let description = "Writes a text file, with missing folders: the whole of it (`content`), or one place of it (`old`, \
                        which must be in the file exactly once, becomes `new`). At most 1 MiB.";
     let spec = ToolSpec::of::<Write>("FileWrite", description, Effect::Writes).target("path");
-    of_spec(spec, move |write: Write, _scope| {
+    let tool = of_spec(spec, move |write: Write, _scope| {
         let root = root.clone();
         blocking(move |given_up| written(&root, write, given_up))
-    })
+    });
+    OfPath(tool)
+}
+
+/// A tool whose `path` is looked at first.
+struct OfPath<T>(T);
+
+impl<T: Tool> Tool for OfPath<T> {
+    fn spec(&self) -> ToolSpec {
+        self.0.spec()
+    }
+
+    fn check(&self, arguments: &Json) -> Result<(), ToolError> {
+        let path = arguments.get("path").and_then(|path| path.as_str());
+        Ok(path.map_or(Ok(()), check_text)?)
+    }
+
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        self.0.call(arguments, scope)
+    }
 }
 
 fn written(root: &Root, write: Write, given_up: &GivenUp) -> Result<ToolOutput, ToolError> {

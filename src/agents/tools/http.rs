@@ -70,13 +70,9 @@ impl HttpGet {
     }
 
     async fn get(&self, get: Get) -> Result<ToolOutput, ToolError> {
-        if get.url.len() > MAX_URL {
-            return Err(ToolError(format!("the address has {} bytes; at most {MAX_URL} are taken", get.url.len())));
-        }
+        let mut url = address(&get.url)?;
         let client = self.client.get_or_init(|| self.client()).as_ref();
         let client = client.map_err(|problem| ToolError(format!("pages cannot be fetched: {problem}")))?;
-        let mut url =
-            Url::parse(&get.url).map_err(|error| ToolError(format!("{} is no address: {error}", quoted(&get.url))))?;
         // What strangers say, such as where they redirect to, stands in no error, because errors are not marked.
         let mut hops = 0;
         let response = loop {
@@ -165,6 +161,12 @@ impl Tool for HttpGet {
         spec
     }
 
+    fn check(&self, arguments: &Json) -> Result<(), ToolError> {
+        let Some(url) = arguments.get("url").and_then(|url| url.as_str()) else { return Ok(()) };
+        let address = address(url)?;
+        HttpGet::check(self, &address).map_err(|refused| ToolError(format!("{} {refused}", quoted(url))))
+    }
+
     fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         let tool = self.clone();
         async move {
@@ -174,6 +176,13 @@ impl Tool for HttpGet {
         }
         .boxed()
     }
+}
+
+fn address(text: &str) -> Result<Url, ToolError> {
+    if text.len() > MAX_URL {
+        return Err(ToolError(format!("the address has {} bytes; at most {MAX_URL} are taken", text.len())));
+    }
+    Url::parse(text).map_err(|error| ToolError(format!("{} is no address: {error}", quoted(text))))
 }
 
 fn target_of(response: &Response) -> Option<String> {

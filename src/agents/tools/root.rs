@@ -9,7 +9,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
 use parking_lot::Mutex;
 
-use crate::messages::visible::{cut, is_unseen, quoted};
+use crate::messages::visible::{cut, quoted, visible};
 
 /// The longest path, in bytes, the most folders below each other, and the most links on the way.
 const MAX_PATH: usize = 4096;
@@ -102,12 +102,7 @@ impl Root {
     }
 
     fn walk(&self, path: &str, makes: bool) -> Result<Place, Why> {
-        if path.is_empty() {
-            return Err(Why::Empty);
-        }
-        if path.len() > MAX_PATH {
-            return Err(Why::Long);
-        }
+        check_text(path).map_err(|error| error.why)?;
         let hidden = self.hidden_now();
         let mut above = Vec::new();
         let mut folder = self.folder.try_clone()?;
@@ -214,7 +209,7 @@ pub(super) fn check_plain(kind: FileType) -> Result<(), Why> {
 
 /// A name that people will see, and that nothing shall hide in.
 pub(super) fn check_new(name: &str) -> Result<(), Why> {
-    if name.chars().any(|c| c.is_control() || is_unseen(c)) { Err(Why::Unseen) } else { Ok(()) }
+    if visible(name) == name { Ok(()) } else { Err(Why::Unseen) }
 }
 
 pub(super) fn identity(folder: &Dir) -> io::Result<Identity> {
@@ -238,6 +233,24 @@ fn opened(path: &Path) -> Result<(Dir, PathBuf), RootError> {
     let folder = Dir::open_ambient_dir(path, ambient_authority()).map_err(failed)?;
     let place = path.canonicalize().map_err(failed)?;
     Ok((folder, place))
+}
+
+/// Whether a path may be looked for at all, as far as its text tells: after a name, links decide where `..` leads.
+///
+/// # Errors
+/// It leads nowhere that a tool may go.
+pub(super) fn check_text(path: &str) -> Result<(), PathError> {
+    let check = || {
+        if path.is_empty() {
+            return Err(Why::Empty);
+        }
+        if path.len() > MAX_PATH {
+            return Err(Why::Long);
+        }
+        let leads_out = parts(path)?.find(|part| !matches!(part.as_str(), "" | ".")).is_some_and(|first| first == "..");
+        if leads_out { Err(Why::Outside) } else { Ok(()) }
+    };
+    check().map_err(|why| PathError { path: path.to_owned(), why })
 }
 
 fn parts(path: &str) -> Result<impl DoubleEndedIterator<Item = String>, Why> {

@@ -21,8 +21,10 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
 use tokio::sync::oneshot;
 
+use crate::env::Env;
 use crate::messages::Json;
 
+use super::super::process::stray;
 use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
 use super::{beginning, ending};
@@ -48,6 +50,9 @@ const MAX_PIPE: usize = 1 << 20;
 /// What a shell is given of the environment.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
 
+/// The variable that is the same for all tries of a command on a board, by which what a try has left is found by the next one.
+const KEY: &str = "CALLBOARD_KEY";
+
 /// Where programs are looked for if the environment does not say.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -55,7 +60,7 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 ///
 /// A command has its own process group, which is killed when the command ends, when its time is over, or when nobody waits for
 /// it any more. It reads nothing, and has of the environment `PATH`, `LANG`, `LC_*`, and what [`ShellExec::env`] names; `HOME`
-/// and `TMPDIR` are an empty folder that goes with it. Both outputs come interleaved; the beginning and the end are kept.
+/// and `TMPDIR` are an empty folder that goes with it, and `CALLBOARD_KEY` is the same when it is done again. Both outputs come interleaved; the beginning and the end are kept.
 ///
 /// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
 /// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not
@@ -150,26 +155,28 @@ impl Tool for ShellExec {
         spec
     }
 
-    fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         let shell = self.clone();
         async move {
             let exec: Exec =
                 arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
-            shell.exec(exec).await
+            // Keys of boards are nobody else's.
+            let key = scope.context.is_some().then_some(scope.key);
+            shell.exec(exec, key).await
         }
         .boxed()
     }
 }
 
 impl ShellExec {
-    async fn exec(self, exec: Exec) -> Result<ToolOutput, ToolError> {
+    async fn exec(self, exec: Exec, key: Option<Arc<str>>) -> Result<ToolOutput, ToolError> {
         if exec.command.len() > MAX_COMMAND {
             let size = exec.command.len();
             return Err(ToolError(format!("the command has {size} bytes; write a script of more than {MAX_COMMAND}")));
         }
         let limit = Duration::from_secs(exec.timeout_seconds.unwrap_or(USUAL_SECONDS).clamp(1, MAX_SECONDS));
         let is_untrusted = !self.is_trusted;
-        let running = self.start(exec.command).await?;
+        let running = self.start(exec.command, key).await?;
         let (printed, end) = running.end(limit).await?;
         let said = match end {
             End::Exited(status) => match status.code() {
@@ -183,7 +190,7 @@ impl ShellExec {
     }
 
     /// Starts a command, and waits for it on a thread of its own.
-    async fn start(self, command: String) -> Result<Running, ToolError> {
+    async fn start(self, command: String, key: Option<Arc<str>>) -> Result<Running, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let (output, input) = io::pipe().map_err(failed)?;
         let rest = output.try_clone().map_err(failed)?;
@@ -192,11 +199,16 @@ impl ShellExec {
         let (has_ended, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("callboard-shell".to_owned());
         let waits = move || {
+            let mark = Env::system().id().to_string();
+            // After a crash the one that was started before may still run.
+            if let Some(key) = &key {
+                stray::kill(KEY, key);
+            }
             let home = match Home::new() {
                 Ok(home) => home,
                 Err(error) => return drop(has_started.send(Err(failed(error)))),
             };
-            let mut child = match self.spawned(&command, input, &home) {
+            let mut child = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
@@ -205,6 +217,7 @@ impl ShellExec {
             drop(has_started.send(Ok(KillsIfDropped(Arc::clone(&group)))));
             group.wait();
             let status = child.wait();
+            stray::kill(stray::MARK, &mark);
             drop(home);
             // Nobody may wait for it any more.
             let _ = has_ended.send(status);
@@ -217,11 +230,16 @@ impl ShellExec {
     }
 
     /// Starts it from a thread that ends with that: the kernel confines threads, and what they start, for good.
-    fn spawned(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Child, ToolError> {
+    fn spawned(
+        &self,
+        (command, key, mark): (&str, Option<&str>, &str),
+        output: io::PipeWriter,
+        home: &Home,
+    ) -> Result<Child, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let spawns = || {
             self.confine(home)?;
-            self.command(command, output, home)?.spawn().map_err(failed)
+            self.command((command, key, mark), output, home)?.spawn().map_err(failed)
         };
         let thread = std::thread::Builder::new().name("callboard-shell-start".to_owned());
         std::thread::scope(|scope| match thread.spawn_scoped(scope, spawns).map_err(failed)?.join() {
@@ -239,11 +257,18 @@ impl ShellExec {
             .map_err(|problem| ToolError(format!("commands cannot be confined here, so none is run: {problem}")))
     }
 
-    fn command(&self, command: &str, output: io::PipeWriter, home: &Home) -> Result<Command, ToolError> {
+    fn command(
+        &self,
+        (command, key, mark): (&str, Option<&str>, &str),
+        output: io::PipeWriter,
+        home: &Home,
+    ) -> Result<Command, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).process_group(0);
         shell.env_clear().envs(self.environment()).env("HOME", home.0.join("home")).env("TMPDIR", home.0.join("tmp"));
+        // Whoever is started from here can be told apart from a person, and whether it is done again.
+        shell.env(stray::MARK, mark).envs(key.map(|key| (KEY, key)));
         shell.current_dir(place_of(&self.root));
         shell.stdin(Stdio::null());
         shell.stdout(output.try_clone().map_err(failed)?).stderr(output);
@@ -482,7 +507,7 @@ mod tests {
         let alive = folder.path().join("alive");
         assert!(Command::new("mkfifo").arg(&alive).status().unwrap().success());
         let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
-        let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned()));
+        let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned(), None));
         assert!(futures::poll!(&mut start).is_pending());
         let mut pipe = io::BufReader::new(std::fs::File::open(alive).unwrap());
         let mut said = String::new();

@@ -152,7 +152,7 @@ fn unsliced(code: &str) -> String {
 }
 
 /// The tags of a text that have code, by their second sign, and where it stands.
-fn tags(text: &str) -> Vec<(&str, Range<usize>)> {
+pub(super) fn tags(text: &str) -> Vec<(&str, Range<usize>)> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(next) = text[at..].find('{') {
         at += next + 1;
@@ -221,7 +221,7 @@ fn length_of_text(code: &str) -> Option<usize> {
 }
 
 /// How long the text in quotes, the name or the sign is with which this begins.
-fn length_of_token(code: &str, first: char) -> usize {
+pub(super) fn length_of_token(code: &str, first: char) -> usize {
     match length_of_text(code) {
         Some(length) => length,
         None if is_part(first) => code.find(|c| !is_part(c)).unwrap_or(code.len()),

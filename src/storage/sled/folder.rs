@@ -61,7 +61,7 @@ impl Folder {
             return Err("an empty path names no folder; write `.` for the current one".to_owned());
         }
         if !path.is_dir() {
-            fs::create_dir_all(path).map_err(io("the folder cannot be made"))?;
+            make(path).map_err(io("the folder cannot be made"))?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 sync_folder(disk, parent).map_err(io("the folder's name cannot be synced"))?;
             }
@@ -104,6 +104,14 @@ impl Folder {
 pub(super) fn refused(path: &Path, detail: impl Into<String>) -> StorageError {
     let shown = if path.as_os_str().is_empty() { "\"\"".to_owned() } else { path.display().to_string() };
     StorageError::Open { path: shown, detail: detail.into() }
+}
+
+/// Makes a folder that nobody else on the machine may look into: it holds whole conversations.
+pub(super) fn make(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
 }
 
 fn lock(path: &Path) -> Result<Lock, String> {

@@ -1,0 +1,178 @@
+//! The person at the terminal who is asked by `callboard run`: on a pseudo-terminal, with a model on this machine.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod model;
+#[path = "../../tests/screen/mod.rs"]
+mod screen;
+
+use std::fs;
+use std::process::Command;
+
+use model::Model;
+use screen::Screen;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const WRITER: &str = r#"
+[agent]
+name = "writer"
+mode = "build"
+
+[agent.capabilities]
+allowed_tools = ["FileWrite", "AskUser"]
+"#;
+
+/// What ends each card.
+const WAYS: &str = "(n)o, and why; (l)eave it waiting? ";
+
+/// A folder with an agent that writes, and the model that it asks.
+fn writer() -> (TempDir, Model) {
+    let (folder, model) = (tempfile::tempdir().unwrap(), Model::start());
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    fs::write(folder.path().join("agents/writer.toml"), WRITER).unwrap();
+    fs::write(folder.path().join("models.toml"), model.catalog()).unwrap();
+    (folder, model)
+}
+
+/// `callboard ARGUMENTS` in the folder, on a terminal.
+fn screen(folder: &TempDir, arguments: &[&str]) -> Screen {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.args(arguments).current_dir(folder).env("USER", "ann").env("NO_COLOR", "1");
+    Screen::of(command)
+}
+
+fn file(path: &str, content: &str) -> Value {
+    json!({ "path": path, "content": content })
+}
+
+/// What the file has; `None` if there is none.
+fn content(folder: &TempDir, path: &str) -> Option<String> {
+    fs::read_to_string(folder.path().join(path)).ok()
+}
+
+const RUN: [&str; 2] = ["run", "write"];
+
+#[test]
+fn yes_is_said_once() {
+    let (folder, model) = writer();
+    for _ in 0..2 {
+        model.calls("FileWrite", file("a.txt", "one"));
+    }
+    model.says("written");
+    let mut screen = screen(&folder, &RUN);
+    let card = screen.until(WAYS);
+    assert!(card.contains("action    FileWrite\n") && card.contains("target    a.txt\n"), "{card}");
+    assert_eq!(content(&folder, "a.txt"), None, "nobody has said yes");
+    screen.types("y\n");
+    screen.until(WAYS);
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+    fs::remove_file(folder.path().join("a.txt")).unwrap();
+    screen.types("n no\n");
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt"), None, "it is asked about again");
+}
+
+#[test]
+fn yes_for_the_run_holds_for_exactly_the_same() {
+    let (folder, model) = writer();
+    for path in ["a.txt", "b.txt", "a.txt"] {
+        model.calls("FileWrite", file(path, "one"));
+    }
+    model.says("written");
+    let mut screen = screen(&folder, &RUN);
+    screen.until(WAYS);
+    screen.types("r\n");
+    let card = screen.until(WAYS);
+    assert!(card.contains("target    b.txt\n"), "{card}");
+    fs::remove_file(folder.path().join("a.txt")).unwrap();
+    screen.types("n no\n");
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"), "nobody was asked again");
+}
+
+#[test]
+fn what_a_person_edits_is_what_is_done() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.says("written");
+    let mut screen = screen(&folder, &RUN);
+    screen.until(WAYS);
+    screen.types(format!("e {}\n", file("b.txt", "two")));
+    let shown = screen.until("(b)ack? ");
+    assert!(shown.contains("target    b.txt\n"), "{shown}");
+    screen.types("y\n");
+    screen.until("written\n");
+    screen.ended();
+    assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two".to_owned())]);
+}
+
+#[test]
+fn no_reaches_the_model_with_its_reason() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.says("as you like");
+    let mut screen = screen(&folder, &RUN);
+    screen.until(WAYS);
+    screen.types("n not this file\n");
+    screen.until("as you like\n");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt"), None);
+    model.asked();
+    assert_eq!(model.asked().answer(), "a person did not allow this: not this file");
+}
+
+#[test]
+fn what_is_left_is_asked_again_when_the_run_goes_on() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    let mut left = screen(&folder, &["run", "write", "--store", "data"]);
+    left.until(WAYS);
+    left.types("l\n");
+    let (code, told) = left.exited();
+    assert_eq!((code, content(&folder, "a.txt")), (Some(3), None), "{told}");
+    let resumption = told.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
+    let mut again = screen(&folder, &resumption.split(' ').collect::<Vec<_>>());
+    let card = again.until(WAYS);
+    assert!(card.contains("target    a.txt\n"), "{card}");
+    model.says("written");
+    again.types("y\n");
+    again.until("written\n");
+    again.ended();
+    assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
+}
+
+#[test]
+fn a_question_is_answered_at_the_terminal() {
+    let (folder, model) = writer();
+    model.calls("AskUser", json!({ "question": "Which colour?", "choices": ["red", "blue"] }));
+    model.says("painted");
+    let mut screen = screen(&folder, &RUN);
+    screen.until("writer asks: Which colour?\n  1. red\n  2. blue\n> ");
+    screen.types("2\n");
+    screen.until("painted\n");
+    screen.ended();
+    model.asked();
+    assert_eq!(model.asked().answer(), "blue");
+}
+
+#[test]
+fn without_input_nobody_at_a_terminal_is_asked_and_what_would_be_is_told() {
+    let asked = [
+        ("FileWrite", file("a.txt", "one"), "target    a.txt\n"),
+        ("AskUser", json!({ "question": "Which colour?", "choices": ["red"] }), "asks: Which colour?\n  1. red\n"),
+    ];
+    for (tool, arguments, shown) in asked {
+        let (folder, model) = writer();
+        model.calls(tool, arguments);
+        let mut screen = screen(&folder, &["run", "write", "--no-input"]);
+        screen.until("nobody is here to be asked:\n");
+        let (code, told) = screen.exited();
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains(shown) && !told.contains("(y)es") && !told.contains("\n> "), "{told}");
+        assert_eq!(content(&folder, "a.txt"), None);
+    }
+}
