@@ -229,11 +229,13 @@ fn what_an_agent_wrote_cannot_pass_for_a_card_or_give_the_terminal_orders() {
 }
 
 #[test]
-fn what_is_cut_from_a_long_card_is_counted() {
+fn what_is_cut_from_a_long_card_is_counted_and_shown_to_who_asks() {
     let mut screen = asking(json!([["write_file", "long.txt", "ä".repeat(2_345)]]), false);
     let card = screen.until(PROMPT);
     assert_eq!(card.matches('ä').count(), 2_000);
     assert!(card.contains("  … 345 more characters; the hash above covers all of them\n"), "{card}");
+    screen.types("s\n");
+    assert_eq!(screen.until(PROMPT).matches('ä').count(), 2_345);
     screen.types("y\n");
     screen.until(&"ä".repeat(2_345));
     screen.ended();

@@ -4,6 +4,7 @@
 //! program goes on with it at its next start, as with any run that it finds unfinished.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -12,6 +13,7 @@ use callboard::messages::{Durability, RunId, visible};
 use callboard::supervision::runs::fork::{Fork, ForkError, fork_at};
 use callboard::supervision::runs::replay::Replay;
 
+use crate::agents::hints::quoted;
 use crate::arguments::Setting;
 use crate::page::{Failure, Page, brief_json, count};
 use crate::store::{Loaded, Store};
@@ -23,6 +25,7 @@ pub(crate) async fn fork(
     turn: u32,
     input: Option<&serde_json::Value>,
     settings: &[Setting],
+    folder: &Path,
 ) -> Result<Page, Failure> {
     for (place, Setting { channel, .. }) in settings.iter().enumerate() {
         if settings[..place].iter().any(|before| before.channel == *channel) {
@@ -59,6 +62,9 @@ pub(crate) async fn fork(
         ));
     }
     text.push_str("unless it was built to cancel unfinished runs, or to leave them.\n");
+    let (is_workflow, folder) = (replay.submission().task.plan.is_some(), quoted(&folder.display().to_string()));
+    let line = if is_workflow { "workflow resume" } else { "run --resume" };
+    text.push_str(&format!("If this program has its agents: callboard {line} {run} --store {}\n", visible(&folder)));
     let open: Vec<_> = open.iter().map(|turn| json!({ "turn": turn.number, "agent": turn.agent })).collect();
     let set: BTreeMap<_, _> = settings.iter().map(|Setting { channel, value }| (channel, value)).collect();
     let json = json!({

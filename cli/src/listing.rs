@@ -1,5 +1,6 @@
 //! `callboard runs list`.
 
+use comfy_table::ColumnConstraint;
 use serde_json::{Value, json};
 
 use callboard::messages::{RunEvent, RunId, TurnId};
@@ -11,8 +12,7 @@ use crate::store::{Rules, Store};
 
 /// All runs, one line each. One that cannot be read is listed as such.
 pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
-    let mut table = table(["run", "submitted", "agent", "outcome", "turns", "tokens", "took", "task"], &[4, 5, 6]);
-    let (mut rows, mut unreadable) = (Vec::new(), String::new());
+    let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), String::new());
     for run in store.ids().await? {
         let read = match store.history(run).await {
             Ok(history) => {
@@ -25,7 +25,7 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
             Ok((fold, origin)) => {
                 let metrics = fold.metrics();
                 let submission = fold.submission();
-                table.add_row([
+                lines.push([
                     run.to_string(),
                     time(submission.at),
                     submission.agent.to_string(),
@@ -39,7 +39,9 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
-                table.add_row([run.to_string(), String::new(), String::new(), "unreadable".to_owned()]);
+                let mut line: [String; 8] = Default::default();
+                (line[0], line[OUTCOME]) = (run.to_string(), "unreadable".to_owned());
+                lines.push(line);
                 rows.push(json!({ "run": run, "error": error }));
             }
         }
@@ -47,8 +49,56 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
     if rows.is_empty() {
         return Ok(Page::new("the store has no runs\n".to_owned(), json!([])));
     }
-    let text = format!("{}{}\n{unreadable}", lines_of(&table), count(rows.len(), "run"));
+    let width = table([""], &[]).width();
+    let text = format!("{}{}\n{unreadable}", lines_of(&drawn(&lines, width)), count(rows.len(), "run"));
     Ok(Page::new(text, Value::from(rows)))
+}
+
+const COLUMNS: [&str; 8] = ["run", "submitted", "agent", "outcome", "turns", "tokens", "took", "task"];
+const OUTCOME: usize = 3;
+const NUMBERS: [usize; 3] = [4, 5, 6];
+const TASK: usize = 7;
+
+/// Which columns go first where there is no room for all.
+const SPARED: [usize; 5] = [6, 5, 4, 1, 2];
+
+/// How much of a task has to be seen at least, in characters.
+const LEAST_TASK: usize = 12;
+
+/// The table, with as many columns as there is room for: an id that is broken cannot be copied.
+fn drawn(lines: &[[String; 8]], width: Option<u16>) -> comfy_table::Table {
+    let kept = kept(lines, width);
+    let numbers: Vec<usize> = (0..kept.len()).filter(|place| NUMBERS.contains(&kept[*place])).collect();
+    let mut table = table(kept.iter().map(|column| COLUMNS[*column]).collect::<Vec<_>>(), &numbers);
+    if let Some(width) = width {
+        table.set_width(width);
+    }
+    for line in lines {
+        table.add_row(kept.iter().map(|column| &line[*column]));
+    }
+    for (place, column) in kept.iter().enumerate() {
+        if let Some(drawn) = table.column_mut(place).filter(|_| *column != TASK) {
+            drawn.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table
+}
+
+/// The columns for which there is room.
+fn kept(lines: &[[String; 8]], width: Option<u16>) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
+    let Some(width) = width.map(usize::from) else { return kept };
+    let needed = |column: &usize| {
+        let longest = lines.iter().map(|line| line[*column].chars().count()).max().unwrap_or_default();
+        // With a blank at each side.
+        2 + if *column == TASK { longest.min(LEAST_TASK) } else { longest.max(COLUMNS[*column].len()) }
+    };
+    for spared in SPARED {
+        if kept.iter().map(needed).sum::<usize>() > width {
+            kept.retain(|column| *column != spared);
+        }
+    }
+    kept
 }
 
 /// The turn that a fork began with; what it has copied may say so of other forks before.
@@ -91,4 +141,35 @@ fn row(run: RunId, fold: &Run, origin: Option<TurnId>) -> Value {
         "open_turns": fold.open_turns().collect::<Vec<_>>(),
         "metrics": fold.metrics(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_whole_in_the_narrowest_window() {
+        let id = "01a208d6-b322-7315-8a60-6c8f3f5a0d11";
+        let line = [
+            id,
+            "2026-11-23 14:10:31",
+            "researcher",
+            "finished",
+            "12",
+            "150,000",
+            "1.234 s",
+            "review this repository, all of it",
+        ];
+        let lines = [line.map(str::to_owned)];
+        for width in [60, 80, 100, 120, 200] {
+            let table = drawn(&lines, Some(width));
+            let shown = lines_of(&table);
+            assert!(shown.contains(id), "{width}:\n{shown}");
+            assert!(shown.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}:\n{shown}");
+        }
+        let heads =
+            |width| lines_of(&drawn(&lines, width)).lines().find(|line| line.contains("run")).map(str::to_owned);
+        assert!(heads(Some(80)).is_some_and(|head| head.contains("outcome") && !head.contains("tokens")));
+        assert!(heads(None).is_some_and(|head| COLUMNS.iter().all(|column| head.contains(column))));
+    }
 }

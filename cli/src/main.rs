@@ -8,6 +8,7 @@ mod forking;
 mod listing;
 mod page;
 mod replaying;
+mod saying;
 mod showing;
 mod stops;
 mod store;
@@ -71,7 +72,7 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
         Runs::Show { run, .. } => showing::show(&store.load(run).await?),
         Runs::Diff { first, second, .. } => Ok(comparing::diff(&store.load(first).await?, &store.load(second).await?)),
         Runs::Fork { run, turn, input, set, .. } => {
-            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set).await
+            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set, &command.common().data).await
         }
         Runs::Replay { run, turn, step, .. } => {
             let loaded = store.load(run).await?;

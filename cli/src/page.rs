@@ -1,14 +1,22 @@
 //! An answer on its way to people or to machines.
 
-use std::io::{ErrorKind, Write as _};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
 use serde_json::{Value, json};
 
 use callboard::messages::{Handoffs, Json, Timestamp, visible};
+
+use crate::saying;
+
+pub(crate) use crate::saying::note;
 
 /// The answer to a command, in both forms.
 #[derive(Debug)]
@@ -50,6 +58,7 @@ impl Failure {
 
 /// Prints the answer. A reader that has gone, such as `head`, is no error; a disk that is full is one.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
+    saying::flush();
     let mut done = None;
     let (code, printed) = match answer {
         Ok(page) => {
@@ -77,11 +86,6 @@ pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
     }
 }
 
-/// A line for people. Whoever reads none of them is no error.
-pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
 /// JSON over several lines, which a terminal shows as it is: what would deceive a reader is escaped, as JSON can.
 pub(crate) fn json_text(value: &Value) -> String {
     let (mut escaped, mut units) = (String::new(), [0; 2]);
@@ -101,8 +105,28 @@ fn is_hidden(c: char) -> bool {
     visible(text) != text
 }
 
+/// Whether people see this stream in colours.
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name);
+    stream.is_terminal() && wants_colours(set("NO_COLOR").as_deref(), set("TERM").as_deref())
+}
+
+fn wants_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_none() && term.is_none_or(|kind| kind != "dumb")
+}
+
+/// Whether both outputs are one terminal.
+pub(crate) fn is_one_terminal() -> bool {
+    let (out, error) = (std::io::stdout(), std::io::stderr());
+    let device = |stream: BorrowedFd<'_>| {
+        let about = File::from(stream.try_clone_to_owned().ok()?).metadata().ok()?;
+        Some(about.rdev())
+    };
+    out.is_terminal() && error.is_terminal() && device(out.as_fd()) == device(error.as_fd())
+}
+
 /// A table in the style of this program, as wide as the terminal if there is one.
-pub(crate) fn table<const N: usize>(header: [&str; N], numbers: &[usize]) -> Table {
+pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     table.remove_style(comfy_table::TableComponent::HorizontalLines);
@@ -178,4 +202,17 @@ pub(crate) fn grouped(number: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_that_show_them() {
+        let wants =
+            |no_color: Option<&str>, term: Option<&str>| wants_colours(no_color.map(OsStr::new), term.map(OsStr::new));
+        assert!(wants(None, Some("xterm-256color")) && wants(None, None));
+        assert!(!wants(None, Some("dumb")) && !wants(Some("1"), Some("xterm")));
+    }
 }

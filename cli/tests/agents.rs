@@ -100,6 +100,30 @@ fn defects_are_told_by_check_and_before_a_run() {
 }
 
 #[test]
+fn every_model_that_is_not_there_is_told_with_its_place_also_to_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    let model = "[[models]]\nname = \"big\"\nprovider = \"openai-compatible\"\nurl = \"http://127.0.0.1:1/v1\"\ntags = [\"quick\"]\n";
+    write(&folder, "models.toml", model);
+    let agent = "[agent]\nname = \"x\"\ndescription = \"bigg\"\n\n[agent.model]\npreferred = \"bigg\"\nfallback = [\"big\", 'zz']\nprovider_tags = [\"quik\", \"quick\"]\n";
+    write(&folder, "agents/x.toml", agent);
+    let said = callboard(folder.path(), &["check"]);
+    assert_eq!(said.code, Some(1), "{}", said.error);
+    for told in [
+        "x.toml:6:13: there is no model \"bigg\"",
+        "x.toml:7:20: there is no model \"zz\"",
+        "x.toml:8:18: no model has the tag \"quik\"",
+        "3 defects in 1 of 1 file",
+    ] {
+        assert!(said.error.contains(told), "{told}: {}", said.error);
+    }
+    let said = callboard(folder.path(), &["check", "--json"]);
+    let json: Value = serde_json::from_str(&said.out).unwrap();
+    let places: Vec<_> = json[0]["defects"].as_array().unwrap().iter().map(|defect| defect["line"].as_u64()).collect();
+    assert_eq!((said.code, places), (Some(1), vec![Some(6), Some(7), Some(8)]));
+}
+
+#[test]
 fn what_nobody_is_there_to_answer_ends_the_process_and_waits_in_the_store() {
     let folder = begun();
     write(&folder, "agents/writer.toml", WRITER);
@@ -112,9 +136,7 @@ fn what_nobody_is_there_to_answer_ends_the_process_and_waits_in_the_store() {
         said.error
     );
     let resumption = said.error.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
-    let mut again: Vec<&str> = resumption.split(' ').collect();
-    again.extend(["--model", "fake"]);
-    let said = callboard(folder.path(), &again);
+    let said = callboard(folder.path(), &resumption.split(' ').collect::<Vec<_>>());
     assert_eq!(said.code, Some(3), "{}", said.error);
     assert!(said.error.contains("action    FileSearch"), "{}", said.error);
 }

@@ -29,7 +29,10 @@ fn a_fork_goes_on_at_the_next_start_of_the_program_that_has_the_agents() {
     let said = callboard(folder.path(), &arguments);
     assert_eq!((said.code, said.error.as_str()), (0, ""));
     let fork: RunId = said.out.lines().next().unwrap().parse().unwrap();
-    insta::assert_snapshot!("fork", said.out.replace(&fork.to_string(), "FORK"));
+    insta::assert_snapshot!(
+        "fork",
+        said.out.replace(&fork.to_string(), "FORK").replace(folder.path().to_str().unwrap(), "FOLDER")
+    );
     let list = callboard(folder.path(), &["list"]).out;
     assert!(list.contains(" fork: a short one") && list.matches("fork:").count() == 1, "{list}");
     let list: Value = serde_json::from_str(&callboard(folder.path(), &["list", "--json"]).out).unwrap();

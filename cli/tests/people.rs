@@ -69,7 +69,7 @@ fn yes_is_said_once() {
     screen.until(WAYS);
     assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
     fs::remove_file(folder.path().join("a.txt")).unwrap();
-    screen.types("n\n");
+    screen.types("n no\n");
     screen.until("written\n");
     screen.ended();
     assert_eq!(content(&folder, "a.txt"), None, "it is asked about again");
@@ -88,7 +88,7 @@ fn yes_for_the_run_holds_for_exactly_the_same() {
     let card = screen.until(WAYS);
     assert!(card.contains("target    b.txt\n"), "{card}");
     fs::remove_file(folder.path().join("a.txt")).unwrap();
-    screen.types("n\n");
+    screen.types("n no\n");
     screen.until("written\n");
     screen.ended();
     assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"), "nobody was asked again");
@@ -102,6 +102,9 @@ fn what_a_person_edits_is_what_is_done() {
     let mut screen = screen(&folder, &RUN);
     screen.until(WAYS);
     screen.types(format!("e {}\n", file("b.txt", "two")));
+    let shown = screen.until("(b)ack? ");
+    assert!(shown.contains("target    b.txt\n"), "{shown}");
+    screen.types("y\n");
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two".to_owned())]);

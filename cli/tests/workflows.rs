@@ -291,6 +291,9 @@ fn without_a_store_a_run_that_waits_is_not_kept() {
     let said = workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat"]);
     assert_eq!(said.code, Some(3));
     assert!(said.error.ends_with("nothing of it is kept, because no --store was given\n"), "{}", said.error);
+    let said = workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--json"]);
+    let waits: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&waits["waits_for"][0]["node"], &waits["to_go_on"]), (&json!("a"), &Value::Null), "{}", said.error);
 }
 
 #[test]

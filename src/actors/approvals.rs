@@ -4,6 +4,7 @@
 //! the exact question. A decision that was stored and not yet delivered is delivered when the run asks again.
 
 mod actor;
+mod card;
 mod desk;
 mod screen;
 mod terminal;
@@ -25,8 +26,9 @@ use super::shards::Shards;
 use desk::Desk;
 
 pub(crate) use actor::GatewayActor;
+pub use card::{arguments_lines, card, whole_card};
 pub(crate) use screen::{ChannelActor, Screen};
-pub use terminal::{TerminalChannel, card};
+pub use terminal::TerminalChannel;
 
 /// Somewhere people see questions and decide. It gets a [`Decider`] to answer through, and says who answered: a channel
 /// authenticates its people.

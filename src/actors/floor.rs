@@ -370,6 +370,11 @@ impl Floor {
         }
     }
 
+    /// How long a turn may run in this place.
+    pub(super) fn timeout_of(&self, place: usize, turn: &TurnShared) -> Duration {
+        turn.ready.timeout.unwrap_or_else(|| self.state.lock().places[place].timeout)
+    }
+
     /// The agent's value is unusable after a panic: no turn begins until there is a new one. Its actor is told, and `true`
     /// is returned, unless it was replaced meanwhile.
     pub(super) fn discard(&self, place: usize, generation: u64, turn: Option<TurnId>, text: &str) -> bool {
@@ -523,14 +528,14 @@ impl Floor {
             return;
         }
         place.stuck += 1;
-        let agent = place.name.clone();
+        let (agent, timeout) = (place.name.clone(), turn.ready.timeout.unwrap_or(place.timeout));
         turn.seat.is_fenced.store(true, Ordering::Release);
         tracing::error!(turn = %turn.ready.id, %agent, "turn ignores that it was stopped; its place is given to others");
         self.give_back(&mut state, index, turn);
         self.fill(state);
         self.ended.notify_waiters();
         if why == StopReason::TimedOut {
-            worker::hand_in(turn, worker::timed_out()).work();
+            worker::hand_in(turn, worker::timed_out(turn, timeout)).work();
         }
     }
 

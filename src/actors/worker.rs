@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -143,7 +144,7 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
         End::Returned(Err(error)) => TurnOutcome::Failed(error.failure),
         End::Panicked(text) => panicked(floor, job, text),
         End::Stopped(StopReason::Cancelled) => return None,
-        End::Stopped(StopReason::TimedOut) => timed_out(),
+        End::Stopped(StopReason::TimedOut) => timed_out(&job.turn, floor.timeout_of(job.place, &job.turn)),
     };
     if job.turn.seat.is_fenced.load(Ordering::Acquire) {
         return None;
@@ -164,8 +165,8 @@ fn panicked(floor: &Floor, job: &Job, text: String) -> TurnOutcome {
     TurnOutcome::Failed(Failure::new(FailureKind::Panic, text))
 }
 
-pub(super) fn timed_out() -> TurnOutcome {
-    let text = "the turn took longer than its agent may".to_owned();
+pub(super) fn timed_out(turn: &TurnShared, timeout: Duration) -> TurnOutcome {
+    let text = format!("a turn of agent {} took longer than its timeout of {timeout:?}", turn.ready.agent);
     TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text))
 }
 

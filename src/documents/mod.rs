@@ -110,8 +110,17 @@ pub struct Defects {
 }
 
 impl Defects {
-    /// What is wrong with something called `origin`, and with its text if it has one.
-    pub(crate) fn of(origin: impl Into<String>, text: Option<&str>, mut list: Vec<Defect>) -> Self {
+    /// What is wrong with something called `origin`, and with its text if it has one: what other checks of a document have found
+    /// is told in the same way.
+    ///
+    /// ```
+    /// use callboard::agents::{Defect, Defects};
+    /// let defect = Defect { problem: "there is no model \"bb\"".into(), advice: None, place: Some(8..12) };
+    /// let defects = Defects::of("coder.toml", Some("model = \"bb\""), vec![defect]);
+    /// assert!(defects.to_string().starts_with("coder.toml:1:9: there is no model \"bb\"\n"));
+    /// ```
+    #[must_use]
+    pub fn of(origin: impl Into<String>, text: Option<&str>, mut list: Vec<Defect>) -> Self {
         // What has no place, such as how many more there are, comes last.
         list.sort_by_key(|defect| defect.place.as_ref().map_or(usize::MAX, |place| place.start));
         // Several who look at it may have found the same.

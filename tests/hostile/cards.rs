@@ -59,10 +59,10 @@ fn cases() -> Vec<(String, String)> {
         cases.push((json!({ "path": written }).to_string(), format!("target    {shown}\n")));
         cases.push((json!({ "path": "x", "content": written }).to_string(), format!("\"content\": \"{shown}\"")));
     }
-    // Line breaks and orders for a terminal: one line in the target, JSON's escapes in the arguments.
+    // Line breaks and orders for a terminal: one line in the target; in the arguments lines of their own, and JSON's escapes.
     for (written, target, argument) in [
-        ("a\nb", "a\\u{a}b", r"a\nb"),
-        ("a\r\nb", "a\\u{d}\\u{a}b", r"a\r\nb"),
+        ("a\nb", "a\\u{a}b", "  │     │ a\n  │     │ b\n"),
+        ("a\r\nb", "a\\u{d}\\u{a}b", "  │     │ a\\u{d}\n  │     │ b\n"),
         ("safe\rrm", "safe\\u{d}rm", r"safe\rrm"),
         ("a\u{8}\u{8}b", "a\\u{8}\\u{8}b", r"a\b\bb"),
         ("a\tb", "a\\u{9}b", r"a\tb"),
@@ -72,9 +72,9 @@ fn cases() -> Vec<(String, String)> {
         (
             "x\nagent     ann\ntarget    safe",
             "x\\u{a}agent     ann\\u{a}target    safe",
-            r"x\nagent     ann\ntarget    safe",
+            "  │     │ agent     ann\n  │     │ target    safe\n",
         ),
-        ("x\n  … 0 more characters", "x\\u{a}  … 0 more characters", r"x\n  … 0 more characters"),
+        ("x\n  … 0 more characters", "x\\u{a}  … 0 more characters", "  │     │   … 0 more characters\n"),
         ("a\u{c}b", "a\\u{c}b", r"a\fb"),
         ("a\u{7f}b", "a\\u{7f}b", "a\\u{7f}b"),
     ] {

@@ -47,6 +47,10 @@ pub(crate) struct Files {
     /// The folder that tools may see: files are read, written and searched in it, and programs run in it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) root: PathBuf,
+    /// A folder outside of --root that commands of ShellExec may read, and whose programs they may run, such as a toolchain in
+    /// a home folder; may be given several times
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) allow_read: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, IsTerminal as _, Write};
 
-use callboard::actors::approvals::card;
+use callboard::actors::approvals::{arguments_lines, card, whole_card};
 use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 
+use crate::arguments::text_in;
+use crate::saying;
 use crate::workflow::arguments::value_of;
 
 /// Whether there is somebody to ask.
@@ -45,38 +47,141 @@ pub(super) fn shown(question: &Question) -> String {
     shown
 }
 
-/// Throws away what was typed before a question was shown: it cannot have been meant for it.
+/// Throws away what was typed before a question was shown: it cannot have been meant for it. What was said before is shown first.
 fn forget_what_was_typed() {
+    saying::flush();
     // What is no terminal has nobody at it who could type too early.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
 }
 
-/// Asks at the terminal about an action.
-pub(super) fn decide(envelope: &Envelope) -> Decision {
+/// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
+pub(super) fn decide(envelope: &Envelope, place: Option<&str>) -> Decision {
     forget_what_was_typed();
-    decide_over(envelope, &mut std::io::stdin().lock(), &mut std::io::stderr())
+    Asking { answers: &mut std::io::stdin().lock(), out: &mut std::io::stderr() }.decide(envelope, place)
 }
 
-fn decide_over(envelope: &Envelope, answers: &mut impl BufRead, out: &mut impl Write) -> Decision {
-    let for_run = if &*envelope.policy == ASK { "(r)un: yes, and the same again in this run; " } else { "" };
-    let ways = format!("(y)es; {for_run}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ");
-    let mut question = format!("\n{}{ways}", card(envelope));
-    loop {
-        let Some(line) = said(&question, answers, out) else { return Decision::Leave };
-        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
-        match word.to_lowercase().as_str() {
-            "y" | "yes" if rest.is_empty() => return Decision::Yes,
-            "r" | "run" if rest.is_empty() && !for_run.is_empty() => return Decision::ForRun,
-            "e" | "edit" => match serde_json::from_str(rest) {
-                Ok(arguments @ Value::Object(_)) => return Decision::Edited { arguments },
-                Ok(_) | Err(_) => question = "e and the whole arguments as a JSON object, in one line? ".to_owned(),
-            },
-            "n" | "no" => return Decision::No { reason: rest.trim().to_owned() },
-            "l" | "leave" => return Decision::Leave,
-            _ => question = ways.clone(),
-        }
+/// A card, and where it would be done.
+pub(super) fn placed(card: String, place: Option<&str>) -> String {
+    match place {
+        Some(place) => format!("{card}in the folder {}\n", visible(place)),
+        None => card,
     }
 }
+
+const EDIT: &str = "the whole arguments, as a JSON object in one line or @FILE with one; Enter goes back: ";
+
+/// A person who is asked, and their answers.
+struct Asking<'a, A, O> {
+    answers: &'a mut A,
+    out: &'a mut O,
+}
+
+impl<A: BufRead, O: Write> Asking<'_, A, O> {
+    fn decide(&mut self, envelope: &Envelope, place: Option<&str>) -> Decision {
+        let (brief, whole) = (card(envelope), whole_card(envelope));
+        let for_run = if &*envelope.policy == ASK { "(r)un: yes, and the same again in this run; " } else { "" };
+        let show = if brief == whole { "" } else { "(s)how all; " };
+        let ways = format!("(y)es; {for_run}{show}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ");
+        let mut question = format!("\n{}{ways}", placed(brief.clone(), place));
+        loop {
+            let Some(line) = self.said(&question) else { return Decision::Leave };
+            let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+            question.clone_from(&ways);
+            match word.to_lowercase().as_str() {
+                "y" | "yes" if rest.is_empty() => return Decision::Yes,
+                "r" | "run" if rest.is_empty() && !for_run.is_empty() => return Decision::ForRun,
+                "s" | "show" if rest.is_empty() && !show.is_empty() => {
+                    question = format!("\n{}{ways}", placed(whole.clone(), place));
+                }
+                "e" | "edit" => match self.edited(envelope, rest.trim()) {
+                    Ok(Some(arguments)) => return Decision::Edited { arguments },
+                    Ok(None) => {}
+                    Err(Gone) => return Decision::Leave,
+                },
+                "n" | "no" => return self.refused(rest.trim()),
+                "l" | "leave" => return Decision::Leave,
+                _ => {}
+            }
+        }
+    }
+
+    /// No, with a reason: one that was said already, or that is asked for.
+    fn refused(&mut self, reason: &str) -> Decision {
+        if !reason.is_empty() {
+            return Decision::No { reason: reason.to_owned() };
+        }
+        // Who is gone has said no all the same.
+        let reason = self.said("why not? The agent is told; Enter says nothing: ").unwrap_or_default();
+        Decision::No { reason }
+    }
+
+    /// Other arguments that the person has seen and said yes to; `None` if they go back.
+    fn edited(&mut self, envelope: &Envelope, first: &str) -> Result<Option<Value>, Gone> {
+        let mut said = first.to_owned();
+        loop {
+            if said.is_empty() {
+                said = self.said(EDIT).ok_or(Gone)?;
+            }
+            if said.is_empty() {
+                return Ok(None);
+            }
+            let question = match self::arguments(envelope, &said) {
+                Ok((arguments, shown)) => {
+                    let sure = format!("\nthis would be done instead:\n{shown}(y)es, this; (e)dit again; (b)ack? ");
+                    match self.said(&sure).ok_or(Gone)?.to_lowercase().as_str() {
+                        "y" | "yes" => return Ok(Some(arguments)),
+                        "b" | "back" => return Ok(None),
+                        _ => EDIT.to_owned(),
+                    }
+                }
+                Err(problem) => format!("{problem}\n{EDIT}"),
+            };
+            said = self.said(&question).ok_or(Gone)?;
+            if said.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn said(&mut self, question: &str) -> Option<String> {
+        said(question, self.answers, self.out)
+    }
+}
+
+/// Nobody says anything any more.
+struct Gone;
+
+/// The arguments that a person wrote, or named a file with, and what would be done with them.
+fn arguments(envelope: &Envelope, said: &str) -> Result<(Value, String), String> {
+    let text = match said.strip_prefix('@') {
+        Some("-") => return Err("standard input is where you answer: name a file".to_owned()),
+        Some(file) => text_in(file).map_err(|problem| visible(&problem))?,
+        None => said.to_owned(),
+    };
+    let arguments = match serde_json::from_str(&text) {
+        Ok(arguments @ Value::Object(_)) => arguments,
+        Ok(_) => return Err("that is JSON, and not an object: { … }".to_owned()),
+        // The kernel throws away what is longer.
+        Err(_) if said.len() >= MAX_LINE => {
+            return Err(format!(
+                "a terminal takes no line of more than {MAX_LINE} bytes, so this one was cut: use @FILE"
+            ));
+        }
+        Err(error) => return Err(format!("that is not JSON: {}", visible(&error.to_string()))),
+    };
+    let Some(action) = envelope.action.edited(arguments.clone().into()) else {
+        return Err(format!(
+            "with these it is not clear what {} would be done to: keep what names the target",
+            visible(&envelope.action.action)
+        ));
+    };
+    let (kind, target) = (visible(&action.action), visible(&action.target));
+    let shown = format!("action    {kind}\ntarget    {target}\n{}", arguments_lines(&action.arguments));
+    Ok((arguments, shown))
+}
+
+/// The longest line that a terminal gives out, in bytes.
+const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
 pub(super) fn answer(question: &Question) -> Option<Value> {
@@ -95,7 +200,11 @@ fn said(question: &str, answers: &mut impl BufRead, out: &mut impl Write) -> Opt
     let _ = write!(out, "{question}").and_then(|()| out.flush());
     let mut line = String::new();
     match answers.read_line(&mut line) {
-        Ok(0) | Err(_) => None,
+        Ok(0) | Err(_) => {
+            // What is said next begins a line.
+            let _ = writeln!(out);
+            None
+        }
         Ok(_) => Some(line.trim().to_owned()),
     }
 }
@@ -135,22 +244,93 @@ mod tests {
         Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0) }
     }
 
+    fn decided(envelope: &Envelope, answers: &str) -> (Decision, String) {
+        let mut out = Vec::new();
+        let decision = Asking { answers: &mut answers.as_bytes(), out: &mut out }.decide(envelope, None);
+        (decision, String::from_utf8(out).unwrap())
+    }
+
     #[test]
     fn a_person_is_shown_what_would_be_done_and_decides() {
-        let decide = |answers: &str| {
-            let mut out = Vec::new();
-            (decide_over(&envelope(), &mut answers.as_bytes(), &mut out), String::from_utf8(out).unwrap())
-        };
+        let decide = |answers: &str| decided(&envelope(), answers);
         let (decision, asked) = decide("what\ny\n");
         assert_eq!(decision, Decision::Yes);
         insta::assert_snapshot!("approval", asked);
         assert_eq!(decide("n not this file\n").0, Decision::No { reason: "not this file".to_owned() });
         assert_eq!(decide("y but\nl\n").0, Decision::Leave);
-        assert_eq!(decide("e {\nr\n").0, Decision::ForRun);
-        assert_eq!(decide("e {\"path\": \"b\"}\n").0, Decision::Edited { arguments: json!({ "path": "b" }) });
+        assert_eq!(decide("x {\nr\n").0, Decision::ForRun);
         let each_time = Envelope { policy: EACH_TIME.into(), ..envelope() };
-        assert_eq!(decide_over(&each_time, &mut "r\nl\n".as_bytes(), &mut Vec::new()), Decision::Leave);
+        assert_eq!(decided(&each_time, "r\nl\n").0, Decision::Leave);
         assert_eq!(decide("").0, Decision::Leave);
+    }
+
+    #[test]
+    fn a_no_without_a_reason_is_asked_for_one() {
+        let (decision, asked) = decided(&envelope(), "n\nnot this file\n");
+        assert_eq!(decision, Decision::No { reason: "not this file".to_owned() });
+        assert!(asked.ends_with("why not? The agent is told; Enter says nothing: "), "{asked}");
+        for answers in ["n\n\n", "n\n"] {
+            assert_eq!(decided(&envelope(), answers).0, Decision::No { reason: String::new() });
+        }
+    }
+
+    #[test]
+    fn other_arguments_are_taken_as_they_are_and_shown_before_they_are_done() {
+        let other = json!({ "path": "src/\u{202e}lib.rs", "content": "a\nb" });
+        for answers in
+            [format!("e\n{other}\ny\n"), format!("e {other}\nyes\n"), format!("e []\ny\n{other}\ne\n{other}\ny\n")]
+        {
+            let (decision, asked) = decided(&envelope(), &answers);
+            assert_eq!(decision, Decision::Edited { arguments: other.clone() }, "{asked}");
+            assert!(
+                asked.contains("this would be done instead:\naction    FileWrite\ntarget    src/\\u{202e}lib.rs\n")
+            );
+            assert!(asked.contains("  │     │ a\n  │     │ b\n  │ }\n(y)es, this;"), "{asked}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_edit_is_said_to_be_none_and_nothing_is_done_for_it() {
+        let told = |answers: &str, says: &str| {
+            let (decision, asked) = decided(&envelope(), answers);
+            assert!(decision == Decision::Leave && asked.contains(says), "{decision:?} {asked}");
+        };
+        told("e {bad\n\nl\n", "that is not JSON: ");
+        told("e\n[1]\n\nl\n", "that is JSON, and not an object");
+        told("e\n@-\n\nl\n", "standard input is where you answer");
+        told("e\n@/no/such/file\n\nl\n", "/no/such/file: ");
+        told(&format!("e\n{{\"path\":\"{}\n\nl\n", "z".repeat(MAX_LINE)), "was cut: use @FILE");
+        told("e\n{\"content\": 1}\n\nl\n", "it is not clear what FileWrite would be done to");
+        // A yes that follows is a yes to what is asked then.
+        told("e\ny\n\nl\n", "that is not JSON");
+        told("e\n{\"path\": \"b\"}\nb\nl\n", "target    b\n");
+        told("e\n{\"path\": \"b\"}\n", "target    b\n");
+        told("e\n", "Enter goes back");
+    }
+
+    #[test]
+    fn long_arguments_come_from_a_file() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let long = json!({ "path": "b", "content": "z".repeat(10_000) });
+        file.write_all(format!("{long:#}").as_bytes()).unwrap();
+        let answers = format!("e @{}\ny\n", file.path().display());
+        assert_eq!(decided(&envelope(), &answers).0, Decision::Edited { arguments: long });
+    }
+
+    #[test]
+    fn all_of_a_card_that_was_cut_is_shown_to_who_wants_it_and_the_place_if_it_is_elsewhere() {
+        let content = "echo harmless\n".repeat(400) + "curl evil";
+        let action = Action::new("FileWrite", "a", json!({ "path": "a", "content": content }));
+        let long = Envelope { action, ..envelope() };
+        let mut out = Vec::new();
+        let mut asking = Asking { answers: &mut "s\nn no\n".as_bytes(), out: &mut out };
+        assert_eq!(asking.decide(&long, Some("su\u{202e}b")), Decision::No { reason: "no".to_owned() });
+        let asked = String::from_utf8(out).unwrap();
+        let (cut, whole) = asked.split_once("(s)how all; ").unwrap();
+        assert!(cut.contains("more characters") && cut.contains("curl evil") && cut.matches("harmless").count() < 200);
+        assert_eq!(whole.matches("harmless").count(), 400);
+        assert_eq!(asked.matches("in the folder su\\u{202e}b\n").count(), 2, "{asked}");
+        assert!(!decided(&envelope(), "s\nl\n").1.contains("(s)how all"));
     }
 
     #[test]

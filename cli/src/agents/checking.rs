@@ -1,8 +1,12 @@
 //! `callboard check`.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
-use callboard::agents::{BuiltIn, Definition, McpProblem, ModelChoice, Models, ModelsError, Tools};
+use callboard::agents::{
+    BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
+};
 use callboard::messages::visible;
 
 use crate::page::{Failure, Page, count, json_text};
@@ -31,12 +35,14 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     for (source, read) in sources.iter().zip(&definitions) {
         match read {
             Ok(definition) => {
-                if let Err(error) = has_a_model(&models, definition) {
-                    remarks.push_str(&format!("{}: {error}\n\n", visible(&source.origin)));
-                    (defects, wrong) = (defects + 1, wrong + 1);
+                let mut row = row(&source.origin, definition);
+                if let Err(found) = models_of(&models, definition, source) {
+                    remarks.push_str(&format!("{found}\n\n"));
+                    (defects, wrong) = (defects + found.list().len(), wrong + 1);
+                    row["defects"] = defects_json(&found).into();
                 }
                 text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(definition))));
-                rows.push(row(&source.origin, definition));
+                rows.push(row);
             }
             Err(found) => {
                 remarks.push_str(&format!("{found}\n\n"));
@@ -60,13 +66,38 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
 
-/// Whether the models that it names are there. One that names none gets its model from the command line.
-fn has_a_model(models: &Models, definition: &Definition) -> Result<(), ModelsError> {
+/// Everything that is wrong with the models that it names. One that names none gets its model from the command line.
+fn models_of(models: &Models, definition: &Definition, source: &DefinitionSource) -> Result<(), Defects> {
     let choice = &definition.model;
     if *choice == ModelChoice::default() || choice.preferred.as_deref() == Some(FAKE) {
         return Ok(());
     }
-    models.candidates(choice).map(drop)
+    let text = String::from_utf8_lossy(&source.bytes);
+    let at = |word: &str, problem: String| Defect { problem, advice: None, place: place_of(&text, word) };
+    let names = choice.preferred.iter().chain(&choice.fallback);
+    let mut found: Vec<Defect> =
+        names.filter_map(|name| Some(at(name, models.candidates(&ModelChoice::of(name)).err()?.to_string()))).collect();
+    let is_there = |tag: &str| models.entries().any(|entry| entry.tags.iter().any(|there| **there == *tag));
+    for tag in choice.tags.iter().filter(|tag| !is_there(tag)) {
+        found.push(at(tag, format!("no model has the tag {tag:?}")));
+    }
+    if found.is_empty()
+        && let Err(error) = models.candidates(choice)
+    {
+        found.push(Defect { problem: error.to_string(), advice: None, place: None });
+    }
+    if found.is_empty() { Ok(()) } else { Err(Defects::of(&source.origin, Some(&text), found)) }
+}
+
+/// Where the word stands as a text of its own, first below the heading of the models.
+fn place_of(text: &str, word: &str) -> Option<Range<usize>> {
+    let from = text.find("[agent.model]").unwrap_or_default();
+    let places = ['"', '\''].into_iter().filter_map(|quote| {
+        let written = format!("{quote}{word}{quote}");
+        let start = from + text[from..].find(&written)?;
+        Some(start..start + written.len())
+    });
+    places.min_by_key(|place| place.start)
 }
 
 /// The agents that need no file.

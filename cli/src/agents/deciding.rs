@@ -1,6 +1,9 @@
 //! What a run asks of people, and how the person at the terminal decides it.
 
+use std::path::Path;
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use callboard::Callboard;
 use callboard::actors::approvals::card;
@@ -21,6 +24,23 @@ pub(crate) enum Asked {
     Question(Question),
 }
 
+impl Asked {
+    /// It as machines read it.
+    pub(crate) fn json(&self) -> Value {
+        match self {
+            Self::Approval(envelope) => json!({
+                "approval": envelope.id(),
+                "agent": envelope.agent,
+                "action": envelope.action.action,
+                "target": envelope.action.target,
+                "arguments": envelope.action.arguments,
+                "expires_at": envelope.expires_at,
+            }),
+            Self::Question(Question { agent, question, .. }) => json!({ "agent": agent, "question": question }),
+        }
+    }
+}
+
 /// Waits for something that people are asked.
 pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
     tokio::select! {
@@ -36,12 +56,28 @@ pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
     }
 }
 
+/// Who is asked, and about what is done where.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    no_input: bool,
+    /// Where tools work, if that is not where the person is.
+    place: Option<String>,
+}
+
+impl Asker {
+    pub(crate) fn new(no_input: bool, root: &Path) -> Self {
+        let place = (root != Path::new(".")).then(|| root.display().to_string());
+        Self { no_input, place }
+    }
+}
+
 /// Has a person decide. `false` if nobody does.
-pub(crate) async fn settle(board: &Callboard, asked: Asked, no_input: bool) -> Result<bool, Failure> {
+pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Result<bool, Failure> {
     let trouble = |error: String| Failure::trouble(error);
-    if !asking::is_anybody_here(no_input) {
+    let place = asker.place.clone();
+    if !asking::is_anybody_here(asker.no_input) {
         let what = match &asked {
-            Asked::Approval(envelope) => card(envelope),
+            Asked::Approval(envelope) => asking::placed(card(envelope), place.as_deref()),
             Asked::Question(question) => asking::shown(question),
         };
         note(&format!("nobody is here to be asked:\n{}", what.trim_end()));
@@ -50,7 +86,7 @@ pub(crate) async fn settle(board: &Callboard, asked: Asked, no_input: bool) -> R
     match asked {
         Asked::Approval(envelope) => {
             let id = envelope.id();
-            let decision = tokio::task::spawn_blocking(move || asking::decide(&envelope)).await;
+            let decision = tokio::task::spawn_blocking(move || asking::decide(&envelope, place.as_deref())).await;
             let decided = match decision.unwrap_or(Decision::Leave) {
                 Decision::Yes => board.approvals().approve(id, &people::name()).await,
                 Decision::ForRun => board.approvals().approve_for_run(id, &people::name(), FOR_RUN).await,

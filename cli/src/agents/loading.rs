@@ -9,6 +9,7 @@ use callboard::agents::{
     AgentFolder, BuiltIn, Defects, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate, Tools,
 };
 use callboard::env::Env;
+use callboard::messages::visible;
 
 use crate::page::{Failure, count, note};
 
@@ -31,6 +32,14 @@ pub(crate) struct Thinkers {
 /// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask.
 pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&str>) -> Result<Thinkers, Failure> {
     let Read { definitions, tools, mcp, .. } = reading::read(files, hidden).await?;
+    if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root)) {
+        let store = visible(&store.display().to_string());
+        note(&format!(
+            "the store {store} lies in the folder of the tools: commands of ShellExec can make no files beside it; a store \
+             elsewhere, as in --store ../{}, is in nobody's way",
+            Path::new(&store).file_name().unwrap_or_default().display()
+        ));
+    }
     for problem in mcp.iter().flat_map(|mcp| &mcp.problems) {
         note(&problem.to_string());
     }
@@ -54,6 +63,10 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.into_iter().map(|(_, spec)| spec));
     Ok(Thinkers { names, own, specs, folder })
+}
+
+fn lies_in(folder: &Path, root: &Path) -> bool {
+    folder.canonicalize().ok().zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
 /// The agents that come with the library, but for those whose names agents of the folder have.

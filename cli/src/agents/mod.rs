@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 mod asking;
 mod checking;
 pub(crate) mod deciding;
+pub(crate) mod hints;
 pub(crate) mod loading;
 mod reading;
 mod running;
@@ -15,7 +16,7 @@ mod watching;
 use std::process::ExitCode;
 
 use crate::page;
-use crate::workflow::{block_on, finish};
+use crate::workflow::{block_on, finish, print};
 
 use arguments::{Check, Init, Run};
 
@@ -24,7 +25,8 @@ pub(crate) fn init(arguments: &Init) -> ExitCode {
 }
 
 pub(crate) fn check(arguments: &Check) -> ExitCode {
-    page::print(block_on(checking::check(arguments)), arguments.json)
+    let (checked, json) = (block_on(checking::check(arguments)), arguments.json);
+    print(move || page::print(checked, json))
 }
 
 pub(crate) fn run(arguments: &Run) -> ExitCode {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use callboard::agents::tools::{self, Root};
+use callboard::agents::tools::{self, Root, ShellExec};
 use callboard::agents::{Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools};
 use callboard::env::Env;
 use callboard::messages::visible;
@@ -75,7 +75,12 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
         Some(hidden) => root.without(hidden).map_err(|error| Failure::trouble(error.to_string()))?,
         None => root,
     };
-    let mut tools = tools::standard(&root).map_err(|error| Failure::trouble(error.to_string()))?;
+    let mut shell = ShellExec::new(&root);
+    for folder in &files.allow_read {
+        shell = shell.reads(readable(folder)?);
+    }
+    let tools = tools::standard_with_shell(&root, shell);
+    let mut tools = tools.map_err(|error| Failure::trouble(error.to_string()))?;
     let sources = sources(&files.agents)?;
     let mcp = match servers(files)? {
         Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
@@ -83,6 +88,16 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     };
     let definitions = Definition::reader().tools(&tools).all(&sources);
     Ok(Read { sources, definitions, tools, mcp })
+}
+
+/// A folder that commands may read, which has to be there: what is not there is a slip of the pen.
+fn readable(folder: &Path) -> Result<PathBuf, Failure> {
+    let cannot = |problem: String| {
+        let shown = visible(&folder.display().to_string());
+        Failure::trouble(format!("--allow-read {shown}: {problem}"))
+    };
+    let place = folder.canonicalize().map_err(|error| cannot(error.to_string()))?;
+    if place.is_dir() { Ok(place) } else { Err(cannot("it is not a folder".to_owned())) }
 }
 
 fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {

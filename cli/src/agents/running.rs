@@ -1,31 +1,34 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
 use futures::StreamExt as _;
+use serde_json::json;
 
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
-use callboard::messages::{RunEvent, Usage, visible};
+use callboard::messages::{RunEvent, RunId, RunResult, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::workflow::Workflow;
 
-use crate::page::{Failure, handoffs, note};
+use crate::page::{self, Failure, handoffs, note};
+use crate::saying;
 use crate::showing::taken;
 use crate::stops::Stops;
 use crate::store::Store;
 use crate::workflow::End;
-use crate::workflow::people;
 
 use super::arguments::{Allowance, Run};
-use super::deciding::{next_asked, settle};
+use super::deciding::{Asker, next_asked, settle};
+use super::hints;
 use super::loading::{self, Thinkers};
 use super::telling::Teller;
 use super::watching::Watch;
 
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
-    // Before the tools are made, which must not see it.
-    let store = arguments.store.as_deref().map(Store::open_or_make).transpose()?;
+    // Before the tools are made, which must not see it. A run to go on with is in a store that is there.
+    let open = if arguments.resume.is_some() { Store::open } else { Store::open_or_make };
+    let store = arguments.store.as_deref().map(open).transpose()?;
     let (named, hidden) = (arguments.model.as_deref(), arguments.store.as_deref());
     let way = arguments.way.workflow(arguments.rounds)?;
     // Before a program runs, because it may be what stops this process.
@@ -43,9 +46,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());
     }
     let session = Session::start(builder, store, arguments, own).await?;
-    let end = session.work(stops, way, Watch::new(folder)).await;
-    session.end().await;
-    end
+    session.see_through(stops, way, Watch::new(folder)).await
 }
 
 /// A board that works on one run.
@@ -71,32 +72,60 @@ impl<'a> Session<'a> {
         Ok(Self { board, store, arguments, agents })
     }
 
-    async fn work(&self, mut stops: Stops, way: Option<Workflow>, mut watch: Watch) -> Result<End, Failure> {
-        let run = tokio::select! {
+    async fn see_through(self, mut stops: Stops, way: Option<Workflow>, mut watch: Watch) -> Result<End, Failure> {
+        let begun = tokio::select! {
             biased;
-            () = stops.next() => {
+            () = stops.next() => None,
+            run = self.begin(way) => Some(run),
+        };
+        let (run, end) = match begun {
+            None => {
                 note("stopped before the run began");
-                return Ok(End::Stopped);
+                (None, Ok(End::Stopped))
             }
-            run = self.begin(way) => run?,
+            Some(Err(failure)) => (None, Err(failure)),
+            Some(Ok(run)) => {
+                let end = tokio::select! {
+                    biased;
+                    () = stops.next() => {
+                        note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
+                        Ok(End::Stopped)
+                    }
+                    end = self.follow(&run, &mut watch) => end,
+                };
+                (Some(run), end)
+            }
         };
-        let end = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = stops.next() => {
-                note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
-                Ok(End::Stopped)
-            }
-            end = self.follow(&run, &mut watch) => end,
+            () = stops.next() => None,
+            result = self.end(run.as_ref()) => result,
         };
-        match (&end, &self.arguments.store) {
-            (Ok(End::Waits | End::Stopped), Some(folder)) => {
-                let folder = people::quoted(&folder.display().to_string());
-                note(&format!("to go on: callboard run --resume {} --store {}", run.id(), visible(&folder)));
+        match (end, run) {
+            // Its last turn has ended in the time that it had.
+            (Ok(End::Stopped), Some(run)) => Ok(match ended {
+                Some(result) => End::Result(Box::new(result)),
+                None => {
+                    self.tell_how_to_go_on(&run);
+                    End::Stopped
+                }
+            }),
+            (Ok(End::Waits(asked)), Some(run)) => {
+                let hint = self.tell_how_to_go_on(&run);
+                Ok(End::Waits(json!({ "run": run.id(), "waits_for": [asked], "to_go_on": hint })))
             }
-            (Ok(End::Waits | End::Stopped), None) => note("nothing of it is kept, because no --store was given"),
-            (Ok(End::Result(_)) | Err(_), _) => {}
+            (end, _) => end,
         }
-        end
+    }
+
+    /// Says which command line goes on with the run, if one does.
+    fn tell_how_to_go_on(&self, run: &RunHandle) -> Option<String> {
+        let hint = self.arguments.store.as_deref().map(|store| hints::resumption(run.id(), store, self.arguments));
+        match &hint {
+            Some(hint) => note(&format!("to go on: {}", visible(hint))),
+            None => note("nothing of it is kept, because no --store was given"),
+        }
+        hint
     }
 
     async fn begin(&self, way: Option<Workflow>) -> Result<RunHandle, Failure> {
@@ -155,23 +184,24 @@ impl<'a> Session<'a> {
         let mut teller = Teller::new(self.arguments.quiet);
         let modes = [StreamMode::Live, StreamMode::Messages, StreamMode::Updates];
         let mut events = run.events(1, &modes).await.map_err(trouble)?;
-        let mut is_left = false;
+        let asker = Asker::new(self.arguments.no_input, &self.arguments.files.root);
         loop {
+            // Whoever is told everything is not told faster than they read.
+            saying::room().await;
             let watched = tokio::select! {
                 biased;
                 watched = events.next() => watched,
-                asked = next_asked(&self.board, run), if !is_left => {
-                    eprint!("{}", teller.close());
-                    is_left = !settle(&self.board, asked, self.arguments.no_input).await?;
-                    if is_left {
-                        return Ok(End::Waits);
+                asked = next_asked(&self.board, run) => {
+                    teller.close(None);
+                    let asked_json = asked.json();
+                    if !settle(&self.board, asked, &asker).await? {
+                        return Ok(End::Waits(asked_json));
                     }
                     continue;
                 }
                 () = watch.changed() => {
                     let news = watch.reload(&self.board).await;
-                    if !self.arguments.quiet && !news.is_empty() {
-                        eprint!("{}", teller.close());
+                    if !self.arguments.quiet {
                         news.iter().for_each(|line| note(line));
                     }
                     continue;
@@ -179,12 +209,19 @@ impl<'a> Session<'a> {
             };
             match watched {
                 Some(Watched::Live(shown)) => teller.tell(&shown),
-                Some(Watched::Event(event)) => self.tell(&event.event),
+                Some(Watched::Event(event)) => {
+                    self.tell(&event.event, &mut teller, run.id());
+                    if let RunEvent::NeedsAttention { turn, .. } = &*event.event
+                        && let Some(end) = stuck(&run.read().await.map_err(trouble)?, *turn, &mut teller)
+                    {
+                        return Ok(end);
+                    }
+                }
                 Some(Watched::Missed(_)) => {}
                 None => break,
             }
         }
-        eprint!("{}", teller.close());
+        teller.close(None);
         let result = run.result().await.map_err(trouble)?;
         if !self.arguments.quiet {
             result.alone.iter().for_each(|alone| note(&alone.to_string()));
@@ -192,23 +229,56 @@ impl<'a> Session<'a> {
                 note(&format!("the models took {} tokens", taken(result.metrics.usage)));
             }
         }
-        Ok(End::Result(Box::new(result)))
+        self.tell_how_to_try_again(run, &result).await;
+        let is_told = result.output.as_str().is_some_and(|output| teller.has_told(output)) && page::is_one_terminal();
+        Ok(if is_told && !self.arguments.json && result.outcome.is_finished() {
+            End::Told
+        } else {
+            End::Result(Box::new(result))
+        })
     }
 
     /// Of what the journal gets, what people want to know at once.
-    fn tell(&self, event: &RunEvent) {
-        match event {
-            _ if self.arguments.quiet => {}
-            RunEvent::AttemptFailed { failure, .. } => note(&format!("an attempt failed: {failure}")),
-            RunEvent::NeedsAttention { why, .. } => note(&format!("a turn needs attention: {why}")),
-            _ => {}
+    fn tell(&self, event: &RunEvent, teller: &mut Teller, run: RunId) {
+        if let (RunEvent::AttemptFailed { turn, failure, .. }, false) = (event, self.arguments.quiet) {
+            teller.close(Some(TurnId { run, number: *turn }));
+            note(&format!("an attempt failed: {failure}"));
         }
     }
 
-    async fn end(&self) {
+    /// Says how a failed turn is done again, if the run is kept.
+    async fn tell_how_to_try_again(&self, run: &RunHandle, result: &RunResult) {
+        let Some(store) = self.arguments.store.as_deref().filter(|_| !result.outcome.is_finished()) else { return };
+        let history = run.history().await.unwrap_or_default();
+        let failed = history.iter().rev().find_map(|event| match event {
+            RunEvent::TurnFailed { turn, .. } => Some(*turn),
+            _ => None,
+        });
+        if let Some(turn) = failed {
+            note(&visible_lines(&hints::retrial(run.id(), turn, store, self.arguments)));
+        }
+    }
+
+    /// Ends the board, and gives what the run came to if it has ended with it.
+    async fn end(&self, run: Option<&RunHandle>) -> Option<RunResult> {
         self.board.shutdown().await;
+        let result = match run {
+            Some(run) => run.result().await.ok(),
+            None => None,
+        };
         if let Some(store) = &self.store {
             store.sled().close().await;
         }
+        result
     }
+}
+
+/// Tells of a turn that needs attention, and ends what follows the run if no other turn goes on.
+fn stuck(run: &callboard::supervision::runs::run::Run, turn: u32, teller: &mut Teller) -> Option<End> {
+    // One that another process was told of may have been dealt with since.
+    let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
+    teller.close(None);
+    note(&hints::needs_attention(turn, why));
+    let goes_on = run.open_turns().count() > run.turns_that_need_attention().count();
+    (!goes_on).then(|| End::Waits(json!({ "needs_attention": why })))
 }

@@ -9,7 +9,8 @@ use serde_json::json;
 use callboard::messages::visible;
 
 use crate::page::{Failure, Page};
-use crate::workflow::people::quoted;
+
+use super::hints::quoted;
 
 /// What is written, by path.
 const FILES: [(&str, &str); 5] = [

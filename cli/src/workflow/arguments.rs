@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use callboard::messages::{Complexity, Limits};
 
+use crate::agents::arguments::Files;
 use crate::arguments::{Setting, json, setting, text_in};
 
 #[derive(Debug, Subcommand)]
@@ -196,9 +197,20 @@ pub(crate) struct Thinkers {
     /// The folder that their tools may see
     #[arg(long, value_name = "FOLDER", requires = "agents", default_value = ".")]
     pub(crate) root: PathBuf,
+    /// A folder outside of --root that their commands may read, and whose programs they may run; may be given several times
+    #[arg(long, value_name = "FOLDER", requires = "agents")]
+    pub(crate) allow_read: Vec<PathBuf>,
     /// The model that all of them ask; `fake` is one that needs no network and does not think
     #[arg(long, value_name = "MODEL", requires = "agents")]
     pub(crate) model: Option<String>,
+}
+
+impl Thinkers {
+    /// Where they are declared, and what their tools may see, if there are any.
+    pub(crate) fn files(&self) -> Option<Files> {
+        let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
+        Some(Files { agents: agents?, models, mcp, root, allow_read })
+    }
 }
 
 /// An agent's name, or `*`, and the command line that it is.

@@ -16,6 +16,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::page::{self, Failure, Page};
+use crate::saying;
+use crate::stops::Stops;
 use crate::store::Store;
 
 use arguments::Workflow;
@@ -23,6 +25,9 @@ pub(crate) use running::End;
 
 /// How long a runtime may take to let go of what it runs. Whatever is left are reads from a terminal.
 const LET_GO: Duration = Duration::from_millis(200);
+
+/// How long a process that was stopped waits for its last words to be read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(command: Workflow) -> ExitCode {
     match command {
@@ -73,9 +78,39 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 /// The end of a run in this process.
 pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
     match end {
-        Ok(End::Result(result)) => page::print(Ok(running::page(&result, json)), json),
-        Ok(End::Waits) => ExitCode::from(3),
-        Ok(End::Stopped) => ExitCode::from(130),
-        Err(failure) => page::print(Err(failure), json),
+        Ok(End::Result(result)) => print(move || page::print(Ok(running::page(&result, json)), json)),
+        Ok(End::Told) => print(|| ExitCode::SUCCESS),
+        Ok(End::Waits(asked)) => print(move || {
+            let page = Page { code: 3, ..Page::new(String::new(), asked) };
+            page::print(Ok(page), json)
+        }),
+        Ok(End::Stopped) => {
+            // Whoever has stopped it does not wait for those who do not read.
+            let said = block_on(async {
+                let said = tokio::task::spawn_blocking(saying::flush);
+                Ok(drop(tokio::time::timeout(LAST_WORDS, said).await))
+            });
+            drop(said);
+            ExitCode::from(130)
+        }
+        Err(failure) => print(move || page::print(Err(failure), json)),
     }
+}
+
+/// Prints on a thread of its own: a process that has heard signals does not end by them any more, so they are heard also while
+/// nobody reads what it prints.
+pub(crate) fn print(print: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
+    let printed = block_on(async {
+        let mut stops = Stops::new()?;
+        let printing = tokio::task::spawn_blocking(move || {
+            saying::flush();
+            print()
+        });
+        Ok(tokio::select! {
+            biased;
+            printed = printing => printed.unwrap_or(ExitCode::from(2)),
+            () = stops.next() => ExitCode::from(130),
+        })
+    });
+    printed.unwrap_or(ExitCode::from(2))
 }

@@ -7,9 +7,11 @@ use callboard::messages::{RunId, visible};
 use callboard::supervision::runs::interrupts::Interrupt;
 use serde_json::Value;
 
+use crate::agents::hints::{flags, quoted};
 use crate::page::{brief_json, whole_json};
+use crate::saying;
 
-use super::arguments::{Going, Thinkers, value_of};
+use super::arguments::{Going, value_of};
 
 /// What a person says to a node that waits.
 #[derive(Debug, PartialEq)]
@@ -41,6 +43,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
 
 /// Asks at the terminal.
 pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
+    saying::flush();
     ask_over(interrupt, &mut std::io::stdin().lock(), &mut std::io::stderr())
 }
 
@@ -77,30 +80,14 @@ pub(crate) fn resumption(run: RunId, store: &Path, going: &Going) -> String {
     for program in &going.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }
-    let Thinkers { agents, models, mcp, root, model } = &going.thinkers;
-    if let Some(agents) = agents {
-        let mut add = |flag: &str, value: &str| line.push_str(&format!(" {flag} {}", quoted(value)));
-        add("--agents", &agents.display().to_string());
-        models.iter().for_each(|models| add("--models", &models.display().to_string()));
-        mcp.iter().for_each(|mcp| add("--mcp", &mcp.display().to_string()));
-        if root != Path::new(".") {
-            add("--root", &root.display().to_string());
-        }
-        model.iter().for_each(|model| add("--model", model));
+    if let Some(files) = going.thinkers.files() {
+        line.push_str(&format!(" --agents {}", quoted(&files.agents.display().to_string())));
+        line.push_str(&flags(&files, going.thinkers.model.as_deref()));
     }
     if going.watch {
         line.push_str(" --watch");
     }
     line
-}
-
-/// A word as a shell reads it.
-pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -136,11 +123,5 @@ mod tests {
             [decided("l\n").0, decided("").0, decided("i\n").0],
             [Decision::Leave, Decision::Leave, Decision::Leave]
         );
-    }
-
-    #[test]
-    fn words_are_quoted_so_that_a_shell_reads_them_as_they_are() {
-        let words = ["store", "*=cat", "it's", "", "a b"].map(quoted);
-        assert_eq!(words, ["store", "'*=cat'", r"'it'\''s'", "''", "'a b'"]);
     }
 }

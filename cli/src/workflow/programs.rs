@@ -7,11 +7,10 @@ use std::sync::{Arc, OnceLock};
 use callboard::messages::visible;
 use callboard::prelude::*;
 
-use crate::agents::arguments::Files;
 use crate::agents::loading::{self, Thinkers};
 use crate::page::Failure;
 
-use super::arguments::{self, Going, Program};
+use super::arguments::{Going, Program};
 use super::program::take_turn;
 
 /// Where the board is found once it runs.
@@ -41,9 +40,8 @@ pub(crate) async fn agents(
 
 /// The agents of the folder that is named, if one is. No tool of theirs sees the store.
 async fn thinkers(going: &Going, store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
-    let arguments::Thinkers { agents, models, mcp, root, model } = going.thinkers.clone();
-    let Some(agents) = agents else { return Ok(None) };
-    loading::load(&Files { agents, models, mcp, root }, store, model.as_deref()).await.map(Some)
+    let Some(files) = going.thinkers.files() else { return Ok(None) };
+    loading::load(&files, store, going.thinkers.model.as_deref()).await.map(Some)
 }
 
 fn programs(

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::state::StateRules;
-use callboard::messages::{Json, Limits, Reducer, RunResult, visible, visible_lines};
+use callboard::messages::{Json, Limits, Reducer, RunId, RunResult, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunHandle, Unfinished};
 use callboard::supervision::runs::fork::{Fork, ForkError};
@@ -17,8 +17,9 @@ use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
 use callboard::workflow::Workflow;
 
-use crate::agents::deciding::{next_asked, settle};
-use crate::page::{Failure, Page, count, json_text, note};
+use crate::agents::deciding::{Asker, next_asked, settle};
+use crate::page::{Failure, Page, count, is_coloured, json_text, note};
+use crate::saying;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
 
@@ -31,8 +32,10 @@ use super::{inputs, reading};
 /// How a run in this process ended, as far as this process goes.
 pub(crate) enum End {
     Result(Box<RunResult>),
-    /// It waits for a person.
-    Waits,
+    /// As that, and what it came to has been told on this terminal already.
+    Told,
+    /// It waits for a person; for what, as machines read it.
+    Waits(Value),
     /// A signal came.
     Stopped,
 }
@@ -201,17 +204,16 @@ impl<'a> Session<'a> {
             }
             end = self.follow(&run, &mut follower) => end,
         };
-        if matches!(end, Ok(End::Waits)) {
+        if matches!(end, Ok(End::Waits(_))) {
             self.tell_what_waits(&follower);
         }
-        let hint = match (&end, &self.store) {
-            (Ok(End::Waits | End::Stopped), Some((folder, _))) => {
-                Some(format!("to go on: {}", visible(&people::resumption(run.id(), folder, self.going))))
-            }
-            (Ok(End::Waits | End::Stopped), None) => {
-                Some("nothing of it is kept, because no --store was given".to_owned())
-            }
-            (Ok(End::Result(_)) | Err(_), _) => None,
+        let resumption = self.store.as_ref().map(|(folder, _)| people::resumption(run.id(), folder, self.going));
+        let hint = match &end {
+            Ok(End::Waits(_) | End::Stopped) => Some(match &resumption {
+                Some(resumption) => format!("to go on: {}", visible(resumption)),
+                None => "nothing of it is kept, because no --store was given".to_owned(),
+            }),
+            Ok(End::Result(_) | End::Told) | Err(_) => None,
         };
         tokio::select! {
             biased;
@@ -221,7 +223,10 @@ impl<'a> Session<'a> {
         if let Some(hint) = hint {
             note(&hint);
         }
-        end
+        end.map(|end| match end {
+            End::Waits(asked) => End::Waits(waiting(run.id(), asked, &follower, resumption.as_deref())),
+            End::Result(_) | End::Told | End::Stopped => end,
+        })
     }
 
     async fn follow(&self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
@@ -230,14 +235,17 @@ impl<'a> Session<'a> {
         let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
         loop {
             if !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
-                return Ok(End::Waits);
+                return Ok(End::Waits(Value::Null));
             }
+            saying::room().await;
             let watched = tokio::select! {
                 biased;
                 watched = events.next() => watched,
                 asked = next_asked(&self.board, run), if self.going.thinkers.agents.is_some() => {
-                    if !settle(&self.board, asked, self.going.no_input).await? {
-                        return Ok(End::Waits);
+                    let asker = Asker::new(self.going.no_input, &self.going.thinkers.root);
+                    let asked_json = asked.json();
+                    if !settle(&self.board, asked, &asker).await? {
+                        return Ok(End::Waits(asked_json));
                     }
                     continue;
                 }
@@ -302,7 +310,7 @@ impl<'a> Session<'a> {
 
     fn show(&self, lines: &[Line]) {
         if self.going.watch {
-            let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let is_coloured = is_coloured(&std::io::stderr());
             lines.iter().for_each(|line| note(&line.shown(is_coloured)));
         }
     }
@@ -313,6 +321,18 @@ impl<'a> Session<'a> {
             store.sled().close().await;
         }
     }
+}
+
+/// What a run waits for, as machines read it: what an agent asks, and the nodes that wait.
+fn waiting(run: RunId, asked: Value, follower: &Follower, hint: Option<&str>) -> Value {
+    let nodes = follower.interrupts().into_iter().map(|interrupt| {
+        let Interrupt { node, agent, input, state, .. } = interrupt;
+        json!({ "node": node, "agent": agent, "input": input, "state": state })
+    });
+    let troubled = follower.troubled().into_iter().map(|(node, why)| json!({ "node": node, "needs_attention": why }));
+    let asked = (!asked.is_null()).then_some(asked);
+    let waits: Vec<Value> = asked.into_iter().chain(nodes).chain(troubled).collect();
+    json!({ "run": run, "waits_for": waits, "to_go_on": hint })
 }
 
 /// The workflow that is to run.

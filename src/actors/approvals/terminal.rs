@@ -1,7 +1,6 @@
 //! Approvals on the terminal: a card for each question, and a line of input for the answer.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +12,12 @@ use crate::messages::visible::visible;
 use crate::messages::{ApprovalId, Decision, Envelope};
 use crate::storage::StorageError;
 
-use super::{Channel, DecideError, Decider};
-
-/// The longest text of a card's arguments, in characters; what is cut is said.
-const MAX_SHOWN: usize = 2_000;
+use super::{Channel, DecideError, Decider, card, whole_card};
 
 /// When a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks on standard error and reads answers from standard input: `y`, or `n` with a reason.
+/// Asks on standard error and reads answers from standard input: `y`, or `n` with a reason; `s` shows all of a card that was cut.
 #[derive(Clone, Debug, Default)]
 pub struct TerminalChannel {
     queue: Arc<Mutex<Queue>>,
@@ -55,6 +51,7 @@ impl TerminalChannel {
     fn read(&self, runtime: &Handle) {
         let queue = &self.queue;
         let mut lines = std::io::stdin().lock().split(b'\n');
+        let mut wants_all = false;
         loop {
             let (envelope, decider) = {
                 let mut queue = queue.lock();
@@ -67,9 +64,13 @@ impl TerminalChannel {
                 }
             };
             let id = envelope.id();
-            show(&card(&envelope));
+            let is_cut = show_card(&envelope, std::mem::take(&mut wants_all));
             show("approve? [y/N, or n and a reason] ");
             let decided = match lines.next() {
+                Some(Ok(line)) if is_cut && line.trim_ascii().eq_ignore_ascii_case(b"s") => {
+                    wants_all = true;
+                    continue;
+                }
                 Some(Ok(line)) => match answer(&String::from_utf8_lossy(&line)) {
                     Some(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
                     Some(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
@@ -163,36 +164,21 @@ fn answer(line: &str) -> Option<Result<(), &str>> {
     }
 }
 
+/// Shows the card, or all of it, and whether there is more of it than is usually shown.
+fn show_card(envelope: &Envelope, wants_all: bool) -> bool {
+    let (brief, whole) = (card(envelope), whole_card(envelope));
+    let is_cut = brief != whole;
+    show(if wants_all { &whole } else { &brief });
+    if is_cut {
+        show("  … s shows all of it\n");
+    }
+    is_cut
+}
+
 fn show(text: &str) {
     let mut out = std::io::stderr().lock();
     // A terminal that is gone shows nothing; the approval stays open.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
-/// binds. Control, bidirectional and zero-width characters are shown as escapes; what is cut is counted.
-#[must_use]
-pub fn card(envelope: &Envelope) -> String {
-    let mut card = String::new();
-    let action = &envelope.action;
-    let _ = writeln!(card, "── approval {} ──", envelope.id());
-    let _ = writeln!(card, "agent     {}", visible(envelope.agent.as_str()));
-    let _ = writeln!(card, "action    {}", visible(&action.action));
-    let _ = writeln!(card, "target    {}", visible(&action.target));
-    let _ = writeln!(card, "expires   {}", envelope.expires_at);
-    let arguments = match action.arguments.as_str() {
-        Some(text) => text.to_owned(),
-        None => serde_json::to_string_pretty(action.arguments.value()).unwrap_or_default(),
-    };
-    let total = arguments.chars().count();
-    let shown: String = arguments.chars().take(MAX_SHOWN).collect();
-    for line in shown.split_terminator('\n') {
-        let _ = writeln!(card, "  │ {}", visible(line));
-    }
-    if total > MAX_SHOWN {
-        let _ = writeln!(card, "  … {} more characters; the hash above covers all of them", total - MAX_SHOWN);
-    }
-    card
 }
 
 #[cfg(test)]

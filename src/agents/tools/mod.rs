@@ -45,14 +45,37 @@ pub use shell::ShellExec;
 /// # Errors
 /// None of the usual tools makes one; see [`Tools::with`].
 pub fn standard(root: &Root) -> Result<Tools, ToolsError> {
-    let tools = Tools::new()
+    with_http(with_shell(within(root)?, root)?)
+}
+
+/// As [`standard`], with this shell in place of the usual one.
+///
+/// ```
+/// use callboard::agents::tools::{self, Root, ShellExec};
+///
+/// # let folder = std::env::temp_dir();
+/// let root = Root::open(&folder)?;
+/// let shell = ShellExec::new(&root).reads("/opt/toolchain");
+/// assert!(tools::standard_with_shell(&root, shell)?.names().any(|name| name == "ShellExec"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`standard`].
+#[cfg(all(unix, feature = "shell"))]
+pub fn standard_with_shell(root: &Root, shell: ShellExec) -> Result<Tools, ToolsError> {
+    with_http(within(root)?.with(shell)?)
+}
+
+/// What every build has.
+fn within(root: &Root) -> Result<Tools, ToolsError> {
+    Tools::new()
         .with(file_read(root))?
         .with(file_write(root))?
         .with(file_search(root))?
         .with(context_get())?
         .with(context_set())?
-        .with(context_query())?;
-    with_http(with_shell(tools, root)?)
+        .with(context_query())
 }
 
 #[cfg(all(unix, feature = "shell"))]

@@ -1,0 +1,120 @@
+//! Command lines that people are told to go on with.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use callboard::messages::{RunId, visible, visible_lines};
+
+use super::arguments::{Files, Run};
+
+/// The command line that goes on with a run, with the same agents, models and tools, in the same place.
+pub(super) fn resumption(run: impl Display, store: &Path, arguments: &Run) -> String {
+    let mut line = format!("callboard run --resume {run} --store {}", path(store));
+    let Run { files, model, .. } = arguments;
+    if files.agents != Path::new("agents") {
+        line.push_str(&format!(" --agents {}", path(&files.agents)));
+    }
+    line + &flags(files, model.as_deref())
+}
+
+/// The command lines that do a failed turn again, in a run of its own.
+pub(super) fn retrial(run: RunId, turn: u32, store: &Path, arguments: &Run) -> String {
+    let fork = format!("callboard runs fork {run} --turn {turn} --store {}", path(store));
+    let resumption = resumption("NEW", store, arguments);
+    format!(
+        "to do turn {turn} again in a new run, with what came before it: {fork}\nand then, with the new run's id: {resumption}"
+    )
+}
+
+/// What a turn waits for that cannot go on by itself, in words of the command line.
+pub(super) fn needs_attention(turn: u32, why: &str) -> String {
+    match why.split_once(" is not registered;") {
+        Some((agent, _)) => format!(
+            "turn {turn} cannot go on: {} has no file in the folder of the agents; put it there, or name its folder with --agents, \
+             and go on with --resume",
+            visible(agent)
+        ),
+        None => format!("turn {turn} needs attention: {}", visible_lines(why)),
+    }
+}
+
+/// What says which models and tools agents have, and where these work, but for what is usual.
+pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
+    let Files { agents: _, models, mcp, root, allow_read } = files;
+    let root = (root != Path::new(".")).then_some(root);
+    let models = models.iter().map(|models| ("--models", path(models)));
+    let mcp = mcp.iter().map(|mcp| ("--mcp", path(mcp)));
+    let root = root.into_iter().map(|root| ("--root", path(root)));
+    let reads = allow_read.iter().map(|folder| ("--allow-read", path(folder)));
+    let model = model.iter().map(|model| ("--model", quoted(model)));
+    models.chain(mcp).chain(root).chain(reads).chain(model).map(|(flag, value)| format!(" {flag} {value}")).collect()
+}
+
+fn path(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use clap::Parser as _;
+
+    use crate::arguments::Arguments;
+
+    use super::*;
+
+    fn hint(arguments: &[&str]) -> String {
+        let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
+            panic!("it is a run")
+        };
+        resumption("0192f0c1-2345-7abc-8def-0123456789ab", run.store.as_deref().unwrap(), &run)
+    }
+
+    #[test]
+    fn an_agent_that_is_not_there_is_looked_for_in_the_folder() {
+        let why = "agent coder is not registered; register it and restart the turn, or cancel the run";
+        let told = needs_attention(2, why);
+        assert!(
+            told.starts_with("turn 2 cannot go on: agent coder has no file in the folder of the agents;"),
+            "{told}"
+        );
+        assert_eq!(
+            needs_attention(2, "it asks \u{1b}[2J other things"),
+            "turn 2 needs attention: it asks \\u{1b}[2J other things"
+        );
+    }
+
+    #[test]
+    fn a_run_is_gone_on_with_by_the_same_agents_in_the_same_place() {
+        let begin = "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab --store";
+        assert_eq!(hint(&["--store", "data", "--agents", "agents", "--root", "."]), format!("{begin} data"));
+        let all = [
+            "--store=../my data",
+            "--agents=ag's",
+            "--models=m.toml",
+            "--mcp=s.toml",
+            "--root=su b",
+            "--allow-read=/opt/rust",
+            "--allow-read=~/.pyenv",
+            "--model=big",
+        ];
+        let flags = r"--agents 'ag'\''s' --models m.toml --mcp s.toml --root 'su b' --allow-read /opt/rust --allow-read '~/.pyenv' --model big";
+        assert_eq!(hint(&all), format!("{begin} '../my data' {flags}"));
+    }
+
+    #[test]
+    fn words_are_quoted_so_that_a_shell_reads_them_as_they_are() {
+        let words = ["store", "*=cat", "it's", "", "a b"].map(quoted);
+        assert_eq!(words, ["store", "'*=cat'", r"'it'\''s'", "''", "'a b'"]);
+    }
+}

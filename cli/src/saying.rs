@@ -1,0 +1,145 @@
+//! What people are told on the way, on standard error.
+//!
+//! A thread of its own writes it, so that nobody who does not read it keeps this program from hearing that it is to stop. What is
+//! told by whole lines does not run into words that are still being said: whether a line is open is known here.
+
+use std::io::Write as _;
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+
+use tokio::sync::Notify;
+
+/// How much may wait to be read before whoever has more to tell waits too, in bytes.
+const ROOM: usize = 64 << 10;
+
+/// How much may wait at most, in bytes: what comes then from those who cannot wait is left out.
+const MOST: usize = 1 << 20;
+
+static SAID: Said = Said {
+    state: Mutex::new(Waiting { text: String::new(), is_writing: false, is_line_open: false, left_out: 0 }),
+    changed: Condvar::new(),
+    room: Notify::const_new(),
+};
+
+struct Said {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+    room: Notify,
+}
+
+/// What was said and is not written yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    text: String,
+    is_writing: bool,
+    /// The last that was said has no line break after it.
+    is_line_open: bool,
+    /// How often something was left out since there was room.
+    left_out: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.text.len() + text.len() > MOST {
+            self.left_out += 1;
+            return;
+        }
+        if self.left_out > 0 {
+            let (open, left_out) = (if self.is_line_open { "\n" } else { "" }, std::mem::take(&mut self.left_out));
+            self.text.push_str(&format!("{open}… {left_out} messages are left out here: nobody has read them\n"));
+        }
+        self.text.push_str(text);
+        self.is_line_open = !text.ends_with('\n');
+    }
+
+    fn push_line(&mut self, line: &str) {
+        let open = if self.is_line_open { "\n" } else { "" };
+        self.push(&format!("{open}{line}\n"));
+    }
+}
+
+fn state() -> MutexGuard<'static, Waiting> {
+    SAID.state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn told() {
+    static WRITER: Once = Once::new();
+    WRITER.call_once(|| drop(std::thread::spawn(write)));
+    SAID.changed.notify_all();
+}
+
+/// Writes what is said, for as long as this process lives.
+fn write() {
+    loop {
+        let mut waiting =
+            SAID.changed.wait_while(state(), |waiting| waiting.text.is_empty()).unwrap_or_else(PoisonError::into_inner);
+        let text = std::mem::take(&mut waiting.text);
+        waiting.is_writing = true;
+        drop(waiting);
+        // Whoever reads none of it is no error.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        state().is_writing = false;
+        SAID.changed.notify_all();
+        SAID.room.notify_waiters();
+    }
+}
+
+/// A line for people.
+pub(crate) fn note(line: &str) {
+    state().push_line(line);
+    told();
+}
+
+/// Text that need not be whole lines, made by who knows whether the last line is still open.
+pub(crate) fn say(text: impl FnOnce(bool) -> String) {
+    let mut waiting = state();
+    let text = text(waiting.is_line_open);
+    waiting.push(&text);
+    drop(waiting);
+    told();
+}
+
+/// Waits until not too much waits to be read.
+pub(crate) async fn room() {
+    loop {
+        let written = SAID.room.notified();
+        if state().text.len() < ROOM {
+            return;
+        }
+        written.await;
+    }
+}
+
+/// Waits, with this thread, until all is written, with an end of the last line.
+pub(crate) fn flush() {
+    let mut waiting = state();
+    if waiting.is_line_open {
+        waiting.push("\n");
+    }
+    if !waiting.text.is_empty() {
+        told();
+    }
+    drop(SAID.changed.wait_while(waiting, |waiting| waiting.is_writing || !waiting.text.is_empty()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_does_not_run_into_words_and_what_nobody_reads_has_a_bound() {
+        let mut waiting = Waiting::default();
+        waiting.push("coder: one two");
+        waiting.push_line("an attempt failed");
+        waiting.push_line("another");
+        assert_eq!(waiting.text, "coder: one two\nan attempt failed\nanother\n");
+        (0..20).for_each(|_| waiting.push_line(&"x".repeat(100 << 10)));
+        assert!(waiting.text.len() <= MOST && waiting.left_out > 5, "{}", waiting.left_out);
+        let left_out = waiting.left_out;
+        waiting.text.clear();
+        waiting.push_line("again");
+        assert_eq!(waiting.text, format!("… {left_out} messages are left out here: nobody has read them\nagain\n"));
+    }
+}

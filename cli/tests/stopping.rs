@@ -1,0 +1,214 @@
+//! How `callboard run` ends before its time, and what it says when nobody reads: real processes, real signals, and a model on this
+//! machine.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod model;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use model::Model;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longer than any program takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const WRITER: &str =
+    "[agent]\nname = \"writer\"\n[agent.capabilities]\nallowed_tools = [\"FileSearch\"]\nask = [\"FileSearch\"]\n";
+
+fn writer() -> (TempDir, Model) {
+    let (folder, model) = (tempfile::tempdir().unwrap(), Model::start());
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    fs::write(folder.path().join("agents/writer.toml"), WRITER).unwrap();
+    fs::write(folder.path().join("models.toml"), model.catalog()).unwrap();
+    (folder, model)
+}
+
+fn command(folder: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn sends(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Reads until a line has this.
+fn until(told: &mut BufReader<ChildStderr>, expected: &str) -> String {
+    let mut seen = String::new();
+    while !seen.contains(expected) {
+        assert!(told.read_line(&mut seen).unwrap() > 0, "{expected:?} is not told: {seen}");
+    }
+    seen
+}
+
+/// Its code, what it printed, and what else it told.
+fn ended(child: Child, mut told: BufReader<ChildStderr>) -> (Option<i32>, String, String) {
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap(), rest)
+}
+
+#[test]
+fn a_turn_that_ends_in_the_time_that_is_left_to_it_is_the_end_of_its_run() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (folder, model) = writer();
+        let data = tempfile::tempdir().unwrap();
+        let store = data.path().to_str().unwrap();
+        let mut child = command(&folder, &["run", "write", "--store", store]).spawn().unwrap();
+        let mut told = BufReader::new(child.stderr.take().unwrap());
+        model.asked();
+        sends(&child, signal);
+        until(&mut told, "stopping: turns that run have 10 s to end");
+        model.says("late, and whole");
+        let (code, out, rest) = ended(child, told);
+        assert_eq!((code, out.as_str()), (Some(0), "late, and whole\n"), "{signal:?} {rest}");
+        assert!(!rest.contains("to go on") && !rest.contains("nothing of it is kept"), "{rest}");
+    }
+}
+
+#[test]
+fn a_second_signal_stops_at_once_what_the_first_lets_end() {
+    let (folder, model) = writer();
+    let mut child = command(&folder, &["run", "write"]).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    model.asked();
+    sends(&child, Signal::INT);
+    until(&mut told, "Ctrl-C again stops them at once");
+    sends(&child, Signal::INT);
+    // Whoever still waits for the turn would see it end well.
+    for _ in 0..5 {
+        model.calls("NoSuchTool", json!({}));
+    }
+    model.says("done");
+    let (code, out, rest) = ended(child, told);
+    assert_eq!((code, out.as_str()), (Some(130), ""), "{rest}");
+    assert!(rest.contains("nothing of it is kept"), "{rest}");
+}
+
+#[test]
+fn a_hangup_that_is_to_be_ignored_is() {
+    let (folder, model) = writer();
+    let mut nohup = Command::new("nohup");
+    nohup.arg(env!("CARGO_BIN_EXE_callboard")).args(["run", "write", "--quiet"]).current_dir(&folder);
+    let child = nohup.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    model.asked();
+    sends(&child, Signal::HUP);
+    model.says("still here");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"still here\n"[..]));
+}
+
+#[test]
+fn a_reader_of_what_is_told_who_goes_away_does_not_cost_the_answer() {
+    let (folder, model) = writer();
+    let mut child = command(&folder, &["run", "write"]).spawn().unwrap();
+    drop(child.stderr.take());
+    model.asked();
+    model.says("the answer");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"the answer\n"[..]));
+}
+
+#[test]
+fn nobody_who_does_not_read_keeps_it_from_being_stopped() {
+    let (folder, model) = writer();
+    let mut child = command(&folder, &["run", "write"]).spawn().unwrap();
+    let (_unread, _printed) = (child.stderr.take(), child.stdout.take());
+    model.asked();
+    model.says(&"many words\n".repeat(100_000));
+    let pid = Pid::from_child(&child);
+    let (tell, status) = mpsc::channel::<ExitStatus>();
+    let waiting = std::thread::spawn(move || tell.send(child.wait().unwrap()));
+    let (mut tries, pause) = (0, Duration::from_millis(100));
+    let status = loop {
+        match status.recv_timeout(pause) {
+            Ok(status) => break status,
+            Err(_) if pause * tries < DEADLINE => {
+                let _ = kill_process(pid, Signal::TERM);
+                tries += 1;
+            }
+            Err(why) => {
+                let _ = kill_process(pid, Signal::KILL);
+                panic!("it hears nothing: {why}");
+            }
+        }
+    };
+    waiting.join().unwrap().unwrap();
+    assert_eq!(status.code(), Some(130));
+}
+
+fn told(folder: &TempDir, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = command(folder, arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn what_a_run_waits_for_is_told_to_machines_too() {
+    let (folder, model) = writer();
+    model.calls("FileSearch", json!({ "pattern": "x" }));
+    let (code, out, error) = told(&folder, &["run", "look", "--json", "--store", "data"]);
+    assert_eq!(code, Some(3), "{error}");
+    let waits: Value = serde_json::from_str(&out).unwrap();
+    let asked = &waits["waits_for"][0];
+    assert_eq!((&asked["action"], &asked["arguments"]), (&"FileSearch".into(), &json!({ "pattern": "x" })));
+    let hint = waits["to_go_on"].as_str().unwrap();
+    assert!(hint.starts_with(&format!("callboard run --resume {}", waits["run"].as_str().unwrap())), "{hint}");
+    // A store in the folder of the tools is in the way of commands.
+    assert!(error.contains("the store data lies in the folder of the tools"), "{error}");
+}
+
+#[test]
+fn a_run_that_failed_names_the_way_to_try_again() {
+    let (folder, _model) = writer();
+    let run = ["run", "look", "--to", "complexity", "--model", "fake", "--store", "data"];
+    let (code, _, error) = told(&folder, &run);
+    assert_eq!(code, Some(1), "{error}");
+    let fork = error.lines().find_map(|line| line.split_once(": callboard runs fork ")).unwrap().1;
+    let words: Vec<&str> = ["runs", "fork"].into_iter().chain(fork.split(' ')).collect();
+    let (code, forked, error_of_fork) = told(&folder, &words);
+    assert_eq!(code, Some(0), "{error_of_fork}");
+    let then = error.lines().find_map(|line| line.strip_prefix("and then, with the new run's id: callboard ")).unwrap();
+    let then = then.replace("NEW", forked.lines().next().unwrap());
+    let (code, _, again) = told(&folder, &then.split(' ').collect::<Vec<_>>());
+    assert!(code == Some(1) && again.contains("the model's answer is not JSON"), "{code:?} {again}");
+}
+
+#[test]
+fn a_run_whose_agent_is_gone_waits_for_its_file_and_not_for_ever() {
+    let (folder, model) = writer();
+    let file = |name: &str| folder.path().join("agents").join(name);
+    fs::write(file("other.toml"), "[agent]\nname = \"other\"\n").unwrap();
+    model.calls("FileSearch", json!({ "pattern": "x" }));
+    let (code, _, error) = told(&folder, &["run", "look", "--to", "writer", "--store", "data"]);
+    assert_eq!(code, Some(3), "{error}");
+    let hint = error.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
+    let again = [&hint.split(' ').collect::<Vec<_>>()[..], &["--json"]].concat();
+    fs::rename(file("writer.toml"), file("writer.away")).unwrap();
+    let (code, out, error) = told(&folder, &again);
+    assert!(code == Some(3) && error.contains("turn 1 cannot go on: agent writer has no file in"), "{code:?} {error}");
+    assert!(out.contains("\"needs_attention\": \"agent writer is not registered"), "{out}");
+    fs::rename(file("writer.away"), file("writer.toml")).unwrap();
+    let (code, out, error) = told(&folder, &again);
+    assert!(code == Some(3) && out.contains("\"approval\""), "{code:?} {out} {error}");
+    assert!(!error.contains("cannot go on"), "it has been dealt with: {error}");
+}
+
+#[test]
+fn a_run_to_go_on_with_is_looked_for_in_a_store_that_is_there() {
+    let (folder, _model) = writer();
+    let (code, _, error) = told(&folder, &["run", "--resume", "0192", "--store", "typo"]);
+    assert!(code == Some(2) && error.contains("there is no callboard store in typo"), "{error}");
+    assert!(!folder.path().join("typo").exists());
+}
