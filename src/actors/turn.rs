@@ -379,7 +379,8 @@ impl Turn {
     /// As [`Turn::reserve`], for what goes on over attempts: those that an attempt before has set aside are taken over.
     pub(crate) async fn reserve_for(&self, tokens: u64, goes_on: bool) -> Result<Reservation, TurnError> {
         match self.request(u32::MAX, TurnRequest::Reserve { tokens, goes_on }).await? {
-            TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number }),
+            TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number, is_new: true }),
+            TurnReply::TakenOver(number) => Ok(Reservation { turn: self.clone(), number, is_new: false }),
             TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
             reply => Err(unexpected(&reply)),
         }
@@ -817,12 +818,21 @@ pub enum DelegationError {
 pub struct Reservation {
     turn: Turn,
     number: u32,
+    /// No attempt before has used any of it.
+    is_new: bool,
 }
 
 impl Reservation {
     /// The call has reported what it used. It is told at once; await it to know that it counts.
     pub fn settle(self, usage: Usage) -> Settlement {
         Settlement::begin(self, Some(usage))
+    }
+
+    /// What it was for has not been begun: the tokens are given back, unless an attempt before had begun it.
+    pub(crate) fn release_if_new(self) {
+        if self.is_new {
+            drop(self.release());
+        }
     }
 
     /// The call is known not to have been sent: the tokens are given back. It is told at once; await it to know that it

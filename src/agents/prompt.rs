@@ -4,7 +4,10 @@
 //! order from their priorities.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
 
 use crate::actors::Mode;
 use crate::documents::template::{Fault, Lookup, Names, Template};
@@ -25,6 +28,24 @@ pub struct Section {
     pub modes: Vec<Mode>,
     /// What it says: a template, strict about what it names.
     pub text: Cow<'static, str>,
+}
+
+/// Templates that agents have, by their text: a compiled one is large, and many agents say the same.
+static READY: LazyLock<Mutex<ByText>> = LazyLock::new(Mutex::default);
+
+type ByText = HashMap<Box<str>, Weak<Template<PromptVar>>>;
+
+fn ready(text: &str) -> Result<Arc<Template<PromptVar>>, Fault> {
+    if let Some(ready) = READY.lock().get(text).and_then(Weak::upgrade) {
+        return Ok(ready);
+    }
+    let made = Arc::new(Template::compile(&text.into(), &PromptNames)?);
+    let mut ready = READY.lock();
+    if ready.len() == ready.capacity() {
+        ready.retain(|_, template| template.strong_count() > 0);
+    }
+    ready.insert(text.into(), Arc::downgrade(&made));
+    Ok(made)
 }
 
 /// Where what the author wrote as the prompt itself stands.
@@ -79,7 +100,7 @@ const USUAL: [(When, &str, u16, &str); 6] = [
 
 /// A prompt that can be filled in.
 #[derive(Clone, Debug)]
-pub(super) struct Prompt(Arc<[(Template<PromptVar>, Place)]>);
+pub(super) struct Prompt(Arc<[(Arc<Template<PromptVar>>, Place)]>);
 
 /// Whose text it is, for errors.
 type Place = Cow<'static, str>;
@@ -184,7 +205,7 @@ impl Prompt {
         // Of equal priority, in the order in which they came.
         chosen.sort_by_key(|(priority, ..)| *priority);
         let made = chosen.into_iter().filter(|(.., text)| !text.trim().is_empty()).map(|(_, name, text)| {
-            let template = Template::compile(&text.trim().into(), &PromptNames);
+            let template = ready(text.trim());
             let place = || name.as_ref().map(|name| name.to_string());
             Ok((template.map_err(|fault| (place(), fault))?, name.clone().unwrap_or("system_prompt".into())))
         });

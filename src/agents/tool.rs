@@ -322,6 +322,9 @@ impl Tools {
         let is_allowed = |entry: &Entry| {
             entry.spec.effect.fits(mode) && allowed.is_none_or(|allowed| allowed.contains(&entry.spec.name))
         };
+        if self.0.values().all(is_allowed) {
+            return self.clone();
+        }
         let entries = self.0.iter().filter(|(_, entry)| is_allowed(entry));
         Self(Arc::new(entries.map(|(name, entry)| (Arc::clone(name), entry.clone())).collect()))
     }

@@ -104,7 +104,7 @@ impl Agent for WorkflowAgent {
             Ok(run) => turn.waiting_for(run.result()).await,
             Err(error) => {
                 begun.has_ended = true;
-                drop(reserved.release());
+                reserved.release_if_new();
                 return Err(not_begun(error));
             }
         };

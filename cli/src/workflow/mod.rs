@@ -86,11 +86,10 @@ pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
         }),
         Ok(End::Stopped) => {
             // Whoever has stopped it does not wait for those who do not read.
-            let said = block_on(async {
+            let _ = block_on(async {
                 let said = tokio::task::spawn_blocking(saying::flush);
-                Ok(drop(tokio::time::timeout(LAST_WORDS, said).await))
+                Ok(tokio::time::timeout(LAST_WORDS, said).await)
             });
-            drop(said);
             ExitCode::from(130)
         }
         Err(failure) => print(move || page::print(Err(failure), json)),

@@ -151,7 +151,10 @@ impl Teller {
             | ModelErrorKind::Rejected
             | ModelErrorKind::Unauthorised => format!("refuses the request ({status})"),
         };
-        self.because(kind, &what, &message)
+        let error = self.because(kind, &what, &message);
+        // Turned away at the door: nothing was read.
+        let is_free = error.is_free || [502, 503, 529].contains(&status.as_u16());
+        ModelError { is_free, ..error }
     }
 
     /// An error that came in a stream, where there is no status any more.

@@ -6,6 +6,7 @@ use rmcp::model::Tool as Listed;
 use serde_json::Value;
 
 use super::names;
+use super::session::MAX_PING;
 use super::settings::Settings;
 use crate::agents::tool::ToolSpec;
 use crate::documents::schema;
@@ -153,7 +154,7 @@ pub(super) fn spec(settings: &Settings, name: &str, offer: &Offer) -> ToolSpec {
     let called = names::of_tool(&settings.name, name);
     let mut spec = ToolSpec::new(&called, &offer.description, offer.schema.clone(), settings.effect_of(name));
     // A use may have to start the server first; each part has its own bound, and says more than this one.
-    spec.timeout = settings.start_timeout + settings.timeout + std::time::Duration::from_secs(1);
+    spec.timeout = settings.start_timeout + settings.timeout + MAX_PING + std::time::Duration::from_secs(1);
     spec.max_output = settings.max_output;
     spec.is_untrusted = true;
     spec

@@ -28,7 +28,7 @@ use crate::agents::tool::{ToolError, ToolOutput};
 use crate::messages::visible::cut;
 
 /// How long a server may take to say that it is there.
-const MAX_PING: Duration = Duration::from_secs(2);
+pub(super) const MAX_PING: Duration = Duration::from_secs(2);
 
 /// Where in a request the key of a use stands, which is the same for all tries of it.
 const KEY: &str = "callboard/idempotencyKey";
@@ -38,6 +38,8 @@ pub(super) struct Session {
     service: RunningService<RoleClient, Client>,
     fate: Arc<Fate>,
     offers: Mutex<Arc<Offers>>,
+    /// Held by each call that waits for its answer.
+    waiting: Arc<()>,
     _leash: Option<Leash>,
 }
 
@@ -106,7 +108,7 @@ impl Session {
                 (serve(transport, lifecycle, &fate).await?, None)
             }
         };
-        Ok(Self { service, fate, offers: Mutex::default(), _leash: leash })
+        Ok(Self { service, fate, offers: Mutex::default(), waiting: Arc::default(), _leash: leash })
     }
 
     /// Whether it takes no more calls.
@@ -170,6 +172,7 @@ impl Session {
         let mut meta = RequestMetaObject::new();
         meta.insert(KEY.to_owned(), key.into());
         params.meta = Some(meta);
+        let _waiting = Arc::clone(&self.waiting);
         match self.service.call_tool(params).await {
             Ok(result) => {
                 answer::of(result, settings.max_output).map_err(|ToolError(said)| ToolError(format!("says: {said}")))
@@ -179,7 +182,11 @@ impl Session {
     }
 
     /// After a call without an answer: a server that does not even say that it is there is begun anew by the next call.
+    /// While others wait for its answers it may be at work on theirs.
     pub(super) async fn end_if_deaf(&self, patience: Duration) {
+        if Arc::strong_count(&self.waiting) > 1 {
+            return;
+        }
         let ping = self.service.send_request(ClientRequest::PingRequest(PingRequest::default()));
         if timeout(patience.min(MAX_PING), ping).await.is_err() {
             self.fate.end();

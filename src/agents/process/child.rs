@@ -249,9 +249,9 @@ async fn keep(
         }
     }
     drop(keeping);
-    // Whoever has left the group is found by what it has of the program's environment.
-    let _ = spawn_blocking(move || stray::kill(stray::MARK, &mark)).await;
     let status = child.wait().await.ok();
+    // Whoever has left the group is found by what it has of the program's environment. A process may keep its own from being read.
+    let _ = timeout(LAST_CALL, spawn_blocking(move || stray::kill(stray::MARK, &mark))).await;
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {
             said.add(line, &hear, pid);

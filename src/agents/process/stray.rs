@@ -15,8 +15,9 @@ pub(in crate::agents) fn kill(variable: &str, value: &str) {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
 
-    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
     /// How often it is looked again for what has been started meanwhile.
     const LOOKS: usize = 20;
@@ -35,6 +36,9 @@ mod linux {
     fn kill_if(pid: Pid, entry: &[u8]) -> bool {
         // The number may be another's by the time of the signal; what is open is not.
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        if fs::metadata(format!("/proc/{}", pid.as_raw_nonzero())).is_ok_and(|it| it.uid() != geteuid().as_raw()) {
+            return false;
+        }
         let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|it| it == entry) && pidfd_send_signal(&process, Signal::KILL).is_ok()
     }

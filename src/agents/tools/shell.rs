@@ -201,8 +201,11 @@ impl ShellExec {
         let waits = move || {
             let mark = Env::system().id().to_string();
             // After a crash the one that was started before may still run.
-            if let Some(key) = &key {
+            if let Some(key) = key.as_ref().filter(|_| !has_started.is_closed()) {
                 stray::kill(KEY, key);
+            }
+            if has_started.is_closed() {
+                return;
             }
             let home = match Home::new() {
                 Ok(home) => home,

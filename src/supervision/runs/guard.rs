@@ -127,7 +127,9 @@ fn check(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
     check_chain(request)?;
     check_limits(request)?;
     check_repetition(request)?;
-    for target in request.targets {
+    // An agent and those that it has made share one, and its own turn may be the probe.
+    let shares = |target: &&AgentName| target.maker().is_some() && target.host() == request.from.host();
+    for target in request.targets.iter().filter(|target| !shares(target)) {
         facts
             .check_breaker(target, request.now)
             .map_err(|retry_after| Refusal::BreakerOpen { agent: target.clone(), retry_after })?;

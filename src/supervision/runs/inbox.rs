@@ -367,6 +367,8 @@ pub enum TurnReply {
     Done,
     /// The reservation's number, or why there is none.
     Reserved(Result<u32, Refusal>),
+    /// That of one that an attempt before has set aside.
+    TakenOver(u32),
     /// The delegation's answer, or why there is none.
     Delegated {
         /// The answer.

@@ -472,14 +472,16 @@ impl Run {
         let own = |agent: &AgentName| {
             let made = match (self.made.get(agent), agent.maker()) {
                 (Some(made), _) => made.authority,
-                // It was made by a turn of which a fork knows nothing, or in the run that this one was begun by.
+                // It was made by a turn of which a fork knows nothing.
                 (None, Some(_)) => Authority::of([]),
                 (None, None) => Authority::ALL,
             };
             made.and(dispatch.authority(agent.host()))
         };
         let mut authority = self.submission.task.grant.and(own(agent));
-        for step in branch.chain.newest_first() {
+        // What led to the run is in its grant.
+        let own_steps = branch.chain.len() - self.submission.chain.len();
+        for step in branch.chain.newest_first().take(own_steps) {
             authority = authority.and(own(&step.from)).and(own(&step.to));
         }
         let mut next = Some(branch);

@@ -362,7 +362,11 @@ impl Run {
                         _ => None,
                     });
                     // It makes them again.
-                    made.for_each(|agent| drop(self.made.remove(&agent)));
+                    let made: Vec<AgentName> = made.collect();
+                    let comes_from = |agent: &AgentName, maker: &AgentName| {
+                        agent == maker || agent.makers().any(|name| name == maker.as_str())
+                    };
+                    self.made.retain(|agent, _| !made.iter().any(|maker| comes_from(agent, maker)));
                     // The answer that a late turn is about is not something that it asked for.
                     open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
                     effects.push(Effect::Start(*turn));

@@ -167,7 +167,7 @@ fn on_request(
         TurnRequest::Mark(source) => live.absorb(RunEvent::Marked { turn: number, source, at }),
         TurnRequest::Reserve { tokens, goes_on } => {
             if let Some(ordinal) = live.run.budget.left_by_attempt_before(number, tokens).filter(|_| goes_on) {
-                live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::Reserved(Ok(ordinal)))));
+                live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
             }
             let ordinal = live.run.next_reservation;
