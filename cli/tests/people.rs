@@ -29,11 +29,8 @@ const WAYS: &str = "(n)o, and why; (l)eave it waiting? ";
 
 /// A folder with an agent that writes, and the model that it asks.
 fn writer() -> (TempDir, Model) {
-    let (folder, model) = (tempfile::tempdir().unwrap(), Model::start());
-    fs::create_dir(folder.path().join("agents")).unwrap();
-    fs::write(folder.path().join("agents/writer.toml"), WRITER).unwrap();
-    fs::write(folder.path().join("models.toml"), model.catalog()).unwrap();
-    (folder, model)
+    let model = Model::start();
+    (model.folder(WRITER), model)
 }
 
 /// `callboard ARGUMENTS` in the folder, on a terminal.

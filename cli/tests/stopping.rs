@@ -24,11 +24,8 @@ const WRITER: &str =
     "[agent]\nname = \"writer\"\n[agent.capabilities]\nallowed_tools = [\"FileSearch\"]\nask = [\"FileSearch\"]\n";
 
 fn writer() -> (TempDir, Model) {
-    let (folder, model) = (tempfile::tempdir().unwrap(), Model::start());
-    fs::create_dir(folder.path().join("agents")).unwrap();
-    fs::write(folder.path().join("agents/writer.toml"), WRITER).unwrap();
-    fs::write(folder.path().join("models.toml"), model.catalog()).unwrap();
-    (folder, model)
+    let model = Model::start();
+    (model.folder(WRITER), model)
 }
 
 fn command(folder: &TempDir, arguments: &[&str]) -> Command {

@@ -30,12 +30,9 @@ const WAYS: &str = "(l)eave it waiting? ";
 
 /// A folder with an agent that writes, and the model that it asks.
 fn writer() -> (TempDir, Model) {
-    let (folder, model) = (tempfile::tempdir().unwrap(), Model::start());
-    for made in ["agents", "sub"] {
-        fs::create_dir(folder.path().join(made)).unwrap();
-    }
-    fs::write(folder.path().join("agents/writer.toml"), WRITER).unwrap();
-    fs::write(folder.path().join("models.toml"), model.catalog()).unwrap();
+    let model = Model::start();
+    let folder = model.folder(WRITER);
+    fs::create_dir(folder.path().join("sub")).unwrap();
     (folder, model)
 }
 

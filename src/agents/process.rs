@@ -7,6 +7,7 @@
 
 pub(super) mod child;
 mod conversation;
+pub(super) mod group;
 pub(super) mod lines;
 mod protocol;
 pub(super) mod stray;

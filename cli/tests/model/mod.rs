@@ -2,12 +2,14 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part of it; a test may panic")]
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// Longer than any program takes to ask on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -53,6 +55,15 @@ impl Model {
     /// A catalog of this model alone.
     pub(crate) fn catalog(&self) -> String {
         format!("[[models]]\nname = \"m\"\nprovider = \"openai-compatible\"\nurl = \"{}/v1\"\n", self.address)
+    }
+
+    /// A folder with this agent, and with this model for it.
+    pub(crate) fn folder(&self, agent: &str) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("agents")).unwrap();
+        fs::write(folder.path().join("agents/writer.toml"), agent).unwrap();
+        fs::write(folder.path().join("models.toml"), self.catalog()).unwrap();
+        folder
     }
 
     /// The next request.

@@ -16,10 +16,8 @@ pub struct LoopContext {
     pub iteration: u32,
     /// How many tools it has called.
     pub tool_calls: u32,
-    /// The tokens of all answers.
+    /// The tokens of all answers, and what they cost, as far as prices are known.
     pub usage: Usage,
-    /// What they cost, as far as prices are known.
-    pub cost: Cost,
     /// The conversation; once it has become too long, the task with a summary, and the newest messages.
     pub history: Arc<Vec<Message>>,
     /// Where in it this loop began.
@@ -146,9 +144,8 @@ impl LoopContext {
 
     /// Takes an answer of the model.
     pub(super) fn replied(&mut self, reply: Reply) -> After {
-        let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost } = reply;
+        let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost: _ } = reply;
         self.usage += usage;
-        self.cost += cost.unwrap_or_default();
         let calls = self.told_apart(calls);
         self.tool_calls = self.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         self.texts.push(Arc::clone(&text));
@@ -201,7 +198,7 @@ mod tests {
             text: text.into(),
             calls: calls.iter().map(|(id, name)| ToolCall::new(id, name, serde_json::json!({}))).collect(),
             stop,
-            usage: Usage::of(10, 2),
+            usage: Usage { cost: Cost(7), ..Usage::of(10, 2) },
             is_estimate: false,
             model: "m".into(),
             cost: Some(Cost(7)),
@@ -214,8 +211,8 @@ mod tests {
         let After::Use(calls) = context.replied(reply("", &[("a", "x")], StopReason::ToolCalls)) else { panic!() };
         context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));
         assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::Answer("fine".into()));
-        assert_eq!(context.usage, Usage::of(20, 4));
-        assert_eq!((context.cost, context.tool_calls, context.text()), (Cost(14), 1, "fine".to_owned()));
+        assert_eq!(context.usage, Usage { cost: Cost(14), ..Usage::of(20, 4) });
+        assert_eq!((context.tool_calls, context.text()), (1, "fine".to_owned()));
         assert_eq!(context.new_messages().len(), 3);
     }
 

@@ -14,7 +14,8 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use crate::agents::process::child::{Input, Leash, MAX_LINE, Output, Process};
+use crate::agents::process::child::{Input, MAX_LINE, Output, Process};
+use crate::agents::process::group::Leash;
 use crate::agents::process::lines::Line;
 use crate::messages::visible::quoted;
 

@@ -7,9 +7,8 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal as Changes, SignalKind, signal};
@@ -20,6 +19,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::env::Env;
 use crate::messages::visible;
 
+use super::group::{Group, Leash};
 use super::lines::{Line, Lines};
 use super::stray;
 
@@ -47,10 +47,6 @@ pub(in crate::agents) struct Process {
     pub(in crate::agents) input: Input,
     pub(in crate::agents) output: Output,
 }
-
-/// Kills a program when it is dropped, with the processes that it has started.
-#[derive(Debug)]
-pub(in crate::agents) struct Leash(Arc<Group>);
 
 /// What a program reads; nothing once it has closed it.
 #[derive(Debug)]
@@ -94,11 +90,11 @@ impl Process {
         else {
             return Err(io::Error::other("it has no standard streams"));
         };
-        let group = Arc::new(Group(Mutex::new(Some(pid))));
+        let group = Group::of(Some(pid));
         let (ended, end) = watch::channel(None);
         tokio::spawn(keep(child, (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
         let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
-        Ok(Self { leash: Leash(group), input: Input(Some(stdin)), output })
+        Ok(Self { leash: Leash::on(&group), input: Input(Some(stdin)), output })
     }
 
     /// Whether it can take another turn: nothing of the last one is left in its streams.
@@ -162,23 +158,10 @@ impl Output {
     /// How it ended, once it has closed its output.
     pub(in crate::agents) async fn end(&mut self, leash: &Leash) -> End {
         let is_over = timeout(GRACE, self.end.wait_for(Option::is_some)).await.is_ok();
-        leash.0.kill();
+        leash.kill();
         let end = self.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         let end = end.unwrap_or(End { status: None, was_mute: false, said: String::new() });
         End { was_mute: !is_over, ..end }
-    }
-}
-
-impl Leash {
-    /// Another one on the same program: it is killed when the first of them is dropped.
-    pub(in crate::agents) fn another(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        self.0.kill();
     }
 }
 
@@ -192,25 +175,6 @@ impl End {
         };
         let (colon, said) = if self.said.is_empty() { ("", "") } else { (":\n", &*self.said) };
         format!("{how}{when}{colon}{said}")
-    }
-}
-
-/// A program and the processes that it has started, for as long as their number cannot be anybody else's.
-#[derive(Debug)]
-struct Group(Mutex<Option<Pid>>);
-
-impl Group {
-    fn kill(&self) {
-        if let Some(group) = *self.0.lock() {
-            // There may be nobody left in it.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-
-    /// Kills it for the last time: the number is given back with the program's status.
-    fn finish(&self) {
-        self.kill();
-        *self.0.lock() = None;
     }
 }
 

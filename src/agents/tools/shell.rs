@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
@@ -24,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::env::Env;
 use crate::messages::Json;
 
+use super::super::process::group::{Group, Leash};
 use super::super::process::stray;
 use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
@@ -215,10 +215,10 @@ impl ShellExec {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
-            let group = Arc::new(Group::of(&child));
+            let group = Group::of(Pid::from_raw(child.id().cast_signed()));
             // If nobody takes it, or nobody waits any more, what is sent is dropped, and kills.
-            drop(has_started.send(Ok(KillsIfDropped(Arc::clone(&group)))));
-            group.wait();
+            drop(has_started.send(Ok(Leash::on(&group))));
+            see_out(&group);
             let status = child.wait();
             stray::kill(stray::MARK, &mark);
             drop(home);
@@ -298,7 +298,7 @@ fn place_of(root: &Root) -> PathBuf {
 
 /// A command that runs.
 struct Running {
-    group: KillsIfDropped,
+    group: Leash,
     output: ChildStdout,
     /// The same pipe, to be emptied at the end without waiting.
     rest: PipeReader,
@@ -329,7 +329,7 @@ impl Running {
                 },
             }
         };
-        self.group.0.kill();
+        self.group.kill();
         let gone = |_| ToolError("the command was lost: its thread has ended".to_owned());
         let end = match status {
             Some(status) => End::Exited(status.map_err(gone)??),
@@ -351,39 +351,13 @@ impl Running {
     }
 }
 
-/// What whoever waits for a command holds of it, on the way to them as well: none is left that nobody waits for.
-struct KillsIfDropped(Arc<Group>);
-
-impl Drop for KillsIfDropped {
-    fn drop(&mut self) {
-        self.0.kill();
-    }
-}
-
-/// A command and whatever it has started, until it has been waited for: then its number may be another's.
-struct Group(Mutex<Option<Pid>>);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(Mutex::new(Pid::from_raw(child.id().cast_signed())))
-    }
-
-    fn kill(&self) {
-        if let Some(group) = *self.0.lock() {
-            // It may have ended just now.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-
-    /// Waits for the command, and kills what it has left. Its number is kept from others until this has been done.
-    fn wait(&self) {
-        let Some(group) = *self.0.lock() else { return };
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        // An error means that it cannot be waited for, so that it has ended.
-        let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(group), options));
-        self.kill();
-        *self.0.lock() = None;
-    }
+/// Waits for a command, and kills what it has left. Its number is kept from others until this has been done.
+fn see_out(group: &Group) {
+    let Some(leader) = group.leader() else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    // An error means that it cannot be waited for, so that it has ended.
+    let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(leader), options));
+    group.finish();
 }
 
 /// The beginning and the end of what is printed, and how much it was.
@@ -524,9 +498,9 @@ mod tests {
     #[test]
     fn a_number_that_may_be_anothers_is_not_killed() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
-        let group = Group::of(&child);
-        group.wait();
-        assert!(group.0.lock().is_none());
+        let group = Group::of(Pid::from_raw(child.id().cast_signed()));
+        see_out(&group);
+        assert_eq!(group.leader(), None);
         assert!(child.wait().unwrap().success(), "it is left to be waited for");
     }
 }

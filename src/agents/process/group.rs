@@ -1,0 +1,60 @@
+//! A program and the processes that it has started, as one that can be killed.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The group of a program, for as long as its number cannot be anybody else's.
+#[derive(Debug)]
+pub(in crate::agents) struct Group(Mutex<Option<Pid>>);
+
+impl Group {
+    pub(in crate::agents) fn of(leader: Option<Pid>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(leader)))
+    }
+
+    /// Whose group it is; nobody's once it is finished.
+    #[cfg(feature = "shell")]
+    pub(in crate::agents) fn leader(&self) -> Option<Pid> {
+        *self.0.lock()
+    }
+
+    pub(in crate::agents) fn kill(&self) {
+        if let Some(group) = *self.0.lock() {
+            // There may be nobody left in it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Kills it for the last time: the number is given back with the program's status.
+    pub(in crate::agents) fn finish(&self) {
+        self.kill();
+        *self.0.lock() = None;
+    }
+}
+
+/// Kills a program when it is dropped, with the processes of its group.
+#[derive(Debug)]
+pub(in crate::agents) struct Leash(Arc<Group>);
+
+impl Leash {
+    pub(in crate::agents) fn on(group: &Arc<Group>) -> Self {
+        Self(Arc::clone(group))
+    }
+
+    /// Another one on the same program: it is killed when the first of them is dropped.
+    pub(in crate::agents) fn another(&self) -> Self {
+        Self::on(&self.0)
+    }
+
+    pub(in crate::agents) fn kill(&self) {
+        self.0.kill();
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
