@@ -402,29 +402,37 @@ async fn a_turn_that_waits_for_an_answer_is_not_held_against_it_at_any_number_of
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_agent_is_gone_waits_for_it() {
+async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() {
     let world = World::new();
-    let begun = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&begun);
+    let steps = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&steps);
     let agent = move |turn: Turn| {
-        count.fetch_add(1, Ordering::Relaxed);
-        async move { Ok(Command::output(turn.ask("name?").await?)) }
+        let count = Arc::clone(&count);
+        async move {
+            let step = async move { Ok::<_, TurnError>(count.fetch_add(1, Ordering::Relaxed)) };
+            turn.step("paid", step).await?;
+            Ok(Command::output(turn.ask("name?").await?))
+        }
     };
-    let first = world.board().agent("asker", agent.clone()).start().await.unwrap();
-    let run = submit(&first, "asker").await;
-    question(&run).await;
+    let leads = |turn: Turn| async move { Ok(Command::output(turn.delegate("asker", "ask").await?)) };
+    let first = world.board().agent("lead", leads).agent("asker", agent.clone()).start().await.unwrap();
+    let run = submit(&first, "lead").await;
+    let asked = question(&run).await;
+    assert!(!run.read().await.unwrap().is_stuck());
     let run = run.id();
     first.shutdown().await;
 
-    let second = world.board().start().await.unwrap();
+    let second = world.board().agent("lead", leads).start().await.unwrap();
     let run = second.run(run);
     let why = needs_attention(&run).await;
     assert!(why.contains("agent asker is not registered"), "{why}");
+    assert!(run.read().await.unwrap().is_stuck(), "the lead waits for it and for nothing else");
     second.spawn(AgentSpec::new("asker", agent)).await.unwrap();
     assert_eq!(run.restart_turns().await, 1);
-    let name = question(&run).await;
-    second.answer(name.id, "ann", "tester").await.unwrap();
+    assert_eq!(question(&run).await, asked);
+    second.answer(asked.id, "ann", "tester").await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("ann"));
+    assert_eq!(steps.load(Ordering::Relaxed), 1);
     assert_eq!(run.restart_turns().await, 0);
     second.shutdown().await;
 }

@@ -6,6 +6,7 @@
 
 mod model;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -179,6 +180,26 @@ fn a_run_that_failed_names_the_way_to_try_again() {
     let then = then.replace("NEW", forked.lines().next().unwrap());
     let (code, _, again) = told(&folder, &then.split(' ').collect::<Vec<_>>());
     assert!(code == Some(1) && again.contains("the model's answer is not JSON"), "{code:?} {again}");
+}
+
+#[test]
+fn a_run_whose_agent_is_gone_waits_for_its_file_and_not_for_ever() {
+    let (folder, model) = writer();
+    let file = |name: &str| folder.path().join("agents").join(name);
+    fs::write(file("other.toml"), "[agent]\nname = \"other\"\n").unwrap();
+    model.calls("FileSearch", json!({ "pattern": "x" }));
+    let (code, _, error) = told(&folder, &["run", "look", "--to", "writer", "--store", "data"]);
+    assert_eq!(code, Some(3), "{error}");
+    let hint = error.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
+    let again = [&hint.split(' ').collect::<Vec<_>>()[..], &["--json"]].concat();
+    fs::rename(file("writer.toml"), file("writer.away")).unwrap();
+    let (code, out, error) = told(&folder, &again);
+    assert!(code == Some(3) && error.contains("turn 1 cannot go on: agent writer has no file in"), "{code:?} {error}");
+    assert!(out.contains("\"needs_attention\": \"agent writer is not registered"), "{out}");
+    fs::rename(file("writer.away"), file("writer.toml")).unwrap();
+    let (code, out, error) = told(&folder, &again);
+    assert!(code == Some(3) && out.contains("\"approval\""), "{code:?} {out} {error}");
+    assert!(!error.contains("cannot go on"), "it has been dealt with: {error}");
 }
 
 #[test]

@@ -405,7 +405,7 @@ impl Floor {
             drop(state);
             let text =
                 format!("agent {} is not registered; register it and restart the turn, or cancel the run", ready.agent);
-            return report(ready, Failure::new(FailureKind::ChangedTurn, text));
+            return report(ready, Failure::new(FailureKind::Unregistered, text));
         };
         let place = &mut state.places[index];
         if let status @ AgentStatus::Failed(_) = &place.status {

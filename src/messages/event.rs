@@ -236,12 +236,14 @@ pub enum RunEvent {
     NeedsAttention {
         /// The turn.
         turn: u32,
+        /// It asked for other things than an earlier attempt: what that one had asked for does not fit.
+        has_changed: bool,
         /// Why.
         why: Arc<str>,
         /// When.
         at: Timestamp,
     },
-    /// A person had a turn begin again that needed attention; what it had asked for before is forgotten.
+    /// A person had a turn begin again that needed attention; if it had changed, what it had asked for before is forgotten.
     TurnRestarted {
         /// The turn.
         turn: u32,
@@ -446,6 +448,7 @@ impl Failure {
                 | FailureKind::Timeout
                 | FailureKind::InvalidCommand
                 | FailureKind::ChangedTurn
+                | FailureKind::Unregistered
                 | FailureKind::Refused,
                 _,
             ) => Outcome::Failed { error: self.to_string() },
@@ -472,6 +475,8 @@ pub enum FailureKind {
     Refused,
     /// People, or a policy, did not consent to something that the turn could not do without: its branch ends denied.
     Denied,
+    /// The turn's agent is not registered: a person has to look.
+    Unregistered,
 }
 
 impl std::fmt::Display for FailureKind {
@@ -485,6 +490,7 @@ impl std::fmt::Display for FailureKind {
             Self::ChangedTurn => "changed turn",
             Self::Refused => "refused",
             Self::Denied => "denied",
+            Self::Unregistered => "unregistered",
         })
     }
 }

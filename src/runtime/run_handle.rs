@@ -193,8 +193,8 @@ impl RunHandle {
         }
     }
 
-    /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]); what they had asked for
-    /// before is forgotten. Returns how many there were.
+    /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]). What one that has changed
+    /// had asked for before is forgotten; the others are answered from what they had. Returns how many there were.
     pub async fn restart_turns(&self) -> usize {
         self.board.tell(self.id, |ack| Input::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
     }

@@ -498,7 +498,7 @@ mod tests {
             RunEvent::AttemptFailed { turn, attempt, failure: failure.clone(), retry_at: at, at },
             RunEvent::TurnFailed { turn, agent, input, attempt, failure, at },
             RunEvent::Recovered { at, new_process: true },
-            RunEvent::NeedsAttention { turn, why: "changed".into(), at },
+            RunEvent::NeedsAttention { turn, has_changed: true, why: "changed".into(), at },
             RunEvent::TurnRestarted { turn, at },
             RunEvent::Stopped { outcome: Outcome::Cancelled { reason: "enough".into() }, at },
             RunEvent::Overwritten {

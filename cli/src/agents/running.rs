@@ -279,6 +279,5 @@ fn stuck(run: &callboard::supervision::runs::run::Run, turn: u32, teller: &mut T
     let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
     teller.close(None);
     note(&hints::needs_attention(turn, why));
-    let goes_on = run.open_turns().count() > run.turns_that_need_attention().count();
-    (!goes_on).then(|| End::Waits(json!({ "needs_attention": why })))
+    run.is_stuck().then(|| End::Waits(json!({ "needs_attention": why })))
 }

@@ -335,7 +335,8 @@ impl Reply {
             | FailureKind::Panic
             | FailureKind::Timeout
             | FailureKind::InvalidCommand
-            | FailureKind::ChangedTurn => return Self::Fatal(error),
+            | FailureKind::ChangedTurn
+            | FailureKind::Unregistered => return Self::Fatal(error),
         };
         Self::Unmet { kind, error, output: None }
     }

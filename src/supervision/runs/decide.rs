@@ -71,6 +71,7 @@ pub fn slips(run: &Run, ended: &RunEvent) -> Vec<String> {
 fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &Surroundings<'_>) -> RunEvent {
     let attempt = open.attempt;
     let at = around.now.wall;
+    let has_changed = failure.kind == FailureKind::ChangedTurn;
     let attempts = run.rules_of(turn).and_then(|rules| rules.attempts).unwrap_or(run.submission.limits().attempts);
     match retry::decide(failure.kind, attempt, attempts, around.backoff, around.random) {
         AfterFailure::Retry(after) => RunEvent::AttemptFailed { turn, attempt, failure, retry_at: at + after, at },
@@ -78,7 +79,7 @@ fn on_failure(run: &Run, turn: u32, open: &OpenTurn, failure: Failure, around: &
             let (agent, input) = (open.agent.clone(), open.input.clone());
             RunEvent::TurnFailed { turn, agent, input, attempt, failure, at }
         }
-        AfterFailure::NeedAttention => RunEvent::NeedsAttention { turn, why: failure.text.into(), at },
+        AfterFailure::NeedAttention => RunEvent::NeedsAttention { turn, has_changed, why: failure.text.into(), at },
     }
 }
 

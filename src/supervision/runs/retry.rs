@@ -22,7 +22,7 @@ pub enum AfterFailure {
 pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
     match kind {
         FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied => AfterFailure::GiveUp,
-        FailureKind::ChangedTurn => AfterFailure::NeedAttention,
+        FailureKind::ChangedTurn | FailureKind::Unregistered => AfterFailure::NeedAttention,
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
             if failures >= attempts {
                 AfterFailure::GiveUp
@@ -40,9 +40,11 @@ pub fn signal(kind: FailureKind) -> Signal {
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
             Signal::Failure
         }
-        FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied | FailureKind::ChangedTurn => {
-            Signal::Neutral
-        }
+        FailureKind::Terminal
+        | FailureKind::Refused
+        | FailureKind::Denied
+        | FailureKind::ChangedTurn
+        | FailureKind::Unregistered => Signal::Neutral,
     }
 }
 
@@ -60,7 +62,9 @@ mod tests {
             assert_eq!(signal(kind), Signal::Failure);
         }
         assert_eq!(after(FailureKind::Terminal, 1), AfterFailure::GiveUp);
-        assert_eq!(after(FailureKind::ChangedTurn, 1), AfterFailure::NeedAttention);
+        for kind in [FailureKind::ChangedTurn, FailureKind::Unregistered] {
+            assert_eq!((after(kind, 1), signal(kind)), (AfterFailure::NeedAttention, Signal::Neutral));
+        }
         assert_eq!(signal(FailureKind::Terminal), Signal::Neutral);
     }
 }

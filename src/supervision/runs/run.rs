@@ -1,6 +1,7 @@
 //! A run as data: what the fold over its journal has come to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::iter;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -251,6 +252,8 @@ pub(super) enum Phase {
         until: Timestamp,
     },
     NeedsAttention {
+        /// What it had asked for before does not fit.
+        has_changed: bool,
         why: Arc<str>,
     },
     /// Its node starts when a person says so.
@@ -397,9 +400,18 @@ impl Run {
     /// The turns that wait for a person, with the reason.
     pub fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
         self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
-            Phase::NeedsAttention { why } => Some((self.turn_id(*number), &**why)),
+            Phase::NeedsAttention { why, .. } => Some((self.turn_id(*number), &**why)),
             Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => None,
         })
+    }
+
+    /// Whether every open turn needs attention, or waits for one that does: nothing of the run goes on by itself.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        let asker = |turn: &u32| self.waiter_of(self.turns.get(turn)?.branch).map(|(asker, _)| asker);
+        let held_up = self.turns_that_need_attention();
+        let held_up: BTreeSet<u32> = held_up.flat_map(|(turn, _)| iter::successors(Some(turn.number), asker)).collect();
+        !held_up.is_empty() && self.turns.keys().all(|turn| held_up.contains(turn))
     }
 
     /// An open turn.

@@ -345,31 +345,23 @@ impl Run {
                     open.recoveries += 1;
                 }
             }
-            RunEvent::NeedsAttention { turn, why, at } => {
+            RunEvent::NeedsAttention { turn, has_changed, why, at } => {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(turn) {
                     self.budget.end_attempt(*turn);
-                    open.phase = Phase::NeedsAttention { why: Arc::clone(why) };
+                    open.phase = Phase::NeedsAttention { has_changed: *has_changed, why: Arc::clone(why) };
                 }
             }
             RunEvent::TurnRestarted { turn, at } => {
                 self.last_at = *at;
                 if let Some(open) = self.turns.get_mut(turn) {
                     open.attempt += 1;
-                    (open.phase, open.recoveries) = (Phase::Leased, 0);
-                    let made = open.records.values().filter_map(|record| match &**record {
-                        Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent.clone()),
-                        _ => None,
-                    });
-                    // It makes them again.
-                    let made: Vec<AgentName> = made.collect();
-                    let comes_from = |agent: &AgentName, maker: &AgentName| {
-                        agent == maker || agent.makers().any(|name| name == maker.as_str())
-                    };
-                    self.made.retain(|agent, _| !made.iter().any(|maker| comes_from(agent, maker)));
-                    // The answer that a late turn is about is not something that it asked for.
-                    open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
+                    open.recoveries = 0;
+                    let before = std::mem::replace(&mut open.phase, Phase::Leased);
                     effects.push(Effect::Start(*turn));
+                    if matches!(before, Phase::NeedsAttention { has_changed: true, .. }) {
+                        self.forget_records(*turn);
+                    }
                 }
             }
             RunEvent::Stopped { outcome, at } => {
@@ -399,6 +391,22 @@ impl Run {
             }
         }
         self.work_off(effects);
+    }
+
+    /// What a turn has asked for does not fit it any more.
+    fn forget_records(&mut self, turn: u32) {
+        let Some(open) = self.turns.get_mut(&turn) else { return };
+        let made = open.records.values().filter_map(|record| match &**record {
+            Record::Made { is_change: false, made: Ok(agent), .. } => Some(agent.clone()),
+            _ => None,
+        });
+        // It makes them again.
+        let made: Vec<AgentName> = made.collect();
+        let comes_from =
+            |agent: &AgentName, maker: &AgentName| agent == maker || agent.makers().any(|name| name == maker.as_str());
+        self.made.retain(|agent, _| !made.iter().any(|maker| comes_from(agent, maker)));
+        // The answer that a late turn is about is not something that it asked for.
+        open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
     }
 
     /// What was changed for a turn counts as written in its branch; whoever changed it has found that it can be.

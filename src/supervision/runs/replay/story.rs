@@ -198,7 +198,7 @@ impl TurnStory {
                 let Some(open) = run.turn(*turn) else { return };
                 self.attempts = open.attempt;
                 self.end = match &open.phase {
-                    Phase::NeedsAttention { why } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
+                    Phase::NeedsAttention { why, .. } => TurnEnd::NeedsAttention { why: Arc::clone(why) },
                     Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => TurnEnd::Open,
                 };
             }

@@ -78,7 +78,12 @@ impl Desk {
             match &turn.phase {
                 Phase::Leased if turn.recoveries >= self.office.max_recoveries => {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
-                    live.absorb(RunEvent::NeedsAttention { turn: number, why: why.into(), at: now.wall });
+                    live.absorb(RunEvent::NeedsAttention {
+                        turn: number,
+                        has_changed: false,
+                        why: why.into(),
+                        at: now.wall,
+                    });
                 }
                 Phase::Leased => live.held.push(Held::Begin(number)),
                 Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
