@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use callboard::Builder;
 use callboard::env::{Clock, Env, Now};
 use callboard::messages::Send;
 use callboard::messages::{Action, FailureKind, Reducer, Refusal, RunEvent, Schema, Status, Timestamp};
@@ -18,6 +19,7 @@ use callboard::supervision::runs::inbox::{AnswerError, SubmitError};
 use callboard::supervision::tree::{NodeState, TreeNode};
 use callboard::testing::Script;
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, pass, quiet, secs, until};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -219,6 +221,34 @@ async fn a_turn_that_runs_over_its_timeout_is_stopped_and_tried_again() {
     let RunEvent::AttemptFailed { failure, .. } = until(&run, is_retry).await else { unreachable!() };
     assert_eq!((failure.kind, started.elapsed().as_secs()), (FailureKind::Timeout, 10));
     assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_turn_is_stopped_by_its_own_time_in_whatever_order_they_began() {
+    let slow = |_: Turn| async {
+        tokio::time::sleep(secs(100)).await;
+        Ok(Command::output("late"))
+    };
+    let times = [30, 10, 20, 10];
+    let agents = times.iter().enumerate().map(|(number, time)| {
+        let agent = AgentSpec::new(&format!("slow-{number}"), slow);
+        agent.timeout(secs(*time))
+    });
+    let board = agents.fold(builder().pool(9), Builder::with).start().await.unwrap();
+    let board = &board;
+    let ended = times.iter().enumerate().map(|(number, time)| async move {
+        // Each begins a second after the one before.
+        tokio::time::sleep(secs(number as u64)).await;
+        let began = Instant::now();
+        let task = Task::new("x").to(&format!("slow-{number}"));
+        let limits = Limits { attempts: 1, ..Limits::default() };
+        let run = board.submit(task.limits(limits)).await.unwrap();
+        let outcome = run.result().await.unwrap().outcome;
+        assert!(outcome.to_string().contains("took longer than its timeout"), "{outcome}");
+        assert_eq!(began.elapsed().as_secs(), *time, "{number}");
+    });
+    join_all(ended).await;
     board.shutdown().await;
 }
 

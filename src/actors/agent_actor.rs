@@ -68,51 +68,41 @@ pub(crate) struct AgentState {
 
 impl Actor for AgentActor {
     type Msg = AgentMsg;
-    type State = AgentState;
+    type State = Box<AgentState>;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, me: ActorRef<AgentMsg>, arguments: Arguments) -> Result<AgentState, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        me: ActorRef<AgentMsg>,
+        arguments: Arguments,
+    ) -> Result<Box<AgentState>, ActorProcessingErr> {
         let Arguments { name, factory, window, floor, herald } = arguments;
         floor.env.slow_fault_point_of("agent.start", name.as_str()).await?;
         let value = make(&factory)?;
         let rebuilt = VecDeque::new();
-        let mut state = AgentState { me, name, factory, window, floor, herald, instance: None, rebuilt };
+        let mut state = Box::new(AgentState { me, name, factory, window, floor, herald, instance: None, rebuilt });
         state.occupy(value);
         Ok(state)
     }
 
-    async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut AgentState) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut Box<AgentState>) -> Result<(), ActorProcessingErr> {
         state.floor.env.slow_fault_point_of("agent.stop", state.name.as_str()).await?;
         state.leave();
         Ok(())
     }
 
-    async fn handle(
+    // Boxed, because an actor's task has room for this several times, and an agent is rarely sent a message.
+    fn handle(
         &self,
         me: ActorRef<AgentMsg>,
         message: AgentMsg,
-        state: &mut AgentState,
-    ) -> Result<(), ActorProcessingErr> {
-        actor_point(&state.floor.env, "agent.handle", state.name.as_str(), &me).await?;
-        match message {
-            AgentMsg::Panicked { turn, text } => state.rebuild(turn, &text),
-            AgentMsg::Rebuild => state.build(),
-            AgentMsg::Replace(factory, window, description, reply) => {
-                let made = make(&factory);
-                if let Ok(value) = &made {
-                    (state.factory, state.window, state.herald.description) = (factory, window, description);
-                    state.rebuilt.clear();
-                    state.occupy(Arc::clone(value));
-                }
-                let _ = reply.send(made.map(|_| ()));
-            }
-            AgentMsg::Restart(reply) => {
-                state.rebuilt.clear();
-                let made = make(&state.factory).map(|value| state.occupy(value));
-                let _ = reply.send(made);
-            }
-        }
-        Ok(())
+        state: &mut Box<AgentState>,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        Box::pin(async move {
+            actor_point(&state.floor.env, "agent.handle", state.name.as_str(), &me).await?;
+            state.react(message);
+            Ok(())
+        })
     }
 }
 
@@ -124,6 +114,27 @@ impl Drop for AgentState {
 }
 
 impl AgentState {
+    fn react(&mut self, message: AgentMsg) {
+        match message {
+            AgentMsg::Panicked { turn, text } => self.rebuild(turn, &text),
+            AgentMsg::Rebuild => self.build(),
+            AgentMsg::Replace(factory, window, description, reply) => {
+                let made = make(&factory);
+                if let Ok(value) = &made {
+                    (self.factory, self.window, self.herald.description) = (factory, window, description);
+                    self.rebuilt.clear();
+                    self.occupy(Arc::clone(value));
+                }
+                let _ = reply.send(made.map(|_| ()));
+            }
+            AgentMsg::Restart(reply) => {
+                self.rebuilt.clear();
+                let made = make(&self.factory).map(|value| self.occupy(value));
+                let _ = reply.send(made);
+            }
+        }
+    }
+
     /// Begins a life of the agent, and says so.
     fn occupy(&mut self, value: Arc<dyn AgentValue>) {
         let instance = self.floor.occupy(&self.name, value, self.me.clone());

@@ -6,12 +6,13 @@
 //! full queue never blocks a run supervisor, and a chain of any depth finishes with a pool of one.
 
 mod offline;
+mod timeouts;
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -38,6 +39,7 @@ use super::turn::{StopReason, TurnError, TurnShared};
 use super::worker;
 
 use offline::Absence;
+use timeouts::Timeouts;
 
 /// How long a turn may ignore that it was stopped before its place is given away.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
@@ -59,6 +61,8 @@ pub(crate) struct Floor {
     pub(super) hub: Arc<Hub>,
     /// Told when a turn lets go of its permit, or an agent takes no more work.
     ended: Notify,
+    /// Told when the time of a turn is up sooner than that of all others.
+    hurry: Arc<Notify>,
 }
 
 struct State {
@@ -71,6 +75,7 @@ struct State {
     runnable: VecDeque<usize>,
     /// Workers without a turn, at most one for each permit. They hold nothing of the floor, so they end with it.
     idle: Vec<oneshot::Sender<Assignment>>,
+    timeouts: Timeouts,
 }
 
 /// What an idle worker is told: its next turn, and where.
@@ -103,7 +108,6 @@ struct Place {
     actor: Option<ActorRef<AgentMsg>>,
     /// When the time of its turns is looked at next.
     timer: Option<Duration>,
-    hurry: Arc<Notify>,
     is_runnable: bool,
     returning: VecDeque<Returning>,
     ready: VecDeque<ReadyTurn>,
@@ -252,6 +256,7 @@ impl Floor {
             places: Vec::new(),
             runnable: VecDeque::new(),
             idle: Vec::new(),
+            timeouts: Timeouts::default(),
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -264,6 +269,7 @@ impl Floor {
             context: Arc::new(context),
             hub: Arc::default(),
             ended: Notify::new(),
+            hurry: Arc::default(),
         })
     }
 
@@ -301,7 +307,6 @@ impl Floor {
                     authority,
                     actor: None,
                     timer: None,
-                    hurry: Arc::default(),
                     is_runnable: false,
                     returning: VecDeque::new(),
                     ready: VecDeque::new(),
@@ -601,42 +606,6 @@ impl Floor {
         next
     }
 
-    /// Stops turns that run longer than their agent may; ends when the agent has none under way. Holds nothing while it
-    /// sleeps, so that a board that was shut down lets go of its store.
-    async fn watch_timeouts(floor: Weak<Self>, index: usize, hurry: Arc<Notify>, first: Duration) {
-        let mut wait = first;
-        loop {
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep(wait) => {}
-                () = hurry.notified() => {}
-            }
-            let Some(floor) = floor.upgrade() else { return };
-            let now = floor.env.now().monotonic;
-            let (overdue, name) = {
-                let mut state = floor.state.lock();
-                let place = &mut state.places[index];
-                let running = place.turns.iter().filter_map(|(turn, live)| Some((*turn, live.running.as_ref()?)));
-                let (overdue, in_time): (Vec<_>, Vec<_>) =
-                    running.partition(|(_, running)| running.left(now, place.timeout).is_zero());
-                let seated = in_time.iter().filter(|(_, running)| running.turn.seat.is_held());
-                let left = seated.map(|(_, running)| running.left(now, place.timeout)).min();
-                wait = left.unwrap_or(place.timeout);
-                let mut overdue: Vec<TurnId> = overdue.into_iter().map(|(turn, _)| turn).collect();
-                overdue.sort_unstable();
-                let is_over = place.turns.is_empty();
-                place.timer = (!is_over).then_some(now.saturating_add(wait));
-                if is_over {
-                    return;
-                }
-                (overdue, place.name.clone())
-            };
-            for turn in overdue {
-                floor.stop_turn(turn, &name, StopReason::TimedOut);
-            }
-        }
-    }
-
     /// A waiting turn gives its slot and permit to others.
     pub(super) fn leave(self: &Arc<Self>, job: &Job) {
         let (index, turn) = (job.place, &job.turn);
@@ -667,8 +636,7 @@ impl Floor {
         let place = &mut state.places[index];
         let has_slot = turn.seat.keeps_slot || place.busy < place.slots;
         if has_permit && has_slot && !is_crowded {
-            place.sit(turn, self.env.now().monotonic);
-            state.permits -= 1;
+            self.sit(&mut state, index, turn);
             return None;
         }
         let (seated, granted) = oneshot::channel();
@@ -778,8 +746,9 @@ impl Floor {
     }
 
     /// Notes that a turn is taken, so that it can be stopped. Its future is kept where its worker is.
-    fn begin(self: &Arc<Self>, place: &mut Place, index: usize, turn: &Arc<TurnShared>) {
+    fn begin(self: &Arc<Self>, state: &mut State, index: usize, turn: &Arc<TurnShared>) {
         let now = self.env.now().monotonic;
+        let place = &mut state.places[index];
         place.latency.record(now.saturating_sub(turn.ready.ready_at));
         match place.turns.get_mut(&turn.ready.id).filter(|live| live.attempt == turn.ready.attempt) {
             Some(live) => live.running = Some(Running { turn: Arc::clone(turn), since: now, used: Duration::ZERO }),
@@ -787,13 +756,20 @@ impl Floor {
             None => turn.stop.set(StopReason::Cancelled),
         }
         let timeout = turn.ready.timeout.unwrap_or(place.timeout);
-        if place.timer.is_none() {
-            place.timer = Some(now.saturating_add(timeout));
-            let (floor, hurry) = (Arc::downgrade(self), Arc::clone(&place.hurry));
-            self.runtime.spawn(Self::watch_timeouts(floor, index, hurry, timeout));
-        } else {
-            place.look_by(now.saturating_add(timeout));
-        }
+        self.look_by(state, index, now.saturating_add(timeout));
+    }
+
+    /// Counts a turn that comes back.
+    fn sit(self: &Arc<Self>, state: &mut State, index: usize, turn: &Arc<TurnShared>) {
+        turn.seat.is_held.store(true, Ordering::Release);
+        state.permits -= 1;
+        let place = &mut state.places[index];
+        place.busy += usize::from(!turn.seat.keeps_slot);
+        let (now, usual) = (self.env.now().monotonic, place.timeout);
+        let Some(running) = place.running(turn) else { return };
+        running.since = now;
+        let deadline = now.saturating_add(running.left(now, usual));
+        self.look_by(state, index, deadline);
     }
 
     /// Takes back what a seat held.
@@ -840,8 +816,7 @@ impl Floor {
                 if let Some(Returning { turn, seated }) = place.returning.pop_front()
                     && place.turns.contains_key(&turn.ready.id)
                 {
-                    place.sit(&turn, self.env.now().monotonic);
-                    state.permits -= 1;
+                    self.sit(state, index, &turn);
                     // A worker that is being stopped does not listen; it gives the seat back when it ends.
                     let _ = seated.send(());
                 }
@@ -868,6 +843,10 @@ impl Floor {
                 continue;
             }
             let Some(ready) = place.ready.pop_front() else { continue };
+            if place.ready.is_empty() {
+                // Most agents have one turn at a time, and room for several is long.
+                place.ready = VecDeque::new();
+            }
             place.busy += 1;
             if !place.is_reentrant {
                 let (slot, turn) = (Waiting::Slot(ready.agent.clone()), Waiting::Turn(ready.id, ready.agent.clone()));
@@ -883,14 +862,9 @@ impl Floor {
                 place.namespaces.clone(),
                 seat,
             ));
-            self.begin(place, index, &turn);
-            let job = Job {
-                place: index,
-                turn,
-                value,
-                generation: place.generation,
-                is_blocking: place.is_blocking && self.env.has_threads(),
-            };
+            let (generation, is_blocking) = (place.generation, place.is_blocking && self.env.has_threads());
+            self.begin(state, index, &turn);
+            let job = Job { place: index, turn, value, generation, is_blocking };
             state.permits -= 1;
             state.mark_runnable(index);
             return Some(job);
@@ -932,25 +906,6 @@ impl Place {
     /// Strikes a running turn off; `false` if it is not here any more.
     fn forget(&mut self, turn: &Arc<TurnShared>) -> bool {
         self.running(turn).is_some() && self.turns.remove(&turn.ready.id).is_some()
-    }
-
-    /// Counts a turn that comes back.
-    fn sit(&mut self, turn: &Arc<TurnShared>, now: Duration) {
-        turn.seat.is_held.store(true, Ordering::Release);
-        self.busy += usize::from(!turn.seat.keeps_slot);
-        let usual = self.timeout;
-        let Some(running) = self.running(turn) else { return };
-        running.since = now;
-        let deadline = now.saturating_add(running.left(now, usual));
-        self.look_by(deadline);
-    }
-
-    /// Has overdue turns looked for by then.
-    fn look_by(&mut self, deadline: Duration) {
-        if self.timer.is_some_and(|timer| deadline < timer) {
-            self.timer = Some(deadline);
-            self.hurry.notify_one();
-        }
     }
 }
 

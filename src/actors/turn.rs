@@ -274,7 +274,8 @@ impl Turn {
             }
             let is_durable = self.shared.ready.durability == Durability::Sync;
             if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
-                self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name))).await?;
+                // Boxed: most steps do without it, and wait long with the room for it.
+                Box::pin(self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name)))).await?;
             }
             let env = &self.shared.store.env;
             if env.has_faults() {

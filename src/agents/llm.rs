@@ -1,9 +1,6 @@
 //! An agent that thinks with a language model.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use serde_json::json;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
 use crate::documents::template::Fault;
@@ -39,16 +36,11 @@ pub struct LlmAgent(Arc<Parts>);
 #[derive(Clone, Debug)]
 struct Parts {
     definition: Definition,
-    /// The names of all its tools, those of the loop itself too.
-    has: BTreeSet<Arc<str>>,
     team: Vec<Teammate>,
+    /// All tools that there are.
+    board_tools: Tools,
     thinker: AgentLoop,
     prompt: Prompt,
-    has_effects: bool,
-    agent: Json,
-    tools: Json,
-    board_tools: Json,
-    listed_team: Json,
 }
 
 /// Why an agent cannot be made of a definition.
@@ -112,9 +104,8 @@ impl LlmAgent {
             None => !tool.is_on_request() && (*tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty()),
         };
         let meta: Vec<MetaTool> = MetaTool::ALL.into_iter().filter(is_allowed).collect();
-        let has = own.names().chain(meta.iter().map(|tool| tool.name())).map(Arc::from).collect();
         let thinker = AgentLoop::of(model)
-            .tools(own.clone())
+            .tools(own)
             .hidden(definition.hidden_tools.iter().map(|name| &**name))
             .asking(definition.ask.iter().map(|name| &**name))
             .meta_for(meta, &team)
@@ -125,37 +116,12 @@ impl LlmAgent {
             .output(definition.output.clone())
             .conversation(definition.told_context, definition.told_tokens)
             .compact_at(definition.compact_at);
-        let listed = |name: &str, description: &str| json!({ "name": name, "description": description });
-        let listed_team: Vec<_> = team.iter().map(|mate| listed(&mate.name, &mate.description)).collect();
-        let of =
-            |tools: &Tools| tools.specs().map(|spec| listed(&spec.name, &spec.description)).collect::<Vec<_>>().into();
-        let (own_tools, board_tools) = (of(&own), of(tools));
-        let agent = json!({
-            "name": definition.name,
-            "description": definition.description,
-            "mode": definition.mode.name(),
-            "role": definition.role,
-            "instructions": definition.instructions(),
-        });
-        let has_effects = own.specs().any(|spec| spec.effect.is_dangerous());
-        Ok(Self(Arc::new(Parts {
-            definition: definition.clone(),
-            has,
-            team,
-            thinker,
-            prompt,
-            has_effects,
-            agent: agent.into(),
-            tools: own_tools,
-            board_tools,
-            listed_team: listed_team.into(),
-        })))
+        Ok(Self(Arc::new(Parts { definition: definition.clone(), team, board_tools: tools.clone(), thinker, prompt })))
     }
 
     /// The same agent, which gives no tasks to others.
     pub(super) fn without_tasks(mut self) -> Self {
         let parts = Arc::make_mut(&mut self.0);
-        parts.has.remove(MetaTool::Task.name());
         parts.thinker = parts.thinker.clone().without(|tool| tool == MetaTool::Task);
         self
     }
@@ -181,7 +147,7 @@ impl LlmAgent {
             .concurrency(*concurrency)
             .timeout(*timeout)
             .restarts(*max, *within)
-            .with_effects(self.0.has_effects)
+            .with_effects(self.0.thinker.own_tools().specs().any(|spec| spec.effect.is_dangerous()))
             .authority(self.0.definition.authority);
         if let Some(role) = role {
             spec = spec.role(role);
@@ -219,10 +185,11 @@ impl Agent for LlmAgent {
     /// An agent of its model and of those of its tools that the draft names.
     fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
         let draft: Draft = draft.parse().map_err(|error| error.to_string())?;
-        let Parts { definition, thinker, has, team, .. } = &*self.0;
-        let definition = made::within(definition, has, &draft)?;
-        let (model, own) = thinker.means();
-        let made = Self::new(&definition, Arc::clone(model), own, team).map_err(|error| error.to_string())?;
+        let Parts { definition, thinker, team, .. } = &*self.0;
+        let has = thinker.tool_names().map(Arc::from).collect();
+        let definition = made::within(definition, &has, &draft)?;
+        let (model, own) = (Arc::clone(thinker.model()), thinker.own_tools());
+        let made = Self::new(&definition, model, own, team).map_err(|error| error.to_string())?;
         Ok(made.spec())
     }
 }
@@ -230,10 +197,10 @@ impl Agent for LlmAgent {
 impl Parts {
     fn prompt(&self, turn: &Turn) -> Result<String, String> {
         let values = PromptValues {
-            agent: &self.agent,
-            tools: &self.tools,
+            agent: &self.definition,
+            tools: self.thinker.own_tools(),
             board_tools: &self.board_tools,
-            team: &self.listed_team,
+            team: &self.team,
             task: turn.task().body.as_ref().into(),
             input: turn.input_json().clone(),
             state: &|| turn.state().to_json(),

@@ -84,8 +84,8 @@ impl MetaTool {
 
     /// How models see it.
     #[must_use]
-    pub fn spec(self) -> &'static ToolSpec {
-        static SPECS: LazyLock<[ToolSpec; 7]> = LazyLock::new(|| MetaTool::ALL.map(MetaTool::made));
+    pub fn spec(self) -> &'static Arc<ToolSpec> {
+        static SPECS: LazyLock<[Arc<ToolSpec>; 7]> = LazyLock::new(|| MetaTool::ALL.map(|tool| Arc::new(tool.made())));
         &SPECS[self as usize]
     }
 
@@ -206,8 +206,8 @@ impl HandoffToAgent {
 }
 
 /// A tool of the loop as the models of an agent see it that has a team: whom it may name, and what each is for.
-pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> ToolSpec {
-    let mut spec = tool.spec().clone();
+pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
+    let shared = Arc::clone(tool.spec());
     let argument = match tool {
         MetaTool::Task => "/properties/agent",
         MetaTool::HandoffToAgent => "/properties/agent_name",
@@ -215,11 +215,12 @@ pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> ToolSpec {
         | MetaTool::AcceptHandoff
         | MetaTool::ToolSearch
         | MetaTool::AgentCreate
-        | MetaTool::AgentUpdate => return spec,
+        | MetaTool::AgentUpdate => return shared,
     };
     if team.is_empty() {
-        return spec;
+        return shared;
     }
+    let mut spec = (*shared).clone();
     let mut parameters = spec.parameters.value().clone();
     if let Some(Value::Object(agent)) = parameters.pointer_mut(argument) {
         agent.insert("examples".to_owned(), team.iter().map(|mate| mate.name.as_str()).collect());
@@ -227,7 +228,7 @@ pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> ToolSpec {
     let lines = team.iter().map(|mate| format!("\n- {}: {}", mate.name, mate.description));
     spec.description = format!("{}\nThe agents are:{}", spec.description, lines.collect::<String>()).into();
     spec.parameters = parameters.into();
-    spec
+    Arc::new(spec)
 }
 
 /// Whether a tool of this name makes agents.
@@ -247,7 +248,7 @@ pub(super) fn search(tools: &Tools, shown: &BTreeSet<Arc<str>>, query: &str) -> 
         words.iter().map(|word| 2 * usize::from(name.contains(word)) + usize::from(text.contains(word))).sum::<usize>()
     };
     let hidden = tools.specs().filter(|spec| !shown.contains(&spec.name));
-    let mut found: Vec<(usize, &ToolSpec)> =
+    let mut found: Vec<(usize, &Arc<ToolSpec>)> =
         hidden.map(|spec| (score(spec), spec)).filter(|(score, _)| *score > 0).collect();
     found.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.name.cmp(&other.1.name)));
     found.into_iter().take(MAX_FOUND).map(|(_, spec)| Arc::clone(&spec.name)).collect()

@@ -54,7 +54,7 @@ pub struct ModelRequest {
     /// The conversation so far; shared with whoever asks.
     pub messages: Arc<Vec<Message>>,
     /// The tools that it may call.
-    pub tools: Arc<[ToolSpec]>,
+    pub tools: Vec<Arc<ToolSpec>>,
     /// The most tokens that it may write.
     pub max_tokens: u32,
     /// The same for all tries of one call: providers that know of it answer a repetition from their memory.
@@ -67,7 +67,7 @@ impl ModelRequest {
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
         let messages: usize = self.messages.iter().map(|message| message.size() + 16).sum();
-        let tools: usize = self.tools.iter().map(ToolSpec::size).sum();
+        let tools: usize = self.tools.iter().map(|tool| tool.size()).sum();
         estimated_tokens(self.system.len() + messages + tools)
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::actors::Mode;
 use crate::documents::template::{Fault, Lookup, Names, Template};
@@ -15,6 +16,8 @@ use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{Effect, Json};
 
+use super::definition::Definition;
+use super::llm::Teammate;
 use super::tool::Tools;
 
 /// A part of a prompt.
@@ -157,10 +160,10 @@ impl Names<PromptVar> for PromptNames {
 
 /// The values of a turn.
 pub(super) struct PromptValues<'a> {
-    pub(super) agent: &'a Json,
-    pub(super) tools: &'a Json,
-    pub(super) board_tools: &'a Json,
-    pub(super) team: &'a Json,
+    pub(super) agent: &'a Definition,
+    pub(super) tools: &'a Tools,
+    pub(super) board_tools: &'a Tools,
+    pub(super) team: &'a [Teammate],
     pub(super) task: Json,
     pub(super) input: Json,
     pub(super) state: &'a dyn Fn() -> Json,
@@ -170,16 +173,27 @@ pub(super) struct PromptValues<'a> {
 impl Lookup<PromptVar> for PromptValues<'_> {
     fn lookup(&self, var: &PromptVar) -> Result<Json, String> {
         Ok(match var {
-            PromptVar::Agent => self.agent.clone(),
-            PromptVar::Tools => self.tools.clone(),
-            PromptVar::BoardTools => self.board_tools.clone(),
-            PromptVar::Team => self.team.clone(),
+            PromptVar::Agent => json!({
+                "name": self.agent.name,
+                "description": self.agent.description,
+                "mode": self.agent.mode.name(),
+                "role": self.agent.role,
+                "instructions": self.agent.instructions(),
+            })
+            .into(),
+            PromptVar::Tools => listed(self.tools.specs().map(|spec| (&*spec.name, &*spec.description))),
+            PromptVar::BoardTools => listed(self.board_tools.specs().map(|spec| (&*spec.name, &*spec.description))),
+            PromptVar::Team => listed(self.team.iter().map(|mate| (&*mate.name, &*mate.description))),
             PromptVar::Task => self.task.clone(),
             PromptVar::Input => self.input.clone(),
             PromptVar::State => (self.state)(),
             PromptVar::PreviousAgent => self.previous_agent.clone(),
         })
     }
+}
+
+fn listed<'a>(of: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
+    of.map(|(name, description)| Json::from(json!({ "name": name, "description": description }))).collect()
 }
 
 impl Prompt {
@@ -239,8 +253,6 @@ impl When {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use serde_json::json;
-
     use super::*;
     use crate::agents::{ToolScope, tool};
 
@@ -253,12 +265,16 @@ mod tests {
         })
     }
 
-    fn values<'a>(agent: &'a Json, none: &'a Json) -> PromptValues<'a> {
+    fn ann() -> Definition {
+        Definition::from_toml("ann.toml", "[agent]\nname = \"ann\"").unwrap()
+    }
+
+    fn values<'a>(agent: &'a Definition, none: &'a Tools) -> PromptValues<'a> {
         PromptValues {
             agent,
             tools: none,
             board_tools: none,
-            team: none,
+            team: &[],
             task: "go".into(),
             input: json!({ "path": "src" }).into(),
             state: &|| json!({ "notes": 1 }).into(),
@@ -293,7 +309,7 @@ mod tests {
             section("never", 5, &[Mode::Plan], "{{ state.notes }}"),
         ];
         let prompt = Prompt::of("Do {{ task }}.", &sections, Mode::General, &Tools::new()).unwrap();
-        let (agent, none) = (Json::from(json!({ "name": "ann" })), Json::null());
+        let (agent, none) = (ann(), Tools::new());
         assert_eq!(prompt.text(&values(&agent, &none)).unwrap(), "You are ann.\n\nDo go.\n\nIn src.");
     }
 
@@ -307,7 +323,7 @@ mod tests {
         );
         assert!(wrong("{{ agent.nam }}").1.problem.contains("did you mean \"name\""));
         let prompt = Prompt::of("{{ input.nothing }}", &[], Mode::General, &Tools::new()).unwrap();
-        let (agent, none) = (Json::null(), Json::null());
+        let (agent, none) = (ann(), Tools::new());
         let problem = prompt.text(&values(&agent, &none)).unwrap_err();
         assert!(problem.starts_with("the prompt, in system_prompt: "), "{problem}");
     }
@@ -315,7 +331,7 @@ mod tests {
     #[test]
     fn what_an_input_says_is_not_read_as_a_template() {
         let prompt = Prompt::of("{{ task }}", &[], Mode::Build, &Tools::new()).unwrap();
-        let (agent, none) = (Json::null(), Json::null());
+        let (agent, none) = (ann(), Tools::new());
         let hostile = PromptValues { task: "{{ state }}{% for".into(), ..values(&agent, &none) };
         assert_eq!(prompt.text(&hostile).unwrap(), "{{ state }}{% for");
     }

@@ -248,7 +248,7 @@ pub struct Tools(Arc<BTreeMap<Arc<str>, Entry>>);
 /// A tool with its schema made ready.
 #[derive(Clone)]
 pub(super) struct Entry {
-    pub(super) spec: ToolSpec,
+    pub(super) spec: Arc<ToolSpec>,
     validator: Arc<Validator>,
     /// Shared by all who have the tool.
     pub(super) gate: Arc<Gate>,
@@ -298,7 +298,7 @@ impl Tools {
     /// # Errors
     /// As there.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
-        let spec = tool.spec();
+        let spec = Arc::new(tool.spec());
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if spec.name.is_empty() || spec.name.len() > MAX_NAME || !spec.name.chars().all(is_plain) {
             return Err(ToolsError::Name(spec.name.to_string()));
@@ -335,7 +335,7 @@ impl Tools {
     }
 
     /// How models see them, sorted by name.
-    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+    pub fn specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.0.values().map(|entry| &entry.spec)
     }
 

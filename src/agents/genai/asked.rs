@@ -51,7 +51,7 @@ pub(super) fn chat(request: &ModelRequest, kind: AdapterKind) -> ChatRequest {
         chat = chat.with_system(&*request.system);
     }
     if !request.tools.is_empty() {
-        chat = chat.with_tools(request.tools.iter().map(tool));
+        chat = chat.with_tools(request.tools.iter().map(|spec| tool(spec)));
     }
     chat
 }
@@ -113,7 +113,7 @@ mod tests {
         ModelRequest {
             system: "be brief".into(),
             messages: Arc::new(messages),
-            tools: [ToolSpec::new("look", "Looks.", json!({ "type": "object" }), Effect::Reads)].into(),
+            tools: vec![Arc::new(ToolSpec::new("look", "Looks.", json!({ "type": "object" }), Effect::Reads))],
             max_tokens: 100,
             idempotency_key: "k".into(),
         }

@@ -108,11 +108,11 @@ impl AgentLoop {
     }
 
     fn strategy(&self, task: &meta::Task) -> ConversationStrategy {
-        task.context.unwrap_or(self.conversation.0)
+        task.context.unwrap_or(self.means.conversation.0)
     }
 
     fn told_tokens(&self) -> u64 {
-        self.conversation.1.into()
+        self.means.conversation.1.into()
     }
 }
 

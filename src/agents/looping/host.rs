@@ -59,7 +59,10 @@ pub(super) trait Host: Send + Sync {
     /// What may be caused here.
     fn authority(&self) -> Authority;
 
-    fn scope(&self, key: &str) -> ToolScope;
+    /// The same for all tries of what has this name here.
+    fn key(&self, name: &str) -> Arc<str>;
+
+    fn scope(&self, name: &str) -> ToolScope;
 
     /// Whether what is done here is done for strangers, or with what they wrote.
     fn is_marked(&self) -> bool;
@@ -176,9 +179,12 @@ impl Host for InTurn<'_> {
         self.0.authority()
     }
 
-    fn scope(&self, key: &str) -> ToolScope {
-        let id = self.0.id();
-        ToolScope { key: format!("{id}/{key}").into(), context: Some(self.0.context().clone()) }
+    fn key(&self, name: &str) -> Arc<str> {
+        format!("{}/{name}", self.0.id()).into()
+    }
+
+    fn scope(&self, name: &str) -> ToolScope {
+        ToolScope { key: self.key(name), context: Some(self.0.context().clone()) }
     }
 
     fn is_marked(&self) -> bool {
@@ -277,8 +283,12 @@ impl Host for Alone {
         Authority::ALL
     }
 
-    fn scope(&self, key: &str) -> ToolScope {
-        ToolScope { key: format!("{}/{key}", self.id).into(), context: None }
+    fn key(&self, name: &str) -> Arc<str> {
+        format!("{}/{name}", self.id).into()
+    }
+
+    fn scope(&self, name: &str) -> ToolScope {
+        ToolScope { key: self.key(name), context: None }
     }
 
     fn is_marked(&self) -> bool {

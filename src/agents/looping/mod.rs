@@ -63,16 +63,23 @@ const FAR_OFF: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Clone)]
 pub struct AgentLoop {
-    model: Arc<dyn Model>,
     system: Arc<str>,
+    /// The same for every turn of an agent.
+    means: Arc<Means>,
+}
+
+/// All that a loop has but what its model is told about its part.
+#[derive(Clone)]
+struct Means {
+    model: Arc<dyn Model>,
     tools: Tools,
     /// Tools that a model sees only once it has searched for them.
-    hidden: Arc<BTreeSet<Arc<str>>>,
-    meta: Arc<[(MetaTool, ToolSpec)]>,
+    hidden: BTreeSet<Arc<str>>,
+    meta: Vec<(MetaTool, Arc<ToolSpec>)>,
     max_iterations: u32,
     max_tokens: u32,
     token_budget: Option<u64>,
-    asking: Arc<BTreeSet<Arc<str>>>,
+    asking: BTreeSet<Arc<str>>,
     tier: Tier,
     output: Option<OutputSchema>,
     /// What other agents are told of the conversation, and in how many tokens.
@@ -98,21 +105,26 @@ impl AgentLoop {
     /// As [`AgentLoop::new`].
     #[must_use]
     pub fn of(model: Arc<dyn Model>) -> Self {
-        Self {
+        let means = Means {
             model,
-            system: "".into(),
             tools: Tools::new(),
-            hidden: Arc::default(),
-            meta: Arc::default(),
+            hidden: BTreeSet::new(),
+            meta: Vec::new(),
             max_iterations: 25,
             max_tokens: 4_096,
             token_budget: None,
-            asking: Arc::default(),
+            asking: BTreeSet::new(),
             tier: Tier::default(),
             output: None,
             conversation: (ConversationStrategy::default(), TOLD_TOKENS),
             compact_at: None,
-        }
+        };
+        Self { system: "".into(), means: Arc::new(means) }
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Means)) -> Self {
+        change(Arc::make_mut(&mut self.means));
+        self
     }
 
     /// What the model is told about its part.
@@ -124,16 +136,14 @@ impl AgentLoop {
 
     /// The tools that it may use.
     #[must_use]
-    pub fn tools(mut self, tools: Tools) -> Self {
-        self.tools = tools;
-        self
+    pub fn tools(self, tools: Tools) -> Self {
+        self.change(|means| means.tools = tools)
     }
 
     /// Of its tools, those that the model sees only once it has found them with [`MetaTool::ToolSearch`].
     #[must_use]
-    pub fn hidden<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.hidden = Arc::new(names.into_iter().map(Arc::from).collect());
-        self
+    pub fn hidden<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.change(|means| means.hidden = names.into_iter().map(Arc::from).collect())
     }
 
     /// The tools of the loop itself that it may use.
@@ -144,80 +154,80 @@ impl AgentLoop {
 
     /// As [`AgentLoop::meta`]; the model is told of the agents that it may give tasks and control to.
     #[must_use]
-    pub fn meta_for(mut self, tools: impl IntoIterator<Item = MetaTool>, team: &[Teammate]) -> Self {
+    pub fn meta_for(self, tools: impl IntoIterator<Item = MetaTool>, team: &[Teammate]) -> Self {
         let tools: BTreeSet<MetaTool> = tools.into_iter().collect();
-        self.meta = tools.into_iter().map(|tool| (tool, meta::for_team(tool, team))).collect();
-        self
+        self.change(|means| means.meta = tools.into_iter().map(|tool| (tool, meta::for_team(tool, team))).collect())
     }
 
-    /// The model that it asks and the tools that it uses.
-    pub(super) fn means(&self) -> (&Arc<dyn Model>, &Tools) {
-        (&self.model, &self.tools)
+    /// The model that it asks.
+    pub(super) fn model(&self) -> &Arc<dyn Model> {
+        &self.means.model
+    }
+
+    /// The tools that it uses, without those of the loop itself.
+    pub(super) fn own_tools(&self) -> &Tools {
+        &self.means.tools
+    }
+
+    /// The names of all its tools.
+    pub(super) fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.means.tools.names().chain(self.means.meta.iter().map(|(tool, _)| tool.name()))
     }
 
     /// Takes away these tools of the loop.
-    pub(super) fn without(mut self, is_taken: impl Fn(MetaTool) -> bool) -> Self {
-        self.meta = self.meta.iter().filter(|(tool, _)| !is_taken(*tool)).cloned().collect();
-        self
+    pub(super) fn without(self, is_taken: impl Fn(MetaTool) -> bool) -> Self {
+        self.change(|means| means.meta.retain(|(tool, _)| !is_taken(*tool)))
     }
 
     /// How often the model is asked at most, from 1.
     #[must_use]
-    pub fn max_iterations(mut self, times: u32) -> Self {
-        self.max_iterations = times.max(1);
-        self
+    pub fn max_iterations(self, times: u32) -> Self {
+        self.change(|means| means.max_iterations = times.max(1))
     }
 
     /// How many tokens one answer may have.
     #[must_use]
-    pub fn max_tokens(mut self, tokens: u32) -> Self {
-        self.max_tokens = tokens.max(1);
-        self
+    pub fn max_tokens(self, tokens: u32) -> Self {
+        self.change(|means| means.max_tokens = tokens.max(1))
     }
 
     /// How many tokens all answers together may take; what the run may if nothing is said.
     #[must_use]
-    pub fn token_budget(mut self, tokens: Option<u64>) -> Self {
-        self.token_budget = tokens;
-        self
+    pub fn token_budget(self, tokens: Option<u64>) -> Self {
+        self.change(|means| means.token_budget = tokens)
     }
 
     /// Tools that people are asked about each time, beside those that the tier asks about.
     #[must_use]
-    pub fn asking<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.asking = Arc::new(names.into_iter().map(Arc::from).collect());
-        self
+    pub fn asking<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.change(|means| means.asking = names.into_iter().map(Arc::from).collect())
     }
 
     /// Where the agent comes from, which decides what people are asked about.
     #[must_use]
-    pub fn tier(mut self, tier: Tier) -> Self {
-        self.tier = tier;
-        self
+    pub fn tier(self, tier: Tier) -> Self {
+        self.change(|means| means.tier = tier)
     }
 
     /// What its answer must look like. One that does not is refused once, and the model is asked again; after that the loop has
     /// failed. Text if nothing is said.
     #[must_use]
-    pub fn output(mut self, schema: Option<OutputSchema>) -> Self {
-        self.output = schema;
-        self
+    pub fn output(self, schema: Option<OutputSchema>) -> Self {
+        self.change(|means| means.output = schema)
     }
 
     /// What the agents that it gives tasks to are told of the conversation (nothing), unless its model says otherwise, in at most
     /// so many tokens (8,000).
     #[must_use]
-    pub fn conversation(mut self, strategy: ConversationStrategy, max_tokens: u32) -> Self {
-        self.conversation = (strategy, max_tokens);
-        self
+    pub fn conversation(self, strategy: ConversationStrategy, max_tokens: u32) -> Self {
+        self.change(|means| means.conversation = (strategy, max_tokens))
     }
 
     /// Has the older part of the conversation summed up by the agent `compactor` when a request would have more tokens than this,
     /// as an estimate. Without a board, or such an agent, nothing is left out. It never is if nothing is said.
     #[must_use]
-    pub fn compact_at(mut self, tokens: Option<u32>) -> Self {
-        self.compact_at = tokens;
-        self
+    pub fn compact_at(self, tokens: Option<u32>) -> Self {
+        self.change(|means| means.compact_at = tokens)
     }
 
     /// Runs it by itself, without a board.
@@ -244,19 +254,22 @@ impl AgentLoop {
             Finish::Failed(why) => Err(TurnError::terminal(&*why)),
             Finish::IterationLimit => Err(TurnError::terminal(format!(
                 "the model was asked {} times and wants tools still: raise max_iterations, or ask for less",
-                self.max_iterations
+                self.means.max_iterations
             ))),
         }
     }
 
     async fn drive(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<Finish, TurnError> {
         loop {
-            self.compact(host, context).await?;
+            // Boxed, because a loop waits for its model most of the time, and has room for these meanwhile.
+            if self.means.compact_at.is_some() {
+                self.compact(host, context).boxed().await?;
+            }
             // Whoever sums up may have read what strangers wrote.
             context.lock().is_marked |= host.is_marked();
             let request = {
                 let mut context = context.lock();
-                if context.iteration == self.max_iterations {
+                if context.iteration == self.means.max_iterations {
                     return Ok(Finish::IterationLimit);
                 }
                 context.iteration += 1;
@@ -267,7 +280,7 @@ impl AgentLoop {
                 let context = context.lock();
                 (context.iteration, context.usage.total())
             };
-            if let Some(budget) = self.token_budget.filter(|budget| used + needed > *budget) {
+            if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
                 let why = format!(
                     "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
                      `tokens`, or lower its `max_tokens`"
@@ -287,7 +300,7 @@ impl AgentLoop {
                     }
                 }
                 After::Use(calls) => {
-                    if let Some(handoff) = self.use_tools(host, context, calls).await? {
+                    if let Some(handoff) = self.use_tools(host, context, calls).boxed().await? {
                         return Ok(Finish::HandedOff(Box::new(handoff)));
                     }
                 }
@@ -297,34 +310,35 @@ impl AgentLoop {
 
     fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {
         let authority = host.authority();
-        let is_there = |spec: &&ToolSpec| authority.allows(spec.effect) && self.is_shown(&spec.name, context);
-        let own = self.tools.specs().filter(is_there);
+        let is_there = |spec: &&Arc<ToolSpec>| authority.allows(spec.effect) && self.is_shown(&spec.name, context);
+        let own = self.means.tools.specs().filter(is_there);
         let meta = self.meta_there(host).map(|(_, spec)| spec);
         ModelRequest {
             system: self.instructions(),
             messages: Arc::clone(&context.history),
             tools: own.chain(meta).cloned().collect(),
-            max_tokens: self.max_tokens,
-            idempotency_key: host.scope(&format!("model-{}", context.iteration)).key,
+            max_tokens: self.means.max_tokens,
+            idempotency_key: host.key(&format!("model-{}", context.iteration)),
         }
     }
 
     /// The tools of the loop itself that there are: where control may not be passed on, nobody is told of that.
-    fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, ToolSpec)> {
+    fn meta_there(&self, host: &dyn Host) -> impl Iterator<Item = &(MetaTool, Arc<ToolSpec>)> {
         let (is_off, authority) = (host.handoffs() == Handoffs::Off, host.authority());
-        let is_there =
-            move |(tool, spec): &&(MetaTool, ToolSpec)| authority.allows(spec.effect) && !(is_off && tool.is_handoff());
-        self.meta.iter().filter(is_there)
+        let is_there = move |(tool, spec): &&(MetaTool, Arc<ToolSpec>)| {
+            authority.allows(spec.effect) && !(is_off && tool.is_handoff())
+        };
+        self.means.meta.iter().filter(is_there)
     }
 
     fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
-        !self.hidden.contains(tool) || context.activated.contains(tool)
+        !self.means.hidden.contains(tool) || context.activated.contains(tool)
     }
 
     /// Asks the model once.
     async fn ask(&self, host: &dyn Host, request: ModelRequest, needed: u64) -> Result<Json, TurnError> {
         let mut reserved = host.reserve(needed).await?;
-        let mut answer = self.model.call(request);
+        let mut answer = self.means.model.call(request);
         let (mut said, mut calls, mut size) = (String::new(), Vec::new(), 0);
         while let Some(event) = answer.next().await {
             match event {
@@ -368,15 +382,15 @@ impl AgentLoop {
                 let most = format!("{} MiB or {MAX_CALLS} calls", MAX_REPLY >> 20);
                 return Err(TurnError::terminal(format!(
                     "model {}: its answer has more than {most}",
-                    self.model.name()
+                    self.means.model.name()
                 )));
             }
         }
-        Err(TurnError::transient(format!("model {}: its answer has no end", self.model.name())))
+        Err(TurnError::transient(format!("model {}: its answer has no end", self.means.model.name())))
     }
 
     fn failed(&self, error: &ModelError) -> TurnError {
-        let text = format!("model {}: {error}", self.model.name());
+        let text = format!("model {}: {error}", self.means.model.name());
         // Attempts come one soon after the other.
         let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
         if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
@@ -404,8 +418,8 @@ fn recorded<T: serde::de::DeserializeOwned>(value: &Json) -> Result<T, TurnError
 impl fmt::Debug for AgentLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentLoop")
-            .field("model", &self.model.name())
-            .field("tools", &self.tools)
+            .field("model", &self.means.model.name())
+            .field("tools", &self.means.tools)
             .finish_non_exhaustive()
     }
 }

@@ -190,7 +190,8 @@ impl AgentLoop {
                 }
             };
         }
-        let Some(entry) = self.tools.get(&call.name).filter(|entry| self.is_shown(&entry.spec.name, context)) else {
+        let Some(entry) = self.means.tools.get(&call.name).filter(|entry| self.is_shown(&entry.spec.name, context))
+        else {
             return Use::answer(self.unknown(host, &call.name, context));
         };
         if let Err(error) = entry.check(&call.arguments) {
@@ -203,8 +204,10 @@ impl AgentLoop {
             )));
         }
         let action = action(&entry.spec, &call.arguments);
-        match self.tier.consent(entry.spec.effect, context.is_marked) {
-            Consent::Auto if self.asking.contains(&entry.spec.name) => Use::AfterPermission(action, entry.spec.effect),
+        match self.means.tier.consent(entry.spec.effect, context.is_marked) {
+            Consent::Auto if self.means.asking.contains(&entry.spec.name) => {
+                Use::AfterPermission(action, entry.spec.effect)
+            }
             Consent::Auto => Use::Tool(action, entry.spec.effect),
             Consent::Ask => Use::AfterPermission(action, entry.spec.effect),
             Consent::Deny => Use::answer(ToolError(format!("{} may not be used here", call.name))),
@@ -212,7 +215,7 @@ impl AgentLoop {
     }
 
     fn unknown(&self, host: &dyn Host, name: &str, context: &LoopContext) -> ToolError {
-        let own = self.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
+        let own = self.means.tools.names().filter(|name| self.is_shown(&Arc::from(*name), context));
         let known: Vec<&str> = own.chain(self.meta_there(host).map(|(tool, _)| tool.name())).collect();
         let likely = nearest(name, known.iter().copied());
         let there =
@@ -233,7 +236,7 @@ impl AgentLoop {
             let Use::AfterPermission(action, effect) = one else { continue };
             context.lock().pending_permissions.insert(Arc::clone(&call.id), action.clone());
             host.show(AgentEvent::PermissionAsked { call: Arc::clone(&call.id), action: action.clone() });
-            let each_time = self.tier == Tier::Dynamic || self.asking.contains(&call.name);
+            let each_time = self.means.tier == Tier::Dynamic || self.means.asking.contains(&call.name);
             let decided = host.approve(&call.id, action.clone(), each_time);
             let effect = *effect;
             asked.push(async move { (position, effect, decided.await) });
@@ -308,9 +311,10 @@ impl AgentLoop {
             Use::AcceptHandoff => ready(Ok(Answered::of(host.handed_over().to_string()))).boxed(),
             Use::Search(query) => {
                 let mut context = context.lock();
-                let shown = self.tools.names().map(Arc::from).filter(|name| self.is_shown(name, &context)).collect();
-                let found = meta::search(&self.tools, &shown, &query);
-                let specs = found.iter().filter_map(|name| self.tools.get(name));
+                let shown =
+                    self.means.tools.names().map(Arc::from).filter(|name| self.is_shown(name, &context)).collect();
+                let found = meta::search(&self.means.tools, &shown, &query);
+                let specs = found.iter().filter_map(|name| self.means.tools.get(name));
                 let lines: Vec<String> =
                     specs.map(|entry| format!("{}: {}", entry.spec.name, entry.spec.description)).collect();
                 context.activated.extend(found);
@@ -328,7 +332,7 @@ impl AgentLoop {
         name: &str,
         action: Action,
     ) -> BoxFuture<'a, Result<Answered, TurnError>> {
-        let Some(entry) = self.tools.get(name) else {
+        let Some(entry) = self.means.tools.get(name) else {
             return ready(Ok(Answered::error("the tool is gone"))).boxed();
         };
         // What people have changed is looked at again.
@@ -349,7 +353,7 @@ impl AgentLoop {
 
 /// Uses a tool, unless it has not answered in time again and again.
 async fn used(host: &dyn Host, entry: &Entry, arguments: Json, scope: ToolScope) -> Answered {
-    let ToolSpec { name, timeout, max_output, .. } = &entry.spec;
+    let ToolSpec { name, timeout, max_output, .. } = &*entry.spec;
     let admitted = match host.now().map(|now| entry.gate.admit(now)).transpose() {
         Ok(admitted) => admitted,
         Err(wait) => {
