@@ -49,7 +49,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         system: "be brief".into(),
         messages: Arc::new(messages),
-        tools: [ToolSpec::new("look", "Looks.", schema, Effect::Reads)].into(),
+        tools: vec![Arc::new(ToolSpec::new("look", "Looks.", schema, Effect::Reads))],
         max_tokens: 500,
         idempotency_key: "turn-1".into(),
     }
