@@ -5,47 +5,40 @@
 //! none. A turn that waits for the runtime gives its slot and permit back and takes them again before it goes on. So a
 //! full queue never blocks a run supervisor, and a chain of any depth finishes with a pool of one.
 
+mod agents;
+mod asking;
 mod offline;
+mod stopping;
 mod timeouts;
 
-use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use foldhash::HashMap;
-use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use ractor::ActorRef;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use crate::env::{Bug, Env, is_planted};
-use crate::messages::{AgentName, Authority, Failure, FailureKind, Json, Refusal, TurnId};
-use crate::supervision::panic_text;
+use crate::messages::{AgentName, Authority, Failure, FailureKind, Refusal, TurnId};
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::wait_for::Waiting;
 
-use super::agent::{AgentValue, TypedAnswer, made};
+use super::agent::AgentValue;
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
 use super::events::Hub;
-use super::meters;
-use super::turn::{StopReason, TurnError, TurnShared};
+use super::turn::{StopReason, TurnShared};
 use super::worker;
 
+pub(crate) use agents::{AgentGlance, AgentStatus, Conditions};
 use offline::Absence;
 use timeouts::Timeouts;
-
-/// How long a turn may ignore that it was stopped before its place is given away.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
-
-/// How long no turn may have held a permit for the floor to count as settled.
-const SETTLING: Duration = Duration::from_millis(50);
 
 /// All agents' places and queues.
 pub(crate) struct Floor {
@@ -179,19 +172,6 @@ impl Seat {
     }
 }
 
-/// Where an agent is in its life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AgentStatus {
-    /// Its value is being made; its turns wait.
-    Starting,
-    /// It takes turns.
-    Running,
-    /// It was rebuilt too often; it refuses until somebody restarts it.
-    Failed(String),
-    /// It was stopped; turns under way finish, and others wait a while for its return.
-    Stopped,
-}
-
 /// How much there is room for on the floor, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FloorLimits {
@@ -201,40 +181,6 @@ pub(crate) struct FloorLimits {
     pub(crate) ready_bound: usize,
     /// How long turns wait for an agent that was stopped.
     pub(crate) offline_after: Duration,
-}
-
-/// How much an agent has to do; the least comes first, and an agent that is away last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AgentLoad {
-    /// It was stopped: what it is given waits for its return.
-    pub(crate) is_offline: bool,
-    /// Ready turns and running turns.
-    pub(crate) turns: usize,
-}
-
-/// How an agent is run.
-#[derive(Clone, Debug)]
-pub(crate) struct Conditions {
-    pub(crate) slots: usize,
-    pub(crate) is_reentrant: bool,
-    pub(crate) is_blocking: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
-    pub(crate) authority: Authority,
-}
-
-/// What the floor knows of an agent, for snapshots.
-#[derive(Clone, Debug)]
-pub(crate) struct AgentGlance {
-    pub(crate) name: AgentName,
-    pub(crate) generation: u64,
-    pub(crate) status: AgentStatus,
-    pub(crate) ready: usize,
-    pub(crate) busy: usize,
-    pub(crate) waiting: usize,
-    pub(crate) stuck: u64,
-    pub(crate) restarts: u64,
-    pub(crate) last_error: Option<String>,
 }
 
 /// A turn that a worker is to run. It moves into the worker's task, so it is small.
@@ -271,136 +217,6 @@ impl Floor {
             ended: Notify::new(),
             hurry: Arc::default(),
         })
-    }
-
-    /// Gives an agent its place, or new conditions.
-    pub(crate) fn place(&self, name: &AgentName, conditions: Conditions) {
-        let mut facts = self.facts.lock();
-        if conditions.is_reentrant {
-            facts.non_reentrant.remove(name);
-        } else {
-            facts.non_reentrant.insert(name.clone());
-        }
-        drop(facts);
-        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority } = conditions;
-        let mut state = self.state.lock();
-        match state.place_of(name) {
-            Some(place) => {
-                (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
-                (place.timeout, place.namespaces, place.authority) = (timeout, namespaces, authority);
-            }
-            None => {
-                let index = state.places.len();
-                state.names.insert(name.clone(), index);
-                state.places.push(Place {
-                    name: name.clone(),
-                    value: None,
-                    generation: 0,
-                    status: AgentStatus::Starting,
-                    absence: Absence::default(),
-                    slots,
-                    busy: 0,
-                    is_reentrant,
-                    is_blocking,
-                    timeout,
-                    namespaces,
-                    authority,
-                    actor: None,
-                    timer: None,
-                    is_runnable: false,
-                    returning: VecDeque::new(),
-                    ready: VecDeque::new(),
-                    asks: VecDeque::new(),
-                    line: Arc::default(),
-                    turns: HashMap::default(),
-                    stuck: 0,
-                    restarts: 0,
-                    last_error: None,
-                    latency: meters::latency_of(name),
-                });
-            }
-        }
-    }
-
-    /// Gives an agent a fresh value: later turns use it, turns under way keep theirs. Returns its generation.
-    pub(super) fn occupy(
-        self: &Arc<Self>,
-        name: &AgentName,
-        value: Arc<dyn AgentValue>,
-        actor: ActorRef<AgentMsg>,
-    ) -> u64 {
-        let mut state = self.state.lock();
-        let Some(index) = state.names.get(name.host()).copied() else { return 0 };
-        let place = &mut state.places[index];
-        (place.value, place.actor) = (Some(value), Some(actor));
-        place.generation += 1;
-        place.status = AgentStatus::Running;
-        let generation = place.generation;
-        state.mark_runnable(index);
-        self.fill(state);
-        generation
-    }
-
-    /// The agent takes no more work. Turns that have not begun wait a while for one that was stopped, whatever becomes of it;
-    /// those of one that has failed fail, so that their runs go on without it.
-    pub(crate) fn vacate(self: &Arc<Self>, name: &AgentName, status: AgentStatus) {
-        let mut state = self.state.lock();
-        let Some(index) = state.names.get(name.host()).copied() else { return };
-        let place = &mut state.places[index];
-        if place.status == AgentStatus::Stopped && status != AgentStatus::Stopped {
-            return;
-        }
-        place.value = None;
-        let was_away = std::mem::replace(&mut place.status, status) == AgentStatus::Stopped;
-        if place.status == AgentStatus::Stopped {
-            if !was_away {
-                place.absence.since = self.env.now().monotonic;
-            }
-            place.asks.clear();
-            self.watch_absence(&mut state, index);
-            self.ended.notify_waiters();
-            return;
-        }
-        let turned_away: Vec<ReadyTurn> = place.ready.drain(..).collect();
-        for ready in &turned_away {
-            place.turns.remove(&ready.id);
-        }
-        // Dropped senders tell the askers.
-        place.asks.clear();
-        let status = place.status.clone();
-        drop(state);
-        self.ended.notify_waiters();
-        for ready in turned_away {
-            turn_away(ready, &status);
-        }
-    }
-
-    /// How long a turn may run in this place.
-    pub(super) fn timeout_of(&self, place: usize, turn: &TurnShared) -> Duration {
-        turn.ready.timeout.unwrap_or_else(|| self.state.lock().places[place].timeout)
-    }
-
-    /// The agent's value is unusable after a panic: no turn begins until there is a new one. Its actor is told, and `true`
-    /// is returned, unless it was replaced meanwhile.
-    pub(super) fn discard(&self, place: usize, generation: u64, turn: Option<TurnId>, text: &str) -> bool {
-        let mut state = self.state.lock();
-        let place = &mut state.places[place];
-        if place.generation != generation || place.value.take().is_none() {
-            return false;
-        }
-        place.status = AgentStatus::Starting;
-        let actor = place.actor.clone();
-        drop(state);
-        if let Some(actor) = actor {
-            // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
-            let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });
-        }
-        true
-    }
-
-    /// The actor that made the agent's value last.
-    pub(super) fn actor(&self, place: usize) -> Option<ActorRef<AgentMsg>> {
-        self.state.lock().places[place].actor.clone()
     }
 
     /// Makes a turn ready; the same attempt again changes nothing.
@@ -452,25 +268,6 @@ impl Floor {
         }
     }
 
-    /// What an agent may cause, also one that was stopped; nothing if there never was one of that name.
-    pub(crate) fn authority(&self, name: &str) -> Authority {
-        let state = self.state.lock();
-        let place = state.names.get(name).and_then(|index| state.places.get(*index));
-        place.map_or(Authority::of([]), |place| place.authority)
-    }
-
-    /// Whether an agent can make the last of these.
-    pub(crate) fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
-        let state = self.state.lock();
-        let place = state.names.get(host).and_then(|index| state.places.get(*index));
-        let value = place.and_then(|place| place.value.clone()).ok_or_else(|| format!("{host} is not there"))?;
-        drop(state);
-        // It is the users' code.
-        catch_unwind(AssertUnwindSafe(|| made(&value, drafts)))
-            .unwrap_or_else(|panic| Err(format!("{host} panicked: {}", panic_text(&*panic))))
-            .map(drop)
-    }
-
     /// Waits until an agent has room, or takes no work. Whoever waits for one agent waits in line: the next one looks when
     /// what is returned is dropped.
     pub(crate) async fn room(&self, name: &AgentName) -> Option<OwnedMutexGuard<()>> {
@@ -485,99 +282,6 @@ impl Floor {
             }
             changed.await;
         }
-    }
-
-    /// How much an agent has to do. `Err` says why it takes nothing.
-    pub(crate) fn load(&self, name: &AgentName) -> Result<AgentLoad, Refusal> {
-        let mut state = self.state.lock();
-        let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };
-        let Some(place) = state.place_of(name) else { return Err(unavailable("it has no place".into())) };
-        match &place.status {
-            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => {
-                let is_offline = place.status == AgentStatus::Stopped;
-                Ok(AgentLoad { is_offline, turns: place.ready.len() + place.busy })
-            }
-            AgentStatus::Failed(error) => Err(unavailable(format!("it failed too often: {error}"))),
-        }
-    }
-
-    /// Stops whoever works on a turn. A turn that has not begun is taken back.
-    pub(crate) fn stop_turn(self: &Arc<Self>, turn: TurnId, agent: &AgentName, why: StopReason) {
-        let mut state = self.state.lock();
-        let Some(index) = state.names.get(agent.host()).copied() else { return };
-        let place = &mut state.places[index];
-        let Some(live) = place.turns.get(&turn) else { return };
-        let Some(running) = &live.running else {
-            place.turns.remove(&turn);
-            place.ready.retain(|ready| ready.id != turn);
-            return;
-        };
-        let shared = Arc::clone(&running.turn);
-        drop(state);
-        shared.stop.set(why);
-        // Held weakly: a turn that lets go takes everything with it at once.
-        let (floor, turn) = (Arc::downgrade(self), Arc::downgrade(&shared));
-        self.runtime.spawn(async move {
-            tokio::time::sleep(STUCK_AFTER).await;
-            if let (Some(floor), Some(turn)) = (floor.upgrade(), turn.upgrade()) {
-                floor.fence(index, &turn, why);
-            }
-        });
-    }
-
-    /// Gives the place of a turn away that has not let go. What it still returns is dropped.
-    fn fence(self: &Arc<Self>, index: usize, turn: &Arc<TurnShared>, why: StopReason) {
-        let mut state = self.state.lock();
-        let place = &mut state.places[index];
-        if !place.forget(turn) {
-            return;
-        }
-        place.stuck += 1;
-        let (agent, timeout) = (place.name.clone(), turn.ready.timeout.unwrap_or(place.timeout));
-        turn.seat.is_fenced.store(true, Ordering::Release);
-        tracing::error!(turn = %turn.ready.id, %agent, "turn ignores that it was stopped; its place is given to others");
-        self.give_back(&mut state, index, turn);
-        self.fill(state);
-        self.ended.notify_waiters();
-        if why == StopReason::TimedOut {
-            worker::hand_in(turn, worker::timed_out(turn, timeout)).work();
-        }
-    }
-
-    /// Whether the agent answers typed requests, and has no turns of runs; unknown while there is no value of it.
-    pub(crate) fn is_typed(&self, name: &AgentName) -> Option<bool> {
-        let state = self.state.lock();
-        let place = &state.places[*state.names.get(name)?];
-        place.value.as_ref().map(|value| value.types().is_some())
-    }
-
-    /// A place at the agent for a typed request outside any run: a slot and no permit. `None` when the agent is gone.
-    pub(crate) async fn ask_place(self: &Arc<Self>, name: &AgentName) -> Result<Option<AskPlace>, Refusal> {
-        let (index, turn) = {
-            let mut state = self.state.lock();
-            let Some(index) = state.names.get(name.host()).copied() else { return Ok(None) };
-            if state.is_closed {
-                return Err(Refusal::ShuttingDown);
-            }
-            let place = &mut state.places[index];
-            if let (Some(value), true) = (&place.value, place.busy < place.slots) {
-                let (value, generation) = (Arc::clone(value), place.generation);
-                place.busy += 1;
-                return Ok(Some(AskPlace { floor: Arc::clone(self), index, value, generation }));
-            }
-            if matches!(place.status, AgentStatus::Failed(_) | AgentStatus::Stopped) {
-                return Ok(None);
-            }
-            if place.asks.len() >= self.ready_bound {
-                return Err(Refusal::Overloaded { what: format!("agent {name}"), retry_after: Duration::from_secs(1) });
-            }
-            let (turn, granted) = oneshot::channel();
-            place.asks.push_back(turn);
-            (index, granted)
-        };
-        // A sender that is dropped means that the agent takes no more work.
-        let granted = turn.await.ok();
-        Ok(granted.map(|(value, generation)| AskPlace { floor: Arc::clone(self), index, value, generation }))
     }
 
     /// Ends a worker's turn and finds it another one to run.
@@ -646,103 +350,9 @@ impl Floor {
         Some(granted)
     }
 
-    /// What every agent is doing, for snapshots.
-    pub(crate) fn glance(&self) -> Vec<AgentGlance> {
-        let state = self.state.lock();
-        let glance = |place: &Place| AgentGlance {
-            name: place.name.clone(),
-            generation: place.generation,
-            status: place.status.clone(),
-            ready: place.ready.len(),
-            busy: place.busy,
-            waiting: place.turns.len().saturating_sub(place.ready.len() + place.busy),
-            stuck: place.stuck,
-            restarts: place.restarts,
-            last_error: place.last_error.clone(),
-        };
-        state.places.iter().map(glance).collect()
-    }
-
     /// Free permits of the pool.
     pub(crate) fn permits(&self) -> usize {
         self.state.lock().permits
-    }
-
-    /// Lets nothing begin any more. Turns that have begun go on, also after a wait.
-    pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        // Dropped senders tell the askers.
-        state.places.iter_mut().for_each(|place| place.asks.clear());
-    }
-
-    /// Returns when the turns that have begun have come to their end, or wait for something that does not come soon.
-    pub(crate) async fn settled(&self) {
-        let mut has_begun = self.has_begun_turns();
-        loop {
-            has_begun |= !self.is_quiet();
-            self.quiet().await;
-            if !has_begun {
-                return;
-            }
-            // An answer may be on its way to a turn that waits, and an outcome to the journal.
-            tokio::time::sleep(SETTLING).await;
-            has_begun = false;
-        }
-    }
-
-    fn has_begun_turns(&self) -> bool {
-        let state = self.state.lock();
-        state.places.iter().flat_map(|place| place.turns.values()).any(|live| live.running.is_some())
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.state.lock().permits >= self.pool
-    }
-
-    /// Returns when no turn holds a permit.
-    async fn quiet(&self) {
-        loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            // From here on an end is noticed, also one between the look and the wait.
-            ended.as_mut().enable();
-            if self.is_quiet() {
-                return;
-            }
-            ended.await;
-        }
-    }
-
-    /// Notes that the agent's value had to be made again.
-    pub(super) fn note_restart(&self, name: &AgentName, error: &str) {
-        if let Some(place) = self.state.lock().place_of(name) {
-            place.restarts += 1;
-            place.last_error = Some(error.to_owned());
-        }
-    }
-
-    /// Stops every turn, and lets go of the agents' values: what they hold ends with the board, not with its last handle.
-    pub(crate) fn stop_all(self: &Arc<Self>) {
-        self.close();
-        self.stop_turns(|_| true);
-        let values: Vec<_> = self.state.lock().places.iter_mut().map(|place| place.value.take()).collect();
-        drop(values);
-    }
-
-    /// Stops the turns that `is_unwanted` names.
-    pub(crate) fn stop_turns(self: &Arc<Self>, is_unwanted: impl Fn(&TurnId) -> bool) {
-        let mut turns: Vec<(TurnId, AgentName)> = {
-            let state = self.state.lock();
-            let of_place = |place: &Place| {
-                let unwanted = place.turns.keys().filter(|turn| is_unwanted(turn));
-                unwanted.map(|turn| (*turn, place.name.clone())).collect::<Vec<_>>()
-            };
-            state.places.iter().flat_map(of_place).collect()
-        };
-        turns.sort_unstable();
-        for (turn, agent) in turns {
-            self.stop_turn(turn, &agent, StopReason::Cancelled);
-        }
     }
 
     /// Notes that a turn is taken, so that it can be stopped. Its future is kept where its worker is.
@@ -906,44 +516,6 @@ impl Place {
     /// Strikes a running turn off; `false` if it is not here any more.
     fn forget(&mut self, turn: &Arc<TurnShared>) -> bool {
         self.running(turn).is_some() && self.turns.remove(&turn.ready.id).is_some()
-    }
-}
-
-/// A slot for one typed request; given back when dropped.
-pub(crate) struct AskPlace {
-    floor: Arc<Floor>,
-    index: usize,
-    value: Arc<dyn AgentValue>,
-    generation: u64,
-}
-
-impl AskPlace {
-    /// The types that the agent answers, if it answers any.
-    pub(crate) fn types(&self) -> Option<(&'static str, &'static str)> {
-        self.value.types()
-    }
-
-    /// Begins an answer; gives the request back if it is of another type.
-    pub(crate) fn answer(&self, request: Box<dyn Any + Send>) -> TypedAnswer {
-        catch_unwind(AssertUnwindSafe(|| Arc::clone(&self.value).answer(request))).unwrap_or_else(|panic| {
-            let text = panic_text(&*panic);
-            self.panicked(&text);
-            Ok(std::future::ready(Err(TurnError::transient(format!("panic: {text}")))).boxed())
-        })
-    }
-
-    /// The answer panicked: the agent is rebuilt.
-    pub(crate) fn panicked(&self, text: &str) {
-        self.floor.discard(self.index, self.generation, None, text);
-    }
-}
-
-impl Drop for AskPlace {
-    fn drop(&mut self) {
-        let mut state = self.floor.state.lock();
-        state.places[self.index].busy -= 1;
-        state.mark_runnable(self.index);
-        self.floor.fill(state);
     }
 }
 
