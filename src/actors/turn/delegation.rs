@@ -1,0 +1,166 @@
+//! Tasks that a turn gives to other agents.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::messages::{Answer, ContextStrategy, Json, Order, Outcome, Refusal, RequestId};
+use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
+
+use super::requests::unexpected;
+use super::{Turn, TurnError};
+
+impl Turn {
+    /// Gives a task to another agent (a name, role or capability) and waits for its answer. Delegations that are open at
+    /// the same time run side by side. While it waits, the turn holds neither permit nor slot.
+    ///
+    /// The order of the calls counts, not the order of the awaits: that is how a repeated attempt finds its answers.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use futures::future::try_join_all;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         let parts = ["one", "two"].map(|part| turn.delegate("helper", part).tokens(1_000));
+    ///         let answers: Json = try_join_all(parts).await?.into_iter().collect();
+    ///         Ok(Command::output(answers))
+    ///     })
+    ///     .agent("helper", |turn: Turn| async move { Ok(Command::output(format!("{} done", turn.input::<String>()?))) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("both").to("lead")).await?;
+    /// assert_eq!(run.result().await?.output, serde_json::json!(["one done", "two done"]));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use = "a delegation is asked for when it is awaited"]
+    pub fn delegate(&self, to: &str, body: &str) -> Delegation {
+        Delegation { turn: self.clone(), ordinal: self.take_ordinal(), order: Order::new(to, body), asking: None }
+    }
+}
+
+/// A delegation; asked for when it is first polled.
+pub struct Delegation {
+    turn: Turn,
+    ordinal: u32,
+    order: Order,
+    asking: Option<BoxFuture<'static, Result<Json, DelegationError>>>,
+}
+
+impl Delegation {
+    /// What to work on; the body if none is given.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Json>) -> Self {
+        self.order.input = input.into();
+        self
+    }
+
+    /// What the delegated turns may reserve together (default: what the asking turn may). It lies within the asking turn's
+    /// own budget, and several delegations that run side by side share that.
+    #[must_use]
+    pub fn tokens(mut self, tokens: u64) -> Self {
+        self.order.tokens = Some(tokens);
+        self
+    }
+
+    /// How long the answer may take (default: as long as the run may). After that the delegated turns are cancelled, and
+    /// the answer is [`DelegationError::NotFinished`].
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.order.deadline = Some(deadline);
+        self
+    }
+
+    /// What the delegated turns see of this turn's state (default: nothing).
+    #[must_use]
+    pub fn sees(mut self, strategy: ContextStrategy) -> Self {
+        self.order.sees = strategy;
+        self
+    }
+
+    /// A place outside that the task is about, such as an issue.
+    #[must_use]
+    pub fn reference(mut self, reference: &str) -> Self {
+        self.order.reference = Some(reference.into());
+        self
+    }
+}
+
+impl Delegation {
+    /// Gives the task away without waiting. The answer comes to this agent with a turn of its own, whose input is a
+    /// [`LateAnswer`](crate::messages::LateAnswer), also after a restart; until then the branch stays open. The turn that
+    /// gave it away ends without handing control on.
+    ///
+    /// # Errors
+    /// [`DelegationError::Refused`], and when an earlier attempt asked for something else in this place.
+    pub async fn detach(mut self) -> Result<RequestId, DelegationError> {
+        self.order.is_detached = true;
+        let id = RequestId { turn: self.turn.id(), ordinal: self.ordinal };
+        let request = TurnRequest::Delegate(self.order);
+        match self.turn.request(self.ordinal, request).await.map_err(DelegationError::Turn)? {
+            TurnReply::Done => Ok(id),
+            TurnReply::Delegated { answer: Err(refusal), .. } => Err(DelegationError::Refused(refusal)),
+            reply => Err(DelegationError::Turn(unexpected(&reply))),
+        }
+    }
+}
+
+impl Future for Delegation {
+    type Output = Result<Json, DelegationError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { turn, ordinal, order, asking } = &mut *self;
+        asking.get_or_insert_with(|| delegated(turn.clone(), *ordinal, order.clone()).boxed()).poll_unpin(context)
+    }
+}
+
+async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, DelegationError> {
+    let agent = Arc::clone(&order.to);
+    let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
+        TurnReply::Delegated { answer: Ok(answer), is_marked } => {
+            if is_marked {
+                turn.shared.mark().inherit();
+            }
+            answer
+        }
+        TurnReply::Delegated { answer: Err(refusal), .. } => return Err(DelegationError::Refused(refusal)),
+        reply => return Err(DelegationError::Turn(unexpected(&reply))),
+    };
+    let Answer { outcome, output } = answer;
+    if outcome.is_finished() { Ok(output) } else { Err(DelegationError::NotFinished { agent, outcome, output }) }
+}
+
+impl fmt::Debug for Delegation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delegation").field("turn", &self.turn).field("order", &self.order).finish_non_exhaustive()
+    }
+}
+
+/// Why a delegation has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DelegationError {
+    /// The guard refused it.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The delegated branch ended otherwise than finished.
+    #[error("the delegation to {agent} did not finish: {outcome}")]
+    NotFinished {
+        /// The target as it was asked for.
+        agent: Arc<str>,
+        /// How the branch ended.
+        outcome: Outcome,
+        /// What it had to say all the same.
+        output: Json,
+    },
+    /// The asking turn itself cannot go on.
+    #[error("{0}")]
+    Turn(TurnError),
+}

@@ -1,0 +1,113 @@
+//! Why a turn cannot go on.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+
+use crate::messages::{Failure, FailureKind, Refusal};
+
+use super::DelegationError;
+
+/// Why an attempt failed. Any error becomes a transient one through `?`; wrap it in [`Terminal`] to say that trying again
+/// is of no use.
+///
+/// ```
+/// use callboard::{Terminal, TurnError};
+/// fn read() -> Result<String, TurnError> {
+///     let number: u32 = "12x".parse().map_err(Terminal)?; // will not parse next time either
+///     Ok(number.to_string())
+/// }
+/// assert_eq!(read().unwrap_err().to_string(), "terminal error: invalid digit found in string");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct TurnError {
+    pub(in crate::actors) failure: Failure,
+}
+
+/// An error that will not pass: the turn ends without another attempt.
+#[derive(Debug)]
+pub struct Terminal<E>(pub E);
+
+impl TurnError {
+    /// An error that may pass.
+    #[must_use]
+    pub fn transient(text: impl Into<String>) -> Self {
+        Self { failure: Failure::new(FailureKind::Transient, text.into()) }
+    }
+
+    /// An error that will not pass.
+    #[must_use]
+    pub fn terminal(text: impl Into<String>) -> Self {
+        Self { failure: Failure::new(FailureKind::Terminal, text.into()) }
+    }
+
+    /// What the agent is made of has broken: it counts as a panic does, and the agent is rebuilt.
+    #[cfg_attr(not(all(unix, feature = "process")), expect(dead_code, reason = "no other agent has parts that break"))]
+    pub(crate) fn broken(text: impl Into<String>) -> Self {
+        Self { failure: Failure::new(FailureKind::Panic, text.into()) }
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        self.failure.kind
+    }
+
+    /// What the guard or a person said, if that is why the turn cannot go on.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.failure.refusal.as_deref()
+    }
+}
+
+impl fmt::Display for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+impl fmt::Debug for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for TurnError {
+    fn from(error: E) -> Self {
+        let any: &dyn Any = &error;
+        let (refusal, delegation) = match any.downcast_ref::<DelegationError>() {
+            Some(DelegationError::Refused(refusal)) => (Some(refusal), None),
+            Some(DelegationError::Turn(error)) => return error.clone(),
+            delegation => (any.downcast_ref::<Refusal>(), delegation),
+        };
+        let kind = match (refusal, delegation) {
+            (Some(refusal), _) if refusal.is_denial() => FailureKind::Denied,
+            (Some(_), _) => FailureKind::Refused,
+            (None, Some(_)) => FailureKind::Terminal,
+            (None, None) => FailureKind::Transient,
+        };
+        let refusal = refusal.cloned().map(Box::new);
+        Self { failure: Failure { kind, text: with_sources(&error), refusal } }
+    }
+}
+
+impl<E: Error> From<Terminal<E>> for TurnError {
+    fn from(Terminal(error): Terminal<E>) -> Self {
+        Self { failure: Failure::new(FailureKind::Terminal, with_sources(&error)) }
+    }
+}
+
+/// The error's text, with what caused it.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,166 @@
+//! How a turn asks its run for something, and waits for the answer.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+
+use crate::messages::{Failure, FailureKind, MAX_JSON_DEPTH, RequestId, TurnId};
+use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
+
+use super::{Turn, TurnError, TurnShared};
+
+/// Where a request is: on its way to its run, or its answer on the way back.
+#[derive(Clone, Copy)]
+enum Leg {
+    There,
+    Back,
+}
+
+impl Leg {
+    /// The fault point of a request that others answer; its subject, if that is not the asking agent.
+    fn point_of(self, request: &TurnRequest) -> Option<(&'static str, Option<&str>)> {
+        let (there, back, target) = match request {
+            TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
+            TurnRequest::Ask(_) => ("question.dispatch", "question.reply", None),
+            TurnRequest::Approve { .. } => ("approval.dispatch", "approval.reply", None),
+            TurnRequest::StartStep(_)
+            | TurnRequest::FinishStep(..)
+            | TurnRequest::Reserve { .. }
+            | TurnRequest::Settle(_)
+            | TurnRequest::CheckHandoff(_)
+            | TurnRequest::MakeAgent { .. }
+            | TurnRequest::Mark(_)
+            | TurnRequest::Notice(_) => return None,
+        };
+        Some(match self {
+            Self::There => (there, target),
+            Self::Back => (back, target),
+        })
+    }
+}
+
+thread_local! {
+    /// The turn whose step this thread works on just now.
+    static IN_STEP: Cell<Option<TurnId>> = const { Cell::new(None) };
+}
+
+/// Marks the work of a step while it is polled.
+pub(super) async fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> T {
+    struct Left(Option<TurnId>);
+    impl Drop for Left {
+        fn drop(&mut self) {
+            IN_STEP.set(self.0);
+        }
+    }
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let _left = Left(IN_STEP.replace(Some(turn)));
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+pub(super) fn no_longer_wanted() -> TurnError {
+    TurnError::transient("the attempt is no longer wanted")
+}
+
+pub(in crate::actors) fn changed(text: String) -> TurnError {
+    TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
+}
+
+/// What is journaled must be readable again.
+pub(super) fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
+    if !request.is_too_deep() {
+        return Ok(());
+    }
+    let what = match request {
+        TurnRequest::FinishStep(name, _) => format!("the result of step {name:?}"),
+        TurnRequest::Delegate(order) => format!("the input of the delegation to {:?}", order.to),
+        TurnRequest::Approve { action, .. } => format!("the arguments of {:?}", action.action),
+        TurnRequest::MakeAgent { name, .. } => format!("what the agent {name:?} is"),
+        TurnRequest::CheckHandoff(_) => "what is handed on".to_owned(),
+        _ => "the question".to_owned(),
+    };
+    Err(TurnError::terminal(format!("{what} may be nested {MAX_JSON_DEPTH} levels deep at most")))
+}
+
+pub(super) fn unexpected(reply: &TurnReply) -> TurnError {
+    TurnError::terminal(format!("the run answered something else: {reply:?}"))
+}
+
+/// Counts a wait for as long as it lives.
+pub(super) struct Waiting<'a>(&'a TurnShared);
+
+impl<'a> Waiting<'a> {
+    pub(super) fn begin(shared: &'a TurnShared) -> Self {
+        shared.waits.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waits.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Turn {
+    /// Once a step is answered from the journal, what its work asked for would be missing from the order of requests.
+    pub(super) fn check_not_in_step(&self, what: &str) -> Result<(), TurnError> {
+        if IN_STEP.get() != Some(self.id()) {
+            return Ok(());
+        }
+        Err(TurnError::terminal(format!("{what} inside the work of a step; make it before the step, or after it")))
+    }
+
+    pub(super) fn take_ordinal(&self) -> u32 {
+        self.shared.next_ordinal.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
+        let ready = &self.shared.ready;
+        let id = RequestId { turn: ready.id, ordinal };
+        let is_marked = self.shared.is_marked();
+        ready.inbox.hand_in(Input::Request { id, attempt: ready.attempt, is_marked, request, reply }).work();
+    }
+
+    /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request
+    /// recorded, or not yet made.
+    pub(super) async fn request(&self, ordinal: u32, request: TurnRequest) -> Result<TurnReply, TurnError> {
+        if !matches!(request, TurnRequest::Reserve { .. } | TurnRequest::StartStep(_)) {
+            self.check_not_in_step("a request")?;
+        }
+        check_depth(&request)?;
+        let _waiting = Waiting::begin(&self.shared);
+        loop {
+            let (reply, answer) = oneshot::channel();
+            let mut reply = Some(reply);
+            // Nobody waits for the answer to a repetition; the sender of a lost request is dropped with it.
+            for _ in 0..self.pass(Leg::There, &request).await? {
+                self.send(ordinal, request.clone(), reply.take());
+            }
+            drop(reply);
+            match answer.await {
+                Ok(TurnReply::Changed(difference)) => return Err(changed(difference)),
+                Ok(TurnReply::Gone) => return Err(no_longer_wanted()),
+                Ok(reply) if self.pass(Leg::Back, &request).await? > 0 => return Ok(reply),
+                Ok(_) | Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// Passes a fault point with a request or its answer; how many times it arrives.
+    async fn pass(&self, leg: Leg, request: &TurnRequest) -> Result<usize, TurnError> {
+        let env = &self.shared.store.env;
+        match leg.point_of(request) {
+            Some((point, target)) if env.has_faults() => {
+                let subject = target.unwrap_or(self.agent().as_str());
+                Box::pin(env.message_point(point, subject)).await.map_err(TurnError::transient)
+            }
+            Some(_) | None => Ok(1),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Tokens that a turn sets aside before a call.
+
+use std::future::IntoFuture;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use crate::messages::{TurnId, Usage};
+use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
+
+use super::requests::{Waiting, unexpected};
+use super::{Turn, TurnError};
+
+impl Turn {
+    /// Sets tokens aside for a model call. Settle the reservation with what the provider reports, or release it if the call
+    /// was not sent, also before an error ends the attempt: one that is dropped stays spent, because the call may have
+    /// been made.
+    ///
+    /// # Errors
+    /// [`Refusal::TokenBudget`].
+    pub async fn reserve(&self, tokens: u64) -> Result<Reservation, TurnError> {
+        self.reserve_for(tokens, false).await
+    }
+
+    /// As [`Turn::reserve`], for what goes on over attempts: those that an attempt before has set aside are taken over.
+    pub(crate) async fn reserve_for(&self, tokens: u64, goes_on: bool) -> Result<Reservation, TurnError> {
+        match self.request(u32::MAX, TurnRequest::Reserve { tokens, goes_on }).await? {
+            TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number, is_new: true }),
+            TurnReply::TakenOver(number) => Ok(Reservation { turn: self.clone(), number, is_new: false }),
+            TurnReply::Reserved(Err(refusal)) => Err(refusal.into()),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+}
+
+/// Tokens set aside for one call.
+#[derive(Debug)]
+#[must_use = "settle it with what the provider reports"]
+pub struct Reservation {
+    turn: Turn,
+    number: u32,
+    /// No attempt before has used any of it.
+    is_new: bool,
+}
+
+impl Reservation {
+    /// The call has reported what it used. It is told at once; await it to know that it counts.
+    pub fn settle(self, usage: Usage) -> Settlement {
+        Settlement::begin(self, Some(usage))
+    }
+
+    /// What it was for has not been begun: the tokens are given back, unless an attempt before had begun it.
+    pub(crate) fn release_if_new(self) {
+        if self.is_new {
+            drop(self.release());
+        }
+    }
+
+    /// The call is known not to have been sent: the tokens are given back. It is told at once; await it to know that it
+    /// counts.
+    pub fn release(self) -> Settlement {
+        Settlement::begin(self, None)
+    }
+}
+
+/// What became of a reservation, on its way to the run. It need not be awaited: one that comes too late is logged as well.
+#[derive(Debug)]
+pub struct Settlement {
+    reservation: Reservation,
+    usage: Option<Usage>,
+    told: oneshot::Receiver<TurnReply>,
+}
+
+/// The run had ended, or this board works on it no more, when a call reported what it used: this is in no journal, and the
+/// run's result counts the whole reservation as spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call of turn {turn} has reported after its run had ended; its whole reservation stays counted as spent")]
+pub struct SettledTooLate {
+    /// The turn that the call was made for.
+    pub turn: TurnId,
+}
+
+impl Settlement {
+    fn begin(reservation: Reservation, usage: Option<Usage>) -> Self {
+        let told = Self::tell(&reservation, usage);
+        Self { reservation, usage, told }
+    }
+
+    fn tell(reservation: &Reservation, usage: Option<Usage>) -> oneshot::Receiver<TurnReply> {
+        let (reply, told) = oneshot::channel();
+        reservation.turn.send(reservation.number, TurnRequest::Settle(usage), Some(reply));
+        told
+    }
+}
+
+impl IntoFuture for Settlement {
+    type Output = Result<(), SettledTooLate>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { reservation, usage, mut told } = self;
+        async move {
+            let _waiting = Waiting::begin(&reservation.turn.shared);
+            loop {
+                match told.await {
+                    Ok(TurnReply::Gone) => return Err(SettledTooLate { turn: reservation.turn.id() }),
+                    Ok(_) => return Ok(()),
+                    // Its supervisor was restarted; to be told twice changes nothing.
+                    Err(_) => tokio::task::yield_now().await,
+                }
+                told = Self::tell(&reservation, usage);
+            }
+        }
+        .boxed()
+    }
+}
