@@ -1,4 +1,4 @@
-//! Bytes that nobody would send: records, names, JSON, workflows and templates that are damaged, cut, spliced and made up. Reading them ends in a
+//! Bytes that nobody would send: records, names, JSON, workflows and templates that are damaged, cut, spliced and made up, and files of agents. Reading them ends in a
 //! value or an error, never in a panic, and a value that is read is written back as the same one.
 //!
 //! Each target goes on for `CALLBOARD_SECONDS` (30). An input that fails is printed in hexadecimal; kept as
@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod agents;
 #[path = "../campaigns/mod.rs"]
 mod campaigns;
 
