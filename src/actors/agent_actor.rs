@@ -2,11 +2,12 @@
 //! run in workers beside it, so it always answers.
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 use crate::messages::{AgentName, TurnId};
 use crate::supervision::{actor_point, panic_text};
@@ -55,11 +56,8 @@ pub(crate) struct Arguments {
 /// The actor's state.
 pub(crate) struct AgentState {
     me: ActorRef<AgentMsg>,
-    name: AgentName,
-    factory: Factory,
-    window: RestartWindow,
-    floor: Arc<Floor>,
-    herald: Herald,
+    /// As it was started, or replaced.
+    agent: Arc<Arguments>,
     /// Which life of the value was announced last, and is not withdrawn.
     instance: Option<u64>,
     /// When the value was rebuilt, and for which turn.
@@ -69,26 +67,34 @@ pub(crate) struct AgentState {
 impl Actor for AgentActor {
     type Msg = AgentMsg;
     type State = Box<AgentState>;
-    type Arguments = Arguments;
+    type Arguments = Arc<Arguments>;
 
     async fn pre_start(
         &self,
         me: ActorRef<AgentMsg>,
-        arguments: Arguments,
+        arguments: Arc<Arguments>,
     ) -> Result<Box<AgentState>, ActorProcessingErr> {
-        let Arguments { name, factory, window, floor, herald } = arguments;
-        floor.env.slow_fault_point_of("agent.start", name.as_str()).await?;
-        let value = make(&factory)?;
-        let rebuilt = VecDeque::new();
-        let mut state = Box::new(AgentState { me, name, factory, window, floor, herald, instance: None, rebuilt });
+        arguments.floor.env.slow_fault_point_of("agent.start", arguments.name.as_str()).await?;
+        let value = make(&arguments.factory)?;
+        let mut state = Box::new(AgentState { me, agent: arguments, instance: None, rebuilt: VecDeque::new() });
         state.occupy(value);
         Ok(state)
     }
 
     async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut Box<AgentState>) -> Result<(), ActorProcessingErr> {
-        state.floor.env.slow_fault_point_of("agent.stop", state.name.as_str()).await?;
+        state.agent.floor.env.slow_fault_point_of("agent.stop", state.agent.name.as_str()).await?;
         state.leave();
         Ok(())
+    }
+
+    /// It has no children.
+    fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<AgentMsg>,
+        _: SupervisionEvent,
+        _: &mut Box<AgentState>,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        ready(Ok(()))
     }
 
     // Boxed, because an actor's task has room for this several times, and an agent is rarely sent a message.
@@ -99,7 +105,7 @@ impl Actor for AgentActor {
         state: &mut Box<AgentState>,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         Box::pin(async move {
-            actor_point(&state.floor.env, "agent.handle", state.name.as_str(), &me).await?;
+            actor_point(&state.agent.floor.env, "agent.handle", state.agent.name.as_str(), &me).await?;
             state.react(message);
             Ok(())
         })
@@ -121,7 +127,8 @@ impl AgentState {
             AgentMsg::Replace(factory, window, description, reply) => {
                 let made = make(&factory);
                 if let Ok(value) = &made {
-                    (self.factory, self.window, self.herald.description) = (factory, window, description);
+                    let agent = Arc::make_mut(&mut self.agent);
+                    (agent.factory, agent.window, agent.herald.description) = (factory, window, description);
                     self.rebuilt.clear();
                     self.occupy(Arc::clone(value));
                 }
@@ -129,7 +136,7 @@ impl AgentState {
             }
             AgentMsg::Restart(reply) => {
                 self.rebuilt.clear();
-                let made = make(&self.factory).map(|value| self.occupy(value));
+                let made = make(&self.agent.factory).map(|value| self.occupy(value));
                 let _ = reply.send(made);
             }
         }
@@ -137,31 +144,31 @@ impl AgentState {
 
     /// Begins a life of the agent, and says so.
     fn occupy(&mut self, value: Arc<dyn AgentValue>) {
-        let instance = self.floor.occupy(&self.name, value, self.me.clone());
-        self.herald.announce(instance);
+        let instance = self.agent.floor.occupy(&self.agent.name, value, self.me.clone());
+        self.agent.herald.announce(instance);
         self.instance = Some(instance);
     }
 
     fn give_up(&mut self, error: String) {
-        self.floor.vacate(&self.name, AgentStatus::Failed(error));
+        self.agent.floor.vacate(&self.agent.name, AgentStatus::Failed(error));
         self.leave();
     }
 
     /// Says that the agent has gone, once.
     fn leave(&mut self) {
         if let Some(instance) = self.instance.take() {
-            self.herald.withdraw(instance);
+            self.agent.herald.withdraw(instance);
         }
     }
 
     /// Counts one rebuild, and makes the value or gives up.
     fn rebuild(&mut self, turn: Option<TurnId>, text: &str) {
-        let now = self.floor.env.now().monotonic;
-        self.rebuilt.retain(|(at, before)| *at + self.window.within > now && (turn.is_none() || *before != turn));
+        let now = self.agent.floor.env.now().monotonic;
+        self.rebuilt.retain(|(at, before)| *at + self.agent.window.within > now && (turn.is_none() || *before != turn));
         self.rebuilt.push_back((now, turn));
-        self.floor.note_restart(&self.name, text);
-        if self.rebuilt.len() > self.window.max as usize {
-            tracing::error!(agent = %self.name, error = text, "agent was rebuilt too often and takes no more turns");
+        self.agent.floor.note_restart(&self.agent.name, text);
+        if self.rebuilt.len() > self.agent.window.max as usize {
+            tracing::error!(agent = %self.agent.name, error = text, "agent was rebuilt too often and takes no more turns");
             self.give_up(text.to_owned());
         } else {
             self.build();
@@ -169,14 +176,14 @@ impl AgentState {
     }
 
     fn build(&mut self) {
-        match make(&self.factory) {
+        match make(&self.agent.factory) {
             Ok(value) => self.occupy(value),
             Err(text) => {
-                tracing::warn!(agent = %self.name, error = %text, "agent could not be rebuilt");
-                let now = self.floor.env.now().monotonic;
-                self.rebuilt.retain(|(at, _)| *at + self.window.within > now);
+                tracing::warn!(agent = %self.agent.name, error = %text, "agent could not be rebuilt");
+                let now = self.agent.floor.env.now().monotonic;
+                self.rebuilt.retain(|(at, _)| *at + self.agent.window.within > now);
                 self.rebuilt.push_back((now, None));
-                if self.rebuilt.len() > self.window.max as usize {
+                if self.rebuilt.len() > self.agent.window.max as usize {
                     self.give_up(text);
                 } else {
                     let wait = Duration::from_millis(100) * (1 << self.rebuilt.len().min(6));

@@ -106,7 +106,7 @@ struct Place {
     ready: VecDeque<ReadyTurn>,
     asks: VecDeque<oneshot::Sender<Current>>,
     /// Callers from outside who wait for room among the ready turns.
-    line: Arc<tokio::sync::Mutex<()>>,
+    line: Option<Arc<tokio::sync::Mutex<()>>>,
     turns: HashMap<TurnId, Live>,
     stuck: u64,
     restarts: u64,
@@ -120,7 +120,8 @@ type Current = (Arc<dyn AgentValue>, u64);
 /// A turn that is ready or under way.
 struct Live {
     attempt: u32,
-    running: Option<Running>,
+    /// Boxed, because many more wait than run.
+    running: Option<Box<Running>>,
 }
 
 impl Live {
@@ -271,7 +272,7 @@ impl Floor {
     /// Waits until an agent has room, or takes no work. Whoever waits for one agent waits in line: the next one looks when
     /// what is returned is dropped.
     pub(crate) async fn room(&self, name: &AgentName) -> Option<OwnedMutexGuard<()>> {
-        let line = self.state.lock().place_of(name).map(|place| Arc::clone(&place.line))?;
+        let line = self.state.lock().place_of(name).map(|place| Arc::clone(place.line.get_or_insert_default()))?;
         let first_in_line = line.lock_owned().await;
         loop {
             let mut changed = std::pin::pin!(self.ended.notified());
@@ -361,7 +362,9 @@ impl Floor {
         let place = &mut state.places[index];
         place.latency.record(now.saturating_sub(turn.ready.ready_at));
         match place.turns.get_mut(&turn.ready.id).filter(|live| live.attempt == turn.ready.attempt) {
-            Some(live) => live.running = Some(Running { turn: Arc::clone(turn), since: now, used: Duration::ZERO }),
+            Some(live) => {
+                live.running = Some(Box::new(Running { turn: Arc::clone(turn), since: now, used: Duration::ZERO }))
+            }
             // A later attempt was handed in before this one began: nobody waits for it.
             None => turn.stop.set(StopReason::Cancelled),
         }
@@ -509,7 +512,7 @@ impl State {
 impl Place {
     /// The turn while its worker runs it here, unless another attempt has taken its place.
     fn running(&mut self, turn: &Arc<TurnShared>) -> Option<&mut Running> {
-        let running = self.turns.get_mut(&turn.ready.id)?.running.as_mut();
+        let running = self.turns.get_mut(&turn.ready.id)?.running.as_deref_mut();
         running.filter(|running| Arc::ptr_eq(&running.turn, turn))
     }
 

@@ -65,14 +65,14 @@ impl Callboard {
         if board.router.listed(name.as_str()).is_some() {
             return Err(AgentError::NameInUse { name });
         }
-        let arguments = AgentArguments {
+        let arguments = Arc::new(AgentArguments {
             name: name.clone(),
             factory: spec.factory().clone(),
             window: spec.window(),
             floor: Arc::clone(&board.floor),
             herald: board.router.herald(&name, spec.description()),
-        };
-        let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, arguments.clone()));
+        });
+        let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, Arc::clone(&arguments)));
         board.floor.place(&name, spec.conditions());
         let (window, floor, failed) = (spec.window(), Arc::clone(&board.floor), name.clone());
         let child = child

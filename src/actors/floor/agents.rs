@@ -104,7 +104,7 @@ impl Floor {
                     returning: VecDeque::new(),
                     ready: VecDeque::new(),
                     asks: VecDeque::new(),
-                    line: Arc::default(),
+                    line: None,
                     turns: HashMap::default(),
                     stuck: 0,
                     restarts: 0,

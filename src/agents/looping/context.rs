@@ -44,27 +44,23 @@ pub struct LoopContext {
     ids: BTreeSet<Arc<str>>,
 }
 
-/// Stops a loop. A cheap clone; a tool or a subscriber may keep one.
-#[derive(Clone, Debug)]
-pub struct CancelToken(AbortHandle);
+/// Stops a loop. A cheap clone; a tool or a subscriber may keep one. The default one stops nothing: a turn is stopped by its
+/// board.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Option<AbortHandle>);
 
 impl CancelToken {
     /// The loop goes no further than the await where it is, and what it waits for is dropped.
     pub fn cancel(&self) {
-        self.0.abort();
+        if let Some(handle) = &self.0 {
+            handle.abort();
+        }
     }
 
     /// Whether it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.is_aborted()
-    }
-}
-
-/// The token of nothing.
-impl Default for CancelToken {
-    fn default() -> Self {
-        Self(AbortHandle::new_pair().0)
+        self.0.as_ref().is_some_and(AbortHandle::is_aborted)
     }
 }
 
@@ -126,7 +122,7 @@ impl LoopContext {
     /// As [`LoopContext::begin`], with what its token stops.
     pub(super) fn begin_cancellable(history: Vec<Message>) -> (Self, AbortRegistration) {
         let (handle, registration) = AbortHandle::new_pair();
-        (Self { cancel: CancelToken(handle), ..Self::begin(history) }, registration)
+        (Self { cancel: CancelToken(Some(handle)), ..Self::begin(history) }, registration)
     }
 
     /// The messages that this loop has added, of those that are not summed up.

@@ -7,6 +7,7 @@
 //! those before them. People are asked about all of them at once, before any is used.
 
 mod alone;
+mod answer;
 mod compaction;
 mod context;
 mod delegating;
@@ -17,18 +18,17 @@ mod using;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use parking_lot::Mutex;
 
 use crate::actors::{Turn, TurnError};
-use crate::messages::{AgentEvent, Command, ConversationStrategy, Handoffs, Json, LoopEnd, Message, Usage};
+use crate::messages::{AgentEvent, Command, ConversationStrategy, Handoffs, Json, LoopEnd, Message};
 
 use super::definition::TOLD_TOKENS;
 use super::llm::Teammate;
 use super::meta::{self, MetaTool};
-use super::model::{MAX_CALLS, MAX_REPLY, Model, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
+use super::model::{Model, ModelRequest};
 use super::output::OutputSchema;
 use super::permission::Tier;
 use super::tool::{ToolSpec, Tools};
@@ -37,9 +37,6 @@ pub use alone::{LoopHandle, LoopRun, NotPending};
 use context::{After, Reply};
 pub use context::{CancelToken, LoopContext};
 use host::{Host, InTurn};
-
-/// A provider that wants us to wait longer than this is not asked again in the turn: its attempts come sooner.
-const FAR_OFF: Duration = Duration::from_secs(60);
 
 /// How an agent thinks: which model it asks, what it tells it, and what it lets it use. A cheap clone.
 ///
@@ -288,7 +285,7 @@ impl AgentLoop {
                 return Ok(Finish::Failed(why.into()));
             }
             host.show(AgentEvent::Iteration { iteration });
-            let asked = host.step("model", self.ask(host, request, needed).boxed());
+            let asked = host.step("model", self.ask(host, Box::new(request), needed).boxed());
             let reply = recorded::<Reply>(&asked.await?)?;
             host.show(reply.usage());
             let after = context.lock().replied(reply);
@@ -333,67 +330,6 @@ impl AgentLoop {
 
     fn is_shown(&self, tool: &Arc<str>, context: &LoopContext) -> bool {
         !self.means.hidden.contains(tool) || context.activated.contains(tool)
-    }
-
-    /// Asks the model once.
-    async fn ask(&self, host: &dyn Host, request: ModelRequest, needed: u64) -> Result<Json, TurnError> {
-        let mut reserved = host.reserve(needed).await?;
-        let mut answer = self.means.model.call(request);
-        let (mut said, mut calls, mut size) = (String::new(), Vec::new(), 0);
-        while let Some(event) = answer.next().await {
-            match event {
-                Ok(ModelEvent::Text(text)) => {
-                    said.push_str(&text);
-                    size += text.len();
-                    host.show(AgentEvent::Text { text });
-                }
-                Ok(ModelEvent::Reasoning(text)) => {
-                    size += text.len();
-                    host.show(AgentEvent::Reasoning { text });
-                }
-                Ok(ModelEvent::ToolCall(call)) => {
-                    size += call.size();
-                    calls.push(call);
-                }
-                Ok(ModelEvent::Failed { model, error, next }) => {
-                    host.show(AgentEvent::ModelFailed { model, error: error.to_string().into(), next });
-                    if !error.is_free {
-                        // What was set aside for that try stays spent, for it may have been counted.
-                        reserved = host.reserve(needed).await?;
-                    }
-                }
-                Ok(ModelEvent::Ended(ModelAnswer { stop, usage, model, cost, is_estimate })) => {
-                    let usage = Usage { cost: cost.unwrap_or_default(), ..usage };
-                    if let Some(reserved) = reserved {
-                        drop(reserved.settle(usage));
-                    }
-                    let reply = Reply { text: said.into(), calls, stop, usage, is_estimate, model, cost };
-                    return Json::of(reply)
-                        .map_err(|error| TurnError::terminal(format!("the model's answer: {error}")));
-                }
-                Err(error) => {
-                    if let Some(reserved) = reserved.filter(|_| error.is_free) {
-                        drop(reserved.release());
-                    }
-                    return Err(self.failed(&error));
-                }
-            }
-            if size > MAX_REPLY || calls.len() > MAX_CALLS {
-                let most = format!("{} MiB or {MAX_CALLS} calls", MAX_REPLY >> 20);
-                return Err(TurnError::terminal(format!(
-                    "model {}: its answer has more than {most}",
-                    self.means.model.name()
-                )));
-            }
-        }
-        Err(TurnError::transient(format!("model {}: its answer has no end", self.means.model.name())))
-    }
-
-    fn failed(&self, error: &ModelError) -> TurnError {
-        let text = format!("model {}: {error}", self.means.model.name());
-        // Attempts come one soon after the other.
-        let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
-        if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tokens of one run: reserved before a call, settled after it (SEMANTICS 2).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,8 @@ pub type PurseKey = (u32, u32);
 pub struct Budget {
     tokens: Tokens,
     overrun: u64,
-    open: BTreeMap<ReservationKey, Held>,
+    /// In the order of their keys: a run has few at a time, and most have one.
+    open: Vec<(ReservationKey, Held)>,
     usage: Usage,
     /// Budgets of delegations that are open, each within another or within the run's.
     purses: BTreeMap<PurseKey, Purse>,
@@ -88,7 +90,7 @@ impl Budget {
     pub fn close_purse(&mut self, key: PurseKey) {
         let Some(Purse { within, .. }) = self.purses.remove(&key) else { return };
         let outer = self.purses.values_mut().map(|purse| &mut purse.within);
-        let held = self.open.values_mut().map(|held| &mut held.purse);
+        let held = self.open.iter_mut().map(|(_, held)| &mut held.purse);
         for purse in outer.chain(held).filter(|purse| **purse == Some(key)) {
             *purse = within;
         }
@@ -111,12 +113,22 @@ impl Budget {
     pub fn reserve(&mut self, key: ReservationKey, purse: Option<PurseKey>, tokens: u64) {
         let tokens = if is_planted(Bug::ReserveNothing) { 0 } else { tokens };
         self.each(purse, |counted| counted.reserved += tokens);
-        self.open.insert(key, Held { tokens, purse, is_over: false });
+        let held = Held { tokens, purse, is_over: false };
+        match self.place_of(key) {
+            Ok(at) => self.open[at].1 = held,
+            Err(at) => {
+                if self.open.is_empty() {
+                    self.open.reserve_exact(1);
+                }
+                self.open.insert(at, (key, held));
+            }
+        }
     }
 
     /// An attempt of the turn is over, however it ended: nothing is under way any more that it had set tokens aside for.
     pub fn end_attempt(&mut self, turn: u32) {
-        let open = self.open.range_mut((turn, 0)..=(turn, u32::MAX)).map(|(_, held)| held).filter(|held| !held.is_over);
+        let of_turn = self.of_turn(turn);
+        let open = self.open[of_turn].iter_mut().map(|(_, held)| held).filter(|held| !held.is_over);
         let ended: Vec<Held> = open
             .map(|held| {
                 held.is_over = true;
@@ -134,7 +146,8 @@ impl Budget {
     /// Replaces a reservation by what was used; `None` when the call is known not to have been sent. A reservation that
     /// is unknown or settled already changes nothing.
     pub fn settle(&mut self, key: ReservationKey, usage: Option<Usage>) {
-        let Some(held) = self.open.remove(&key) else { return };
+        let Ok(at) = self.place_of(key) else { return };
+        let (_, held) = self.open.remove(at);
         let used = usage.unwrap_or_default().total();
         // The run comes last.
         let mut overrun = 0;
@@ -174,14 +187,25 @@ impl Budget {
     /// The reservation of so many tokens that an attempt of this turn has left behind, not knowing what became of the call.
     #[must_use]
     pub fn left_by_attempt_before(&self, turn: u32, tokens: u64) -> Option<u32> {
-        let mut open = self.open.range((turn, 0)..=(turn, u32::MAX));
+        let mut open = self.open[self.of_turn(turn)].iter();
         open.find(|(_, held)| held.is_over && held.tokens == tokens).map(|((_, ordinal), _)| *ordinal)
     }
 
     /// What is held for a call.
     #[must_use]
     pub fn held(&self, key: ReservationKey) -> Option<u64> {
-        self.open.get(&key).map(|held| held.tokens)
+        self.place_of(key).ok().map(|at| self.open[at].1.tokens)
+    }
+
+    /// Where a reservation is, or would be.
+    fn place_of(&self, key: ReservationKey) -> Result<usize, usize> {
+        self.open.binary_search_by_key(&key, |(key, _)| *key)
+    }
+
+    /// Where those of a turn are.
+    fn of_turn(&self, turn: u32) -> Range<usize> {
+        let before = |turn: u64| self.open.partition_point(|((of, _), _)| u64::from(*of) < turn);
+        before(turn.into())..before(u64::from(turn) + 1)
     }
 }
 
