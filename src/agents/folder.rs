@@ -19,6 +19,7 @@ use super::catalog::Models;
 use super::definition::Definition;
 use super::llm::{LlmAgent, Teammate};
 use super::model::Model;
+use super::process;
 use super::tool::Tools;
 
 pub(crate) use files::Files;
@@ -56,6 +57,7 @@ pub struct AgentFolder {
     path: PathBuf,
     tools: Tools,
     model: ModelOf,
+    root: PathBuf,
     files: BTreeMap<String, Known>,
 }
 
@@ -82,6 +84,7 @@ impl AgentFolder {
             path: path.as_ref().to_owned(),
             tools: Tools::new(),
             model: Arc::new(|_| Err("there are no models; say `models`, `model` or `model_of`".to_owned())),
+            root: PathBuf::from("."),
             files: BTreeMap::new(),
         }
     }
@@ -89,6 +92,12 @@ impl AgentFolder {
     /// The tools that there are. Each agent has those that its definition lets it have.
     pub fn tools(mut self, tools: &Tools) -> Self {
         self.tools = tools.clone();
+        self
+    }
+
+    /// The folder that programs start in which are agents, and from which their paths are told (the current one).
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = folder.into();
         self
     }
 
@@ -155,6 +164,9 @@ impl AgentFolder {
     }
 
     fn agent(&self, Standing { definition, team }: &Standing) -> Result<AgentSpec, String> {
+        if definition.process.is_some() {
+            return process::spec(definition, &self.root).map_err(|error| error.to_string());
+        }
         let model = (self.model)(definition)?;
         let agent = LlmAgent::new(definition, model, &self.tools, team).map_err(|error| error.to_string())?;
         Ok(agent.spec())

@@ -1,6 +1,7 @@
 //! Definitions in TOML, read so that everything that is wrong with one is told at its place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME};
 use super::Definition;
 use super::delegation::delegation;
 use super::output::output;
+use super::process;
 use crate::agents::catalog::ModelChoice;
 use crate::agents::meta::MetaTool;
 use crate::agents::permission::Tier;
@@ -44,6 +46,7 @@ pub struct DefinitionSource {
 pub struct DefinitionReader {
     tools: Option<Tools>,
     models: Option<BTreeSet<String>>,
+    root: Option<PathBuf>,
     tier: Tier,
 }
 
@@ -90,6 +93,14 @@ impl DefinitionReader {
     #[must_use]
     pub fn models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.models = Some(names.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    /// The folder that programs start in. With it, programs that agents are, their folders and the variables that they are passed
+    /// have to be there.
+    #[must_use]
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = Some(folder.into());
         self
     }
 
@@ -163,16 +174,15 @@ impl DefinitionReader {
         if let Some(description) = fields.text("description", found) {
             definition.description = description.value;
         }
-        if let Some(mode) = fields.field("mode").and_then(|field| mode(field, found)) {
-            definition.mode = mode;
-        }
-        let prompt = fields.text("system_prompt", found);
-        let sections = fields.field("sections").map(|field| sections(field, found)).unwrap_or_default();
-        if let Some(item) = fields.get("model") {
-            self.model(item, &mut definition, found);
-        }
-        if let Some(item) = fields.get("capabilities") {
-            self.capabilities(item, &mut definition, found);
+        match fields.get("process") {
+            Some(item) => {
+                definition.process = process::process(item, self.root.as_deref(), found);
+                process::refuse(&mut fields, &process::THINKING, found);
+                if let Some(item) = fields.get("capabilities") {
+                    process::capabilities(item, &mut definition, found);
+                }
+            }
+            None => self.thinking(&mut fields, &mut definition, found),
         }
         if let Some(item) = fields.get("announces") {
             announces(item, &mut definition, found);
@@ -183,15 +193,30 @@ impl DefinitionReader {
         if let Some(item) = fields.get("context") {
             context(item, &mut definition, found);
         }
+        fields.close(found);
+        name.map(|_| definition)
+    }
+
+    /// What is said of an agent that thinks with a model.
+    fn thinking(&self, fields: &mut Fields<'_>, definition: &mut Definition, found: &mut Found) {
+        if let Some(mode) = fields.field("mode").and_then(|field| mode(field, found)) {
+            definition.mode = mode;
+        }
+        let prompt = fields.text("system_prompt", found);
+        let sections = fields.field("sections").map(|field| sections(field, found)).unwrap_or_default();
+        if let Some(item) = fields.get("model") {
+            self.model(item, definition, found);
+        }
+        if let Some(item) = fields.get("capabilities") {
+            self.capabilities(item, definition, found);
+        }
         if let Some(item) = fields.get("delegation") {
-            delegation(item, &mut definition, found);
+            delegation(item, definition, found);
         }
         if let Some(item) = fields.get("output") {
             definition.output = output(item, found);
         }
-        fields.close(found);
-        self.check_prompt(&mut definition, prompt, sections, found);
-        name.map(|_| definition)
+        self.check_prompt(definition, prompt, sections, found);
     }
 
     fn model(&self, item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
@@ -335,14 +360,14 @@ fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
 }
 
 /// The effects that it may cause.
-fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
+pub(super) fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
     let words = Effect::ALL.map(|effect| (effect.name(), effect));
     let items = list(field, "write authority = [\"reads\", \"notes\"]", found);
     let effects: Vec<Option<Effect>> = items.iter().map(|item| word((field.0, item), &words, found)).collect();
     effects.into_iter().collect::<Option<Vec<_>>>().map(Authority::of)
 }
 
-fn check_tier(field: Field<'_>, found: &mut Found) {
+pub(super) fn check_tier(field: Field<'_>, found: &mut Found) {
     let (_, item) = field;
     let claimed = match item.get_ref().as_str() {
         Some("built_in") => "agents that are compiled in",

@@ -36,7 +36,7 @@ type ByFile<'a, T> = BTreeMap<&'a str, T>;
 impl AgentFolder {
     /// What has to be done for the agents to be as these files say.
     pub(crate) fn compare(&self, Files(read): &Files) -> Changes {
-        let reader = Definition::reader().tools(&self.tools);
+        let reader = Definition::reader().tools(&self.tools).root(&self.root);
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
         for (file, bytes) in read {
             let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
@@ -85,7 +85,9 @@ impl AgentFolder {
             let others = standing.values().filter(|other| other.name != definition.name);
             let team =
                 others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
-            let wanted = Standing { definition: definition.clone(), team: team.collect() };
+            // A program is told of nobody, and is not made anew when others change.
+            let team = if definition.process.is_some() { Vec::new() } else { team.collect() };
+            let wanted = Standing { definition: definition.clone(), team };
             if self.older(file) == Some(&wanted) {
                 continue;
             }
