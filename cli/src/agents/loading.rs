@@ -55,6 +55,10 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
         .tools(&tools)
         .root(&files.root)
         .model_of(move |definition| model(&models, definition, named.as_deref()));
+    if lies_in(&files.agents, &files.root) {
+        // What tools write there must not become a program that runs unconfined.
+        folder = folder.keep_programs();
+    }
     let mut specs = folder.load().map_err(|error| Failure::trouble(error.to_string()))?;
     let names = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);

@@ -40,7 +40,7 @@ impl AgentFolder {
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
         for (file, bytes) in read {
             let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
-            match read.and_then(|bytes| definition(&reader, file, bytes)) {
+            match read.and_then(|bytes| self.may_declare(file, definition(&reader, file, bytes)?)) {
                 Ok(definition) => drop(new.insert(file, definition)),
                 Err(why) => drop(refused.insert(file, why)),
             }
@@ -57,6 +57,19 @@ impl AgentFolder {
                 }
             }
         }
+    }
+
+    /// The definition, unless it declares a program that may not come now.
+    fn may_declare(&self, file: &str, definition: Definition) -> Result<Definition, String> {
+        if definition.process.as_ref().is_none_or(|process| self.programs.have(process)) {
+            return Ok(definition);
+        }
+        let name = quoted(definition.name.as_str());
+        Err(format!(
+            "{}: the program of {name} is not one that was declared when the folder was loaded, and tools can write in this \
+             folder\n  advice: look at the file, and begin anew",
+            visible(file)
+        ))
     }
 
     /// The agent that stands for a file.
