@@ -6,7 +6,7 @@ use serde_json::json;
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
-use callboard::messages::{RunEvent, RunId, RunResult, TurnId, Usage, visible, visible_lines};
+use callboard::messages::{RunEvent, RunResult, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::workflow::Workflow;
@@ -22,6 +22,7 @@ use super::arguments::{Allowance, Run};
 use super::deciding::{Asker, next_asked, settle};
 use super::hints;
 use super::loading::{self, Thinkers};
+use super::logged;
 use super::telling::Teller;
 use super::watching::Watch;
 
@@ -44,6 +45,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let mut builder = specs.into_iter().fold(builder, Builder::with);
     if arguments.limits == Some(Allowance::Judged) {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());
+    }
+    if !arguments.quiet {
+        logged::show();
     }
     let session = Session::start(builder, store, arguments, own).await?;
     session.see_through(stops, way, Watch::new(folder)).await
@@ -210,7 +214,7 @@ impl<'a> Session<'a> {
             match watched {
                 Some(Watched::Live(shown)) => teller.tell(&shown),
                 Some(Watched::Event(event)) => {
-                    self.tell(&event.event, &mut teller, run.id());
+                    self.tell(&event.event, &mut teller, run).await;
                     if let RunEvent::NeedsAttention { turn, .. } = &*event.event
                         && let Some(end) = stuck(&run.read().await.map_err(trouble)?, *turn, &mut teller)
                     {
@@ -239,10 +243,22 @@ impl<'a> Session<'a> {
     }
 
     /// Of what the journal gets, what people want to know at once.
-    fn tell(&self, event: &RunEvent, teller: &mut Teller, run: RunId) {
-        if let (RunEvent::AttemptFailed { turn, failure, .. }, false) = (event, self.arguments.quiet) {
-            teller.close(Some(TurnId { run, number: *turn }));
-            note(&format!("an attempt failed: {failure}"));
+    async fn tell(&self, event: &RunEvent, teller: &mut Teller, run: &RunHandle) {
+        if self.arguments.quiet {
+            return;
+        }
+        match event {
+            RunEvent::AttemptFailed { turn, failure, .. } => {
+                teller.close(Some(TurnId { run: run.id(), number: *turn }));
+                note(&format!("an attempt failed: {failure}"));
+            }
+            RunEvent::Noticed { turn, text, .. } => {
+                let read = run.read().await.ok();
+                let agent = read.as_ref().and_then(|run| run.turn(*turn)).map(|open| open.agent().as_str());
+                let agent = agent.map_or_else(|| format!("turn {turn}"), visible);
+                note(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
+            }
+            _ => {}
         }
     }
 

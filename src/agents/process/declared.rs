@@ -100,7 +100,8 @@ pub(in crate::agents) fn find(settings: &ProcessSettings, folder: &Path) -> Resu
 
 /// A path is told from the folder; a name is looked for in `PATH` by whoever starts it.
 fn located(program: &str, folder: &Path) -> PathBuf {
-    if program.contains('/') { folder.join(program) } else { PathBuf::from(program) }
+    // Without `.` between: errors show it.
+    if program.contains('/') { folder.join(program).components().collect() } else { PathBuf::from(program) }
 }
 
 fn can_run(file: &Path) -> bool {
