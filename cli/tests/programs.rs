@@ -118,6 +118,24 @@ fn the_python_example_runs_from_a_file_and_needs_no_model() {
 }
 
 #[test]
+fn the_folder_of_the_example_runs_as_the_page_says() {
+    let page = include_str!("../../docs/process-agents.md");
+    let line = page.lines().find(|line| line.starts_with("callboard run \"to be or not to be\"")).unwrap();
+    let words: Vec<&str> = line
+        .split('"')
+        .flat_map(|part| match part {
+            "to be or not to be" => vec![part],
+            part => part.split_whitespace().skip_while(|word| *word == "callboard").collect(),
+        })
+        .collect();
+    let mut run = command(&tempfile::tempdir().unwrap(), &words);
+    let said = said(run.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")));
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    let output: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(output["counts"]["be"] == 2 && output["title"].is_string(), "{output}");
+}
+
+#[test]
 fn paths_are_told_from_the_root_wherever_callboard_is_started() {
     let folder = folder();
     fs::create_dir(folder.path().join("elsewhere")).unwrap();
