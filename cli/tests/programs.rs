@@ -176,6 +176,27 @@ fn what_is_missing_is_told_by_check_and_before_a_run() {
 }
 
 #[test]
+fn what_a_program_asks_waits_for_a_person_in_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"#!/bin/sh
+read hello; echo '{"type":"ready","protocol":1}'
+read turn; id=${turn#*'"id":"'}
+echo '{"type":"approve","id":1,"action":"publish","target":"WORDS.md","arguments":{}}'
+read answer
+echo '{"type":"command","turn":"'${id%%'"'*}'","output":"published"}'
+read end
+"#;
+    write(&folder, "printer.sh", source);
+    let agent = "[agent]\nname = \"printer\"\n[agent.process]\ncommand = [\"./printer.sh\"]\n";
+    write(&folder, "agents/printer.toml", agent);
+    let run = callboard(&folder, &["run", "print it", "--no-input", "--json", "--store", "store"]);
+    assert_eq!(run.code, Some(3), "{}", run.error);
+    let asked: Value = serde_json::from_str(&run.out).unwrap();
+    let asked = &asked["waits_for"][0];
+    assert_eq!((&asked["agent"], &asked["action"]), (&json!("printer"), &json!("publish")), "{asked}");
+}
+
+#[test]
 fn a_secret_is_passed_and_told_by_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
