@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -75,6 +75,16 @@ fn write(folder: &TempDir, name: &str, text: &str) {
     fs::write(&file, text).unwrap();
     if Path::new(name).extension().is_some_and(|extension| extension == "sh") {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// A process that is killed when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -242,13 +252,14 @@ read end
     write(&folder, "writer.sh", writer);
     write(&folder, "agents/writer.toml", "[agent]\nname = \"writer\"\n[agent.process]\ncommand = [\"./writer.sh\"]\n");
     let mut run = command(&folder, &["run", "x", "--enable-handoffs"]);
-    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(told.any(|line| line.starts_with("other.toml: not taken:")), "it is not told");
+    let mut run = Killed(run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut told = BufReader::new(run.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let other = told.find(|line| line.starts_with("other.toml: ")).unwrap();
+    assert_eq!(other, "other.toml: not taken:");
     let why = told.next().unwrap();
     assert!(why.contains("the program of \"other\" is not one that was declared"), "{why}");
     fs::write(folder.path().join("go"), "go\n").unwrap();
     let rest: Vec<String> = told.collect();
-    assert_eq!(run.wait().unwrap().code(), Some(1), "{rest:#?}");
+    assert_eq!(run.0.wait().unwrap().code(), Some(1), "{rest:#?}");
     assert!(!folder.path().join("made").exists());
 }

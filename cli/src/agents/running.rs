@@ -6,9 +6,11 @@ use serde_json::json;
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
-use callboard::messages::{RunEvent, RunResult, TurnId, Usage, visible, visible_lines};
+use callboard::messages::state::StateRules;
+use callboard::messages::{AgentName, RunEvent, RunResult, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
+use callboard::supervision::runs::replay::Replay;
 use callboard::workflow::Workflow;
 
 use crate::page::{self, Failure, handoffs, note};
@@ -253,9 +255,8 @@ impl<'a> Session<'a> {
                 note(&format!("an attempt failed: {failure}"));
             }
             RunEvent::Noticed { turn, text, .. } => {
-                let read = run.read().await.ok();
-                let agent = read.as_ref().and_then(|run| run.turn(*turn)).map(|open| open.agent().as_str());
-                let agent = agent.map_or_else(|| format!("turn {turn}"), visible);
+                let agent =
+                    agent_of(run, *turn).await.map_or_else(|| format!("turn {turn}"), |agent| visible(agent.as_str()));
                 note(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
             }
             _ => {}
@@ -287,6 +288,15 @@ impl<'a> Session<'a> {
         }
         result
     }
+}
+
+/// Whose turn it is, or was.
+async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
+    if let Some(open) = run.read().await.ok()?.turn(turn) {
+        return Some(open.agent().clone());
+    }
+    let replay = Replay::of(run.history().await.ok()?, &StateRules::default()).ok()?;
+    replay.turn(turn).map(|turn| turn.agent.clone())
 }
 
 /// Tells of a turn that needs attention, and ends what follows the run if no other turn goes on.

@@ -1,5 +1,6 @@
 //! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
 
+mod board;
 mod delegation;
 mod output;
 pub(super) mod process;

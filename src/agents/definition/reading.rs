@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use toml::de::DeTable;
 
 use crate::actors::Mode;
 use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration, list, string, text, word};
+use crate::documents::values::{Item, count, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
 use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME};
 
 use super::Definition;
+use super::board::{announces, context, limits};
 use super::delegation::delegation;
 use super::output::output;
 use super::process;
@@ -30,7 +30,6 @@ const LONG: &str = "keep long texts for the prompt in files that the agent reads
 const HEADER: &str = "begin with [agent] and name = \"…\"; write [agent.model] and [agent.capabilities] below it";
 const EXAMPLE_NAME: &str = "write name = \"…\" under [agent]";
 const EXAMPLE_SECTION: &str = "write [[agent.sections]], and below it name = \"…\" and text = \"…\"";
-const EXAMPLE_RESTARTS: &str = "write restarts = { max = 5, within = \"60s\" }";
 
 /// A text that an agent is defined in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -419,62 +418,8 @@ fn priority(field: Field<'_>, found: &mut Found) -> Option<u16> {
     number.and_then(|number| u16::try_from(number).ok())
 }
 
-fn announces(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
-    const WHAT: &str = "what an agent announces";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.announces], and below it role = \"…\"", found) else {
-        return;
-    };
-    let role = fields.text("role", found).and_then(|role| checked("role", role, found));
-    let mut names = |key, kind, found: &mut Found| -> Vec<Arc<str>> {
-        let given = fields.field(key).map(|field| texts(field, found)).unwrap_or_default();
-        values(given.into_iter().filter_map(|name| checked(kind, name, found)).collect())
-    };
-    definition.capabilities = names("capabilities", "capability", found);
-    definition.projects = names("projects", "project", found);
-    definition.role = role.map(|role| role.value.into());
-    fields.close(found);
-}
-
-fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
-    const WHAT: &str = "the limits of an agent";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.limits], and below it tokens = 20000", found) else {
-        return;
-    };
-    if let Some(turns) = fields.field("concurrency").and_then(|field| count(field, found)) {
-        definition.concurrency = turns.value as usize;
-    }
-    if let Some(timeout) = fields.field("timeout").and_then(|field| duration(field, found)) {
-        definition.timeout = timeout.value;
-    }
-    definition.tokens = fields.field("tokens").and_then(|field| count(field, found)).map(|tokens| tokens.value.into());
-    if let Some(restarts) = fields.get("restarts").and_then(|item| restarts(item, found)) {
-        definition.restarts = restarts;
-    }
-    fields.close(found);
-}
-
-fn restarts(item: &Item<'_>, found: &mut Found) -> Option<(u32, Duration)> {
-    let mut fields = Fields::of("`restarts`", item, EXAMPLE_RESTARTS, found)?;
-    let max = fields.required("max", EXAMPLE_RESTARTS, found).and_then(|field| count(field, found));
-    let within = fields.required("within", EXAMPLE_RESTARTS, found).and_then(|field| duration(field, found));
-    fields.close(found);
-    Some((max?.value, within?.value))
-}
-
-fn context(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
-    const WHAT: &str = "the context of an agent";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.context], and below it namespaces = […]", found)
-    else {
-        return;
-    };
-    let namespaces = fields.field("namespaces").map(|field| texts(field, found));
-    definition.namespaces = namespaces
-        .map(|names| values(names.into_iter().filter_map(|name| checked("namespace", name, found)).collect()));
-    fields.close(found);
-}
-
 /// A list of texts with their places.
-fn texts((key, item): Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
+pub(super) fn texts((key, item): Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
     let items = list((key, item), &format!("put it in brackets: {key} = [\"…\"]"), found);
     let one = |item: &Item<'_>, found: &mut Found| {
         let text = string(&format!("an entry of `{key}`"), "a string", item, found)?;
@@ -483,12 +428,12 @@ fn texts((key, item): Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
     items.iter().filter_map(|item| one(item, found)).collect()
 }
 
-fn values(texts: Vec<Placed<String>>) -> Vec<Arc<str>> {
+pub(super) fn values(texts: Vec<Placed<String>>) -> Vec<Arc<str>> {
     texts.into_iter().map(|text| text.value.into()).collect()
 }
 
 /// A name that keeps the rule for names.
-fn checked(kind: &'static str, name: Placed<String>, found: &mut Found) -> Option<Placed<String>> {
+pub(super) fn checked(kind: &'static str, name: Placed<String>, found: &mut Found) -> Option<Placed<String>> {
     let max = match kind {
         "project" => 128,
         "namespace" => 64,
