@@ -425,3 +425,24 @@ async fn who_may_only_read_gives_no_tasks_and_asks_nobody() {
     assert!(answers(&model).iter().all(|answer| answer.contains("there is no tool")), "{:?}", answers(&model));
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_agent_makes_is_never_a_program() {
+    let count = Arc::default();
+    let process = json!({ "command": ["touch", "made"] });
+    let model = ScriptedModel::new()
+        .calls("agent_create", draft("one", &json!({ "process": process })))
+        .calls("agent_create", draft("two", &json!({ "command": ["touch", "made"] })))
+        .calls("agent_create", draft("three\"\n[agent.process]\ncommand = [\"touch\"]\n#", &json!({})))
+        .calls("agent_create", draft("four", &json!({})))
+        .calls("agent_update", draft("four", &json!({ "process": process })))
+        .calls("Task", task("one"))
+        .says("none");
+    let board = builder().with(thinker(LEAD, model.clone(), &tools(&count))).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x").to("lead")).await.output, "none");
+    let answers = answers(&model);
+    for (refused, why) in [(0, "process"), (1, "command"), (2, "control character"), (4, "process"), (5, "one")] {
+        assert!(answers[refused].contains(why), "{refused}: {}", answers[refused]);
+    }
+    board.shutdown().await;
+}

@@ -15,7 +15,13 @@ const ROOM: usize = 64 << 10;
 const MOST: usize = 1 << 20;
 
 static SAID: Said = Said {
-    state: Mutex::new(Waiting { text: String::new(), is_writing: false, is_line_open: false, left_out: 0 }),
+    state: Mutex::new(Waiting {
+        text: String::new(),
+        later: None,
+        is_writing: false,
+        is_line_open: false,
+        left_out: 0,
+    }),
     changed: Condvar::new(),
     room: Notify::const_new(),
 };
@@ -30,6 +36,8 @@ struct Said {
 #[derive(Debug, Default)]
 struct Waiting {
     text: String,
+    /// While a person is asked: what can wait until they have answered.
+    later: Option<String>,
     is_writing: bool,
     /// The last that was said has no line break after it.
     is_line_open: bool,
@@ -57,6 +65,21 @@ impl Waiting {
     fn push_line(&mut self, line: &str) {
         let open = if self.is_line_open { "\n" } else { "" };
         self.push(&format!("{open}{line}\n"));
+    }
+
+    fn push_aside(&mut self, line: &str) {
+        match &mut self.later {
+            None => self.push_line(line),
+            Some(later) if later.len() + line.len() < MOST => later.push_str(&format!("{line}\n")),
+            Some(_) => self.left_out += 1,
+        }
+    }
+
+    /// The person has answered.
+    fn asked(&mut self) {
+        if let Some(later) = self.later.take() {
+            later.lines().for_each(|line| self.push_line(line));
+        }
     }
 }
 
@@ -112,8 +135,33 @@ pub(crate) async fn room() {
     }
 }
 
+/// As [`note`], with nothing of it between a question and its answer.
+pub(crate) fn note_aside(line: &str) {
+    state().push_aside(line);
+    told();
+}
+
+/// Asks a person, after all that was said is written. What is said aside meanwhile is written afterwards.
+pub(crate) fn ask<T>(ask: impl FnOnce() -> T) -> T {
+    struct Asking;
+    impl Drop for Asking {
+        fn drop(&mut self) {
+            state().asked();
+            told();
+        }
+    }
+    flushed().later = Some(String::new());
+    let _asking = Asking;
+    ask()
+}
+
 /// Waits, with this thread, until all is written, with an end of the last line.
 pub(crate) fn flush() {
+    state().asked();
+    drop(flushed());
+}
+
+fn flushed() -> MutexGuard<'static, Waiting> {
     let mut waiting = state();
     if waiting.is_line_open {
         waiting.push("\n");
@@ -121,12 +169,25 @@ pub(crate) fn flush() {
     if !waiting.text.is_empty() {
         told();
     }
-    drop(SAID.changed.wait_while(waiting, |waiting| waiting.is_writing || !waiting.text.is_empty()));
+    let is_behind = |waiting: &mut Waiting| waiting.is_writing || !waiting.text.is_empty();
+    SAID.changed.wait_while(waiting, is_behind).unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_aside_waits_until_a_person_has_answered() {
+        let mut waiting = Waiting { later: Some(String::new()), ..Waiting::default() };
+        waiting.push_aside("counter │ one");
+        waiting.push_line("stopping");
+        waiting.push_aside("counter │ two");
+        assert_eq!(waiting.text, "stopping\n");
+        waiting.asked();
+        waiting.push_aside("counter │ three");
+        assert_eq!(waiting.text, "stopping\ncounter │ one\ncounter │ two\ncounter │ three\n");
+    }
 
     #[test]
     fn a_line_does_not_run_into_words_and_what_nobody_reads_has_a_bound() {

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use crate::actors::AgentSpec;
 
 use super::catalog::Models;
-use super::definition::Definition;
+use super::definition::{Definition, ProcessSettings};
 use super::llm::{LlmAgent, Teammate};
 use super::model::Model;
+use super::process;
 use super::tool::Tools;
 
 pub(crate) use files::Files;
@@ -56,7 +57,29 @@ pub struct AgentFolder {
     path: PathBuf,
     tools: Tools,
     model: ModelOf,
+    root: PathBuf,
+    programs: Programs,
     files: BTreeMap<String, Known>,
+}
+
+/// Which programs its files may declare.
+#[derive(Clone, Debug, Default)]
+enum Programs {
+    /// Any.
+    #[default]
+    Any,
+    /// Those that they declared when it was loaded; `None` until then.
+    AsLoaded(Option<Vec<ProcessSettings>>),
+}
+
+impl Programs {
+    /// Whether a file may declare it now.
+    fn have(&self, settings: &ProcessSettings) -> bool {
+        match self {
+            Self::Any | Self::AsLoaded(None) => true,
+            Self::AsLoaded(Some(loaded)) => loaded.contains(settings),
+        }
+    }
 }
 
 /// What is known of a file.
@@ -82,6 +105,8 @@ impl AgentFolder {
             path: path.as_ref().to_owned(),
             tools: Tools::new(),
             model: Arc::new(|_| Err("there are no models; say `models`, `model` or `model_of`".to_owned())),
+            root: PathBuf::from("."),
+            programs: Programs::Any,
             files: BTreeMap::new(),
         }
     }
@@ -89,6 +114,20 @@ impl AgentFolder {
     /// The tools that there are. Each agent has those that its definition lets it have.
     pub fn tools(mut self, tools: &Tools) -> Self {
         self.tools = tools.clone();
+        self
+    }
+
+    /// The folder that programs start in which are agents, and from which their paths are told (the current one).
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = folder.into();
+        self
+    }
+
+    /// Takes no other programs than those that its files declare when it is loaded: a file that declares another one later is not
+    /// taken. It is for folders that tools of agents can write in, because a program is not confined as they are. All else may
+    /// change.
+    pub fn keep_programs(mut self) -> Self {
+        self.programs = Programs::AsLoaded(None);
         self
     }
 
@@ -136,6 +175,10 @@ impl AgentFolder {
         }
         let specs = std::mem::take(&mut changes.put).into_iter().map(|put| put.spec).collect();
         self.take(changes);
+        if let Programs::AsLoaded(loaded) = &mut self.programs {
+            let standing = self.files.values().filter_map(|known| known.agent.as_ref());
+            *loaded = Some(standing.filter_map(|agent| agent.definition.process.clone()).collect());
+        }
         Ok(specs)
     }
 
@@ -155,6 +198,9 @@ impl AgentFolder {
     }
 
     fn agent(&self, Standing { definition, team }: &Standing) -> Result<AgentSpec, String> {
+        if definition.process.is_some() {
+            return process::spec(definition, &self.root).map_err(|error| error.to_string());
+        }
         let model = (self.model)(definition)?;
         let agent = LlmAgent::new(definition, model, &self.tools, team).map_err(|error| error.to_string())?;
         Ok(agent.spec())

@@ -136,7 +136,7 @@ impl GenaiModel {
     /// Where it is asked, and with which key.
     fn service(&self) -> Result<ProviderConfig, ModelError> {
         let key = match (&self.key, &self.key_variable) {
-            (Some(key), _) if key.fits_a_header() => AuthData::from_single(key.expose()),
+            (Some(key), _) if super::web::fits_a_header(key) => AuthData::from_single(key.expose()),
             (Some(_), variable) => return Err(self.refused_key("has characters that no key has", variable.as_deref())),
             // Servers that want no key are sent a word instead, because the protocol has a place for one.
             (None, None) => AuthData::from_single("none"),

@@ -65,6 +65,34 @@ pub enum DefinitionError {
         /// The tool.
         tool: String,
     },
+    /// It is a program: no model thinks for it.
+    #[error(
+        "agent {agent} is a program, and thinks with no model: make it with ProcessAgent::spec, or have an AgentFolder make it"
+    )]
+    IsProgram {
+        /// The agent.
+        agent: String,
+    },
+    /// It declares no program.
+    #[error("agent {agent} is no program, it has no [agent.process]: make it with LlmAgent::new")]
+    NoProgram {
+        /// The agent.
+        agent: String,
+    },
+    /// The folder that its program starts in cannot be told.
+    #[error("agent {agent}: the folder of its program cannot be told: {error}")]
+    NoFolder {
+        /// The agent.
+        agent: String,
+        /// Why.
+        error: String,
+    },
+    /// It is a program, and this build has none.
+    #[error("agent {agent} is a program: build callboard for Unix, with its cargo feature `process`")]
+    NoProcesses {
+        /// The agent.
+        agent: String,
+    },
 }
 
 /// Another agent, as a prompt may name it.
@@ -80,7 +108,7 @@ impl LlmAgent {
     /// An agent as its definition says, of the tools that there are those that it may use. `team` are the others, for its prompt.
     ///
     /// # Errors
-    /// Its prompt names what nobody supplies, or it may use a tool that is not there.
+    /// Its prompt names what nobody supplies, it may use a tool that is not there, or it is a program.
     pub fn new(
         definition: &Definition,
         model: Arc<dyn Model>,
@@ -88,6 +116,9 @@ impl LlmAgent {
         team: &[Teammate],
     ) -> Result<Self, DefinitionError> {
         let agent = || definition.name.to_string();
+        if definition.process.is_some() {
+            return Err(DefinitionError::IsProgram { agent: agent() });
+        }
         let allowed = definition.allowed_tools.as_deref();
         for tool in allowed.unwrap_or_default() {
             if MetaTool::of(tool).is_none() && tools.get(tool).is_none() {
@@ -129,34 +160,9 @@ impl LlmAgent {
     /// How a board runs it.
     #[must_use]
     pub fn spec(&self) -> AgentSpec {
-        let Definition {
-            name,
-            mode,
-            role,
-            capabilities,
-            projects,
-            concurrency,
-            timeout,
-            restarts: (max, within),
-            namespaces,
-            ..
-        } = &self.0.definition;
-        let this = self.clone();
-        let mut spec = AgentSpec::new(name.as_str(), move || this.clone())
-            .mode(*mode)
-            .concurrency(*concurrency)
-            .timeout(*timeout)
-            .restarts(*max, *within)
-            .with_effects(self.0.thinker.own_tools().specs().any(|spec| spec.effect.is_dangerous()))
-            .authority(self.0.definition.authority);
-        if let Some(role) = role {
-            spec = spec.role(role);
-        }
-        if let Some(namespaces) = namespaces {
-            spec = spec.namespaces(namespaces.iter().map(|name| &**name));
-        }
-        let spec = capabilities.iter().fold(spec, |spec, capability| spec.capability(capability));
-        projects.iter().fold(spec, |spec, project| spec.project(project))
+        let (this, definition) = (self.clone(), &self.0.definition);
+        let has_effects = self.0.thinker.own_tools().specs().any(|spec| spec.effect.is_dangerous());
+        definition.on_a_board(AgentSpec::new(definition.name.as_str(), move || this.clone())).with_effects(has_effects)
     }
 }
 

@@ -174,6 +174,7 @@ mod tests {
             && one.max_tokens <= other.max_tokens
             && effects(one).into_iter().zip(effects(other)).all(|(one, other)| !one || other)
             && one.tier() == crate::agents::Tier::Dynamic
+            && one.process.is_none()
             && other.ask.iter().all(|ask| one.ask.contains(ask) || !tools_of(one).contains(ask))
     }
 

@@ -20,8 +20,12 @@ mod output;
 mod permission;
 #[cfg(all(unix, feature = "process"))]
 mod process;
+#[cfg(not(all(unix, feature = "process")))]
+#[path = "process/absent.rs"]
+mod process;
+mod program;
 mod prompt;
-#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
+#[cfg(any(feature = "genai", all(unix, feature = "process")))]
 mod secret;
 mod team;
 mod tool;
@@ -33,7 +37,7 @@ pub use crate::documents::{Defect, Defects};
 pub use crate::messages::Effect;
 pub use builtin::{BuiltIn, CapabilityGap};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
-pub use definition::{Definition, DefinitionReader, DefinitionSource};
+pub use definition::{Definition, DefinitionReader, DefinitionSource, ProcessSettings};
 pub use fake::FakeModel;
 pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
@@ -49,7 +53,7 @@ pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 pub use prompt::Section;
-#[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
+#[cfg(any(feature = "genai", all(unix, feature = "process")))]
 pub use secret::Secret;
 pub use team::Team;
 pub use tool::{

@@ -7,10 +7,13 @@
 
 pub(super) mod child;
 mod conversation;
+mod declared;
 pub(super) mod group;
 pub(super) mod lines;
 mod protocol;
 pub(super) mod stray;
+mod tokens;
+mod variables;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -25,13 +28,16 @@ use crate::actors::{Agent, Turn, TurnError};
 use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Command};
 
+use super::definition::process::READY_WITHIN;
+use super::secret::Secret;
+
 use child::Process;
 use conversation::{Broken, Conversation, Ended, Unread};
 use lines::Line;
 use protocol::{Message, VERSION, read_ready};
 
-/// How long a program may take to say that it is ready, if nobody says otherwise.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+pub(super) use declared::{find, spec};
+pub(super) use variables::redacted;
 
 /// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.
 const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
@@ -40,7 +46,8 @@ const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 ///
 /// Several turns at once have a program each; one that has ended its turn waits for the next. A program that dies in a turn
 /// counts as a panic does: the attempt fails, and the agent is rebuilt within its restart window. A program sees `PATH`, `HOME`,
-/// `LANG`, `LC_*` and `TMPDIR` of the environment, and what it is given by [`ProcessAgent::env`].
+/// `LANG`, `LC_*` and `TMPDIR` of the environment, and what it is given by [`ProcessAgent::env`] and
+/// [`ProcessAgent::env_from`]. One that a file declares is made by [`ProcessAgent::spec`].
 ///
 /// ```
 /// use callboard::agents::ProcessAgent;
@@ -64,8 +71,11 @@ pub struct ProcessAgent {
     program: OsString,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+    /// The names of those that it has from the board's own environment.
+    passed: Vec<String>,
     folder: Option<PathBuf>,
     ready_within: Duration,
+    token_budget: Option<u64>,
     /// Programs without a turn; each is with its watcher, which gives it to whoever asks.
     resting: Mutex<Vec<oneshot::Sender<Claim>>>,
 }
@@ -81,8 +91,10 @@ impl ProcessAgent {
             program: program.as_ref().to_owned(),
             arguments: Vec::new(),
             variables: Vec::new(),
+            passed: Vec::new(),
             folder: None,
             ready_within: READY_WITHIN,
+            token_budget: None,
             resting: Mutex::default(),
         }
     }
@@ -101,6 +113,15 @@ impl ProcessAgent {
         self
     }
 
+    /// Passes a variable of the board's own environment on, as it is when the program is started; a turn for which it is not set
+    /// fails. Where the program says what is in it (8 bytes or more) on its standard error, or in a line that is not of the
+    /// protocol, `[the key]` stands in logs and errors.
+    #[must_use]
+    pub fn env_from(mut self, variable: &str) -> Self {
+        self.passed.push(variable.to_owned());
+        self
+    }
+
     /// Sets the folder that the program starts in (default: the board's own).
     #[must_use]
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -115,6 +136,14 @@ impl ProcessAgent {
         self
     }
 
+    /// Sets how many tokens one attempt of a turn may reserve and use (those of the run). What would be more is refused; what it
+    /// delegates does not count.
+    #[must_use]
+    pub fn token_budget(mut self, tokens: Option<u64>) -> Self {
+        self.token_budget = tokens;
+        self
+    }
+
     /// The command line, as it stands in errors.
     fn name(&self) -> String {
         let words = std::iter::once(&self.program).chain(&self.arguments);
@@ -122,24 +151,36 @@ impl ProcessAgent {
         format!("the process {}", quoted(&line))
     }
 
-    fn command(&self, agent: &AgentName) -> Program {
+    fn command(&self, agent: &AgentName) -> Result<Program, TurnError> {
         let mut program = scrubbed(&self.program);
-        program.env("CALLBOARD_AGENT", agent.as_str());
         program.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        for variable in &self.passed {
+            let value = std::env::var_os(variable).ok_or_else(|| {
+                TurnError::terminal(format!("{} needs the variable {variable}, which is not set; set it", self.name()))
+            })?;
+            program.env(variable, value);
+        }
+        program.env("CALLBOARD_AGENT", agent.as_str());
         if let Some(folder) = &self.folder {
             program.current_dir(folder);
         }
-        program
+        Ok(program)
+    }
+
+    /// What is in the variables that it is passed.
+    fn secrets(&self) -> Vec<Secret> {
+        variables::secrets(&self.passed)
     }
 
     /// Starts the program and agrees with it on a version.
     async fn start(&self, agent: &AgentName) -> Result<Process, TurnError> {
-        let whose = agent.clone();
+        let (whose, secrets) = (agent.clone(), self.secrets());
         let hear = move |pid: i32, line: String| {
+            let line = redacted(&secrets, line);
             tracing::info!(target: "callboard::process", agent = %whose, pid, "{line}");
             line
         };
-        let process = Process::start(self.command(agent), hear)
+        let process = Process::start(self.command(agent)?, hear)
             .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
         let time = self.ready_within;
         timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {
@@ -166,7 +207,7 @@ impl ProcessAgent {
                 "speaks version {version} of the protocol, and callboard speaks version {VERSION}; use a program that speaks \
                  version {VERSION}"
             ))),
-            Err(bad) => Err(terminal(format!("did not say that it is ready: {bad}"))),
+            Err(bad) => Err(terminal(redacted(&self.secrets(), format!("did not say that it is ready: {bad}")))),
         }
     }
 
@@ -191,7 +232,7 @@ impl ProcessAgent {
     /// Lets a program wait for its next turn.
     fn rest(&self, process: Process, agent: &AgentName) {
         let (watcher, claimed) = oneshot::channel();
-        tokio::spawn(watch(process, claimed, self.name(), agent.clone()));
+        tokio::spawn(watch(process, claimed, self.name(), agent.clone(), self.secrets()));
         let mut resting = self.resting.lock();
         resting.retain(|watcher| !watcher.is_closed());
         resting.push(watcher);
@@ -205,7 +246,7 @@ impl Agent for ProcessAgent {
                 Some(process) => (process, false),
                 None => (self.start(turn.agent()).await?, true),
             };
-            match Conversation::new(&mut process, &turn).hold().await {
+            match Conversation::new(&mut process, &turn, self.token_budget).hold().await {
                 Ok(Ended { result, is_clean }) => {
                     if is_clean {
                         self.rest(process, turn.agent());
@@ -215,7 +256,10 @@ impl Agent for ProcessAgent {
                 // It may have gone before it was given the turn.
                 Err(Broken::Ended { has_spoken: false }) if !is_fresh => {}
                 Err(Broken::Ended { .. }) => return Err(self.died(process).await),
-                Err(Broken::Unfit(what)) => return Err(TurnError::terminal(format!("{} {what}", self.name()))),
+                Err(Broken::Unfit(what)) => {
+                    let what = redacted(&self.secrets(), what);
+                    return Err(TurnError::terminal(format!("{} {what}", self.name())));
+                }
                 Err(Broken::Turn(error)) => return Err(error),
             }
         }
@@ -232,7 +276,13 @@ pub(super) fn scrubbed(program: &OsStr) -> Program {
 }
 
 /// Keeps a program until it is asked for, or the agent is gone. One that says anything meanwhile is ended.
-async fn watch(mut process: Process, claimed: oneshot::Receiver<Claim>, name: String, agent: AgentName) {
+async fn watch(
+    mut process: Process,
+    claimed: oneshot::Receiver<Claim>,
+    name: String,
+    agent: AgentName,
+    secrets: Vec<Secret>,
+) {
     let said = tokio::select! {
         biased;
         said = process.output.disturbance() => said,
@@ -247,7 +297,7 @@ async fn watch(mut process: Process, claimed: oneshot::Receiver<Claim>, name: St
     if said.is_empty() {
         tracing::debug!(target: "callboard::process", %agent, "{name} ended between turns");
     } else {
-        let said = quoted(&String::from_utf8_lossy(&said));
+        let said = quoted(&redacted(&secrets, String::from_utf8_lossy(&said).into_owned()));
         tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets, and the names of the variables that they are in.
+//! Secrets: keys and tokens, which nothing writes down by accident.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,10 +32,6 @@ impl Secret {
         &self.0
     }
 
-    pub(super) fn fits_a_header(&self) -> bool {
-        !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic())
-    }
-
     /// The text without the secret.
     pub(super) fn taken_out_of(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&*self.0, SHOWN) }
@@ -46,11 +42,4 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
-}
-
-/// Whether it can be the name of a variable. What cannot may be a secret that was written in its place.
-pub(super) fn is_variable(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let begins_well = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
-    begins_well && name.len() <= 100 && name.chars().all(is_plain)
 }

@@ -8,6 +8,8 @@ use reqwest::{ClientBuilder, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
+use super::secret::Secret;
+
 /// How a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
@@ -51,6 +53,11 @@ pub(super) fn address(text: &str) -> Result<Url, String> {
         return Err("has a part behind #".to_owned());
     }
     Ok(url)
+}
+
+/// Whether a secret can be sent in a header.
+pub(super) fn fits_a_header(secret: &Secret) -> bool {
+    !secret.expose().is_empty() && secret.expose().bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Whether what is sent there can be read on the way.

@@ -47,17 +47,18 @@ pub(super) fn shown(question: &Question) -> String {
     shown
 }
 
-/// Throws away what was typed before a question was shown: it cannot have been meant for it. What was said before is shown first.
+/// Throws away what was typed before a question is shown: it cannot have been meant for it.
 fn forget_what_was_typed() {
-    saying::flush();
     // What is no terminal has nobody at it who could type too early.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
 }
 
 /// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
 pub(super) fn decide(envelope: &Envelope, place: Option<&str>) -> Decision {
-    forget_what_was_typed();
-    Asking { answers: &mut std::io::stdin().lock(), out: &mut std::io::stderr() }.decide(envelope, place)
+    saying::ask(|| {
+        forget_what_was_typed();
+        Asking { answers: &mut std::io::stdin().lock(), out: &mut std::io::stderr() }.decide(envelope, place)
+    })
 }
 
 /// A card, and where it would be done.
@@ -185,8 +186,10 @@ const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
 pub(super) fn answer(question: &Question) -> Option<Value> {
-    forget_what_was_typed();
-    answer_over(question, &mut std::io::stdin().lock(), &mut std::io::stderr())
+    saying::ask(|| {
+        forget_what_was_typed();
+        answer_over(question, &mut std::io::stdin().lock(), &mut std::io::stderr())
+    })
 }
 
 fn answer_over(question: &Question, answers: &mut impl BufRead, out: &mut impl Write) -> Option<Value> {

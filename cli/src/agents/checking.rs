@@ -14,6 +14,7 @@ use crate::stops::Stops;
 use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
+use super::hints::quoted;
 use super::loading::FAKE;
 use super::reading::{self, Mcp, Read};
 
@@ -112,16 +113,29 @@ fn built_in<'a>(own: impl Iterator<Item = &'a Definition>) -> String {
 }
 
 fn summary(definition: &Definition) -> String {
+    let description = if definition.description.is_empty() { "" } else { ": " };
+    let named = format!("{}{description}{}", definition.name, definition.description);
+    if let Some(process) = &definition.process {
+        let command: Vec<String> = process.command.iter().map(|word| quoted(word)).collect();
+        return format!("{named} (program; {})", command.join(" "));
+    }
     let tools = match &definition.allowed_tools {
         Some(tools) if tools.is_empty() => "no tools".to_owned(),
         Some(tools) => tools.join(", "),
         None => "all tools of its mode".to_owned(),
     };
-    let description = if definition.description.is_empty() { "" } else { ": " };
-    format!("{}{description}{} ({}; {tools})", definition.name, definition.description, definition.mode.name())
+    format!("{named} ({}; {tools})", definition.mode.name())
 }
 
 fn row(origin: &str, definition: &Definition) -> Value {
+    if let Some(process) = &definition.process {
+        return json!({
+            "file": origin,
+            "agent": definition.name,
+            "description": definition.description,
+            "program": process.command,
+        });
+    }
     json!({
         "file": origin,
         "agent": definition.name,

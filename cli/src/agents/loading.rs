@@ -53,7 +53,12 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
     let named = named.map(str::to_owned);
     let mut folder = AgentFolder::new(&files.agents)
         .tools(&tools)
+        .root(&files.root)
         .model_of(move |definition| model(&models, definition, named.as_deref()));
+    if lies_in(&files.agents, &files.root) {
+        // What tools write there must not become a program that runs unconfined.
+        folder = folder.keep_programs();
+    }
     let mut specs = folder.load().map_err(|error| Failure::trouble(error.to_string()))?;
     let names = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
@@ -69,7 +74,8 @@ fn lies_in(folder: &Path, root: &Path) -> bool {
     folder.canonicalize().ok().zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
-/// The agents that come with the library, but for those whose names agents of the folder have.
+/// The agents that come with the library, but for those whose names agents of the folder have; none where all agents are programs
+/// and there is no model.
 fn built_in(
     definitions: &[Definition],
     models: &Models,
@@ -79,14 +85,18 @@ fn built_in(
     let trouble = |error: &dyn std::fmt::Display| Failure::trouble(error.to_string());
     let made = |built_in: BuiltIn| {
         let definition = built_in.definition();
-        // Where no model is the usual one, that of the first agent serves.
+        // Where no model is the usual one, that of the first agent serves that thinks.
         let usual = model(models, &definition, named);
-        let model = usual.or_else(|error| definitions.first().map_or(Err(error), |first| model(models, first, named)));
+        let first = definitions.iter().find(|definition| definition.process.is_none());
+        let model = usual.or_else(|error| first.map_or(Err(error), |first| model(models, first, named)));
         let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
         let agent = LlmAgent::new(&definition, model.map_err(|error| trouble(&error))?, tools, &team);
         Ok((built_in.name(), agent.map_err(|error| trouble(&error))?.spec()))
     };
-    BuiltIn::beside(definitions).map(made).collect()
+    // Programs need no model, so there may be none to think with.
+    let nobody_thinks = definitions.iter().all(|definition| definition.process.is_some());
+    let is_idle = named.is_none() && nobody_thinks && model(models, &BuiltIn::Summarizer.definition(), None).is_err();
+    BuiltIn::beside(definitions).filter(|_| !is_idle).map(made).collect()
 }
 
 fn teammate(definition: &Definition) -> Teammate {

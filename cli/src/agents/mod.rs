@@ -6,6 +6,7 @@ mod checking;
 pub(crate) mod deciding;
 pub(crate) mod hints;
 pub(crate) mod loading;
+pub(crate) mod logged;
 mod reading;
 mod running;
 mod starting;

@@ -86,7 +86,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
         Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
         None => None,
     };
-    let definitions = Definition::reader().tools(&tools).all(&sources);
+    let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
     Ok(Read { sources, definitions, tools, mcp })
 }
 

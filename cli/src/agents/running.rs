@@ -6,9 +6,11 @@ use serde_json::json;
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
-use callboard::messages::{RunEvent, RunId, RunResult, TurnId, Usage, visible, visible_lines};
+use callboard::messages::state::StateRules;
+use callboard::messages::{AgentName, RunEvent, RunResult, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
+use callboard::supervision::runs::replay::Replay;
 use callboard::workflow::Workflow;
 
 use crate::page::{self, Failure, handoffs, note};
@@ -22,6 +24,7 @@ use super::arguments::{Allowance, Run};
 use super::deciding::{Asker, next_asked, settle};
 use super::hints;
 use super::loading::{self, Thinkers};
+use super::logged;
 use super::telling::Teller;
 use super::watching::Watch;
 
@@ -44,6 +47,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let mut builder = specs.into_iter().fold(builder, Builder::with);
     if arguments.limits == Some(Allowance::Judged) {
         builder = builder.classifier_agent(BuiltIn::Complexity.name());
+    }
+    if !arguments.quiet {
+        logged::show();
     }
     let session = Session::start(builder, store, arguments, own).await?;
     session.see_through(stops, way, Watch::new(folder)).await
@@ -210,7 +216,7 @@ impl<'a> Session<'a> {
             match watched {
                 Some(Watched::Live(shown)) => teller.tell(&shown),
                 Some(Watched::Event(event)) => {
-                    self.tell(&event.event, &mut teller, run.id());
+                    self.tell(&event.event, &mut teller, run).await;
                     if let RunEvent::NeedsAttention { turn, .. } = &*event.event
                         && let Some(end) = stuck(&run.read().await.map_err(trouble)?, *turn, &mut teller)
                     {
@@ -239,10 +245,21 @@ impl<'a> Session<'a> {
     }
 
     /// Of what the journal gets, what people want to know at once.
-    fn tell(&self, event: &RunEvent, teller: &mut Teller, run: RunId) {
-        if let (RunEvent::AttemptFailed { turn, failure, .. }, false) = (event, self.arguments.quiet) {
-            teller.close(Some(TurnId { run, number: *turn }));
-            note(&format!("an attempt failed: {failure}"));
+    async fn tell(&self, event: &RunEvent, teller: &mut Teller, run: &RunHandle) {
+        if self.arguments.quiet {
+            return;
+        }
+        match event {
+            RunEvent::AttemptFailed { turn, failure, .. } => {
+                teller.close(Some(TurnId { run: run.id(), number: *turn }));
+                note(&format!("an attempt failed: {failure}"));
+            }
+            RunEvent::Noticed { turn, text, .. } => {
+                let agent =
+                    agent_of(run, *turn).await.map_or_else(|| format!("turn {turn}"), |agent| visible(agent.as_str()));
+                note(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
+            }
+            _ => {}
         }
     }
 
@@ -271,6 +288,15 @@ impl<'a> Session<'a> {
         }
         result
     }
+}
+
+/// Whose turn it is, or was.
+async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
+    if let Some(open) = run.read().await.ok()?.turn(turn) {
+        return Some(open.agent().clone());
+    }
+    let replay = Replay::of(run.history().await.ok()?, &StateRules::default()).ok()?;
+    replay.turn(turn).map(|turn| turn.agent.clone())
 }
 
 /// Tells of a turn that needs attention, and ends what follows the run if no other turn goes on.

@@ -182,10 +182,10 @@ pub(crate) struct Going {
     pub(crate) json: bool,
 }
 
-/// Agents that think with a language model, from files, for those that have no program.
+/// Agents from files, for those that have no program here.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Thinkers {
-    /// The folder with agents that think with a language model, one in each file *.toml; a program of the same name goes first
+    /// The folder with agents, one in each file *.toml; a program of the same name goes first
     #[arg(long, value_name = "FOLDER")]
     pub(crate) agents: Option<PathBuf>,
     /// The file with the models that they may choose among; models.toml, if there is one

@@ -43,8 +43,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
 
 /// Asks at the terminal.
 pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
-    saying::flush();
-    ask_over(interrupt, &mut std::io::stdin().lock(), &mut std::io::stderr())
+    saying::ask(|| ask_over(interrupt, &mut std::io::stdin().lock(), &mut std::io::stderr()))
 }
 
 fn ask_over(interrupt: &Interrupt, answers: &mut impl BufRead, out: &mut impl Write) -> Decision {

@@ -18,6 +18,7 @@ use callboard::supervision::runs::replay::{Cause, Replay};
 use callboard::workflow::Workflow;
 
 use crate::agents::deciding::{Asker, next_asked, settle};
+use crate::agents::logged;
 use crate::page::{Failure, Page, count, is_coloured, json_text, note};
 use crate::saying;
 use crate::stops::Stops;
@@ -169,6 +170,9 @@ impl<'a> Session<'a> {
         let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         if let Some((_, store)) = &store {
             builder = builder.storage(store.sled());
+        }
+        if going.watch {
+            logged::show();
         }
         let builder = agents.into_iter().fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;

@@ -1,7 +1,9 @@
 //! Agents as people declare them: in TOML, or in Rust with the same parts (docs/agents.md).
 
+mod board;
 mod delegation;
 mod output;
+pub(super) mod process;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -9,7 +11,7 @@ mod tests;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::actors::Mode;
+use crate::actors::{AgentSpec, Mode};
 use crate::messages::{AgentName, Authority, ConversationStrategy, Json};
 
 use super::builtin::BuiltIn;
@@ -18,6 +20,7 @@ use super::output::OutputSchema;
 use super::permission::Tier;
 use super::prompt::Section;
 
+pub use process::ProcessSettings;
 pub use reading::{DefinitionReader, DefinitionSource};
 
 /// How many tokens another agent is told of a conversation, if nothing is said.
@@ -77,6 +80,8 @@ pub struct Definition {
     pub built_in_team: Vec<BuiltIn>,
     /// What its answer must look like, and is then: a value, and not text; text if nothing is said.
     pub output: Option<OutputSchema>,
+    /// The program that it is, if it is one: then no model thinks for it, and nothing counts here that is for models.
+    pub process: Option<ProcessSettings>,
     tier: Tier,
     /// What its model is told if another agent made it; nothing in it is replaced.
     instructions: Option<Arc<str>>,
@@ -127,6 +132,7 @@ impl Definition {
             told_tokens: TOLD_TOKENS,
             built_in_team: Vec::new(),
             output: None,
+            process: None,
             tier,
             instructions: None,
         }
@@ -137,6 +143,25 @@ impl Definition {
         // The text is a value of this template: it is written out as it is.
         let system_prompt = "{{ agent.instructions }}".to_owned();
         Self { system_prompt, instructions: Some(instructions.into()), ..Self::new(name, Tier::Dynamic) }
+    }
+
+    /// What a board has to know of it, whatever kind of agent it is.
+    pub(super) fn on_a_board(&self, spec: AgentSpec) -> AgentSpec {
+        let (max, within) = self.restarts;
+        let mut spec = spec
+            .mode(self.mode)
+            .concurrency(self.concurrency)
+            .timeout(self.timeout)
+            .restarts(max, within)
+            .authority(self.authority);
+        if let Some(role) = &self.role {
+            spec = spec.role(role);
+        }
+        if let Some(namespaces) = &self.namespaces {
+            spec = spec.namespaces(namespaces.iter().map(|name| &**name));
+        }
+        let spec = self.capabilities.iter().fold(spec, |spec, capability| spec.capability(capability));
+        self.projects.iter().fold(spec, |spec, project| spec.project(project))
     }
 
     pub(super) fn instructions(&self) -> Option<&str> {

@@ -1,23 +1,25 @@
 //! Definitions in TOML, read so that everything that is wrong with one is told at its place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use toml::de::DeTable;
 
 use crate::actors::Mode;
 use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration, list, string, text, word};
+use crate::documents::values::{Item, count, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
 use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME};
 
 use super::Definition;
+use super::board::{announces, context, limits};
 use super::delegation::delegation;
 use super::output::output;
+use super::process;
 use crate::agents::catalog::ModelChoice;
 use crate::agents::meta::MetaTool;
 use crate::agents::permission::Tier;
@@ -28,7 +30,6 @@ const LONG: &str = "keep long texts for the prompt in files that the agent reads
 const HEADER: &str = "begin with [agent] and name = \"…\"; write [agent.model] and [agent.capabilities] below it";
 const EXAMPLE_NAME: &str = "write name = \"…\" under [agent]";
 const EXAMPLE_SECTION: &str = "write [[agent.sections]], and below it name = \"…\" and text = \"…\"";
-const EXAMPLE_RESTARTS: &str = "write restarts = { max = 5, within = \"60s\" }";
 
 /// A text that an agent is defined in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub struct DefinitionSource {
 pub struct DefinitionReader {
     tools: Option<Tools>,
     models: Option<BTreeSet<String>>,
+    root: Option<PathBuf>,
     tier: Tier,
 }
 
@@ -90,6 +92,14 @@ impl DefinitionReader {
     #[must_use]
     pub fn models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.models = Some(names.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    /// The folder that programs start in. With it, programs that agents are, their folders and the variables that they are passed
+    /// have to be there.
+    #[must_use]
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = Some(folder.into());
         self
     }
 
@@ -163,16 +173,15 @@ impl DefinitionReader {
         if let Some(description) = fields.text("description", found) {
             definition.description = description.value;
         }
-        if let Some(mode) = fields.field("mode").and_then(|field| mode(field, found)) {
-            definition.mode = mode;
-        }
-        let prompt = fields.text("system_prompt", found);
-        let sections = fields.field("sections").map(|field| sections(field, found)).unwrap_or_default();
-        if let Some(item) = fields.get("model") {
-            self.model(item, &mut definition, found);
-        }
-        if let Some(item) = fields.get("capabilities") {
-            self.capabilities(item, &mut definition, found);
+        match fields.get("process") {
+            Some(item) => {
+                definition.process = process::process(item, self.root.as_deref(), found);
+                process::refuse(&mut fields, &process::THINKING, found);
+                if let Some(item) = fields.get("capabilities") {
+                    process::capabilities(item, &mut definition, found);
+                }
+            }
+            None => self.thinking(&mut fields, &mut definition, found),
         }
         if let Some(item) = fields.get("announces") {
             announces(item, &mut definition, found);
@@ -183,15 +192,30 @@ impl DefinitionReader {
         if let Some(item) = fields.get("context") {
             context(item, &mut definition, found);
         }
+        fields.close(found);
+        name.map(|_| definition)
+    }
+
+    /// What is said of an agent that thinks with a model.
+    fn thinking(&self, fields: &mut Fields<'_>, definition: &mut Definition, found: &mut Found) {
+        if let Some(mode) = fields.field("mode").and_then(|field| mode(field, found)) {
+            definition.mode = mode;
+        }
+        let prompt = fields.text("system_prompt", found);
+        let sections = fields.field("sections").map(|field| sections(field, found)).unwrap_or_default();
+        if let Some(item) = fields.get("model") {
+            self.model(item, definition, found);
+        }
+        if let Some(item) = fields.get("capabilities") {
+            self.capabilities(item, definition, found);
+        }
         if let Some(item) = fields.get("delegation") {
-            delegation(item, &mut definition, found);
+            delegation(item, definition, found);
         }
         if let Some(item) = fields.get("output") {
             definition.output = output(item, found);
         }
-        fields.close(found);
-        self.check_prompt(&mut definition, prompt, sections, found);
-        name.map(|_| definition)
+        self.check_prompt(definition, prompt, sections, found);
     }
 
     fn model(&self, item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
@@ -335,14 +359,14 @@ fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
 }
 
 /// The effects that it may cause.
-fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
+pub(super) fn authority(field: Field<'_>, found: &mut Found) -> Option<Authority> {
     let words = Effect::ALL.map(|effect| (effect.name(), effect));
     let items = list(field, "write authority = [\"reads\", \"notes\"]", found);
     let effects: Vec<Option<Effect>> = items.iter().map(|item| word((field.0, item), &words, found)).collect();
     effects.into_iter().collect::<Option<Vec<_>>>().map(Authority::of)
 }
 
-fn check_tier(field: Field<'_>, found: &mut Found) {
+pub(super) fn check_tier(field: Field<'_>, found: &mut Found) {
     let (_, item) = field;
     let claimed = match item.get_ref().as_str() {
         Some("built_in") => "agents that are compiled in",
@@ -394,62 +418,8 @@ fn priority(field: Field<'_>, found: &mut Found) -> Option<u16> {
     number.and_then(|number| u16::try_from(number).ok())
 }
 
-fn announces(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
-    const WHAT: &str = "what an agent announces";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.announces], and below it role = \"…\"", found) else {
-        return;
-    };
-    let role = fields.text("role", found).and_then(|role| checked("role", role, found));
-    let mut names = |key, kind, found: &mut Found| -> Vec<Arc<str>> {
-        let given = fields.field(key).map(|field| texts(field, found)).unwrap_or_default();
-        values(given.into_iter().filter_map(|name| checked(kind, name, found)).collect())
-    };
-    definition.capabilities = names("capabilities", "capability", found);
-    definition.projects = names("projects", "project", found);
-    definition.role = role.map(|role| role.value.into());
-    fields.close(found);
-}
-
-fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
-    const WHAT: &str = "the limits of an agent";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.limits], and below it tokens = 20000", found) else {
-        return;
-    };
-    if let Some(turns) = fields.field("concurrency").and_then(|field| count(field, found)) {
-        definition.concurrency = turns.value as usize;
-    }
-    if let Some(timeout) = fields.field("timeout").and_then(|field| duration(field, found)) {
-        definition.timeout = timeout.value;
-    }
-    definition.tokens = fields.field("tokens").and_then(|field| count(field, found)).map(|tokens| tokens.value.into());
-    if let Some(restarts) = fields.get("restarts").and_then(|item| restarts(item, found)) {
-        definition.restarts = restarts;
-    }
-    fields.close(found);
-}
-
-fn restarts(item: &Item<'_>, found: &mut Found) -> Option<(u32, Duration)> {
-    let mut fields = Fields::of("`restarts`", item, EXAMPLE_RESTARTS, found)?;
-    let max = fields.required("max", EXAMPLE_RESTARTS, found).and_then(|field| count(field, found));
-    let within = fields.required("within", EXAMPLE_RESTARTS, found).and_then(|field| duration(field, found));
-    fields.close(found);
-    Some((max?.value, within?.value))
-}
-
-fn context(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
-    const WHAT: &str = "the context of an agent";
-    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.context], and below it namespaces = […]", found)
-    else {
-        return;
-    };
-    let namespaces = fields.field("namespaces").map(|field| texts(field, found));
-    definition.namespaces = namespaces
-        .map(|names| values(names.into_iter().filter_map(|name| checked("namespace", name, found)).collect()));
-    fields.close(found);
-}
-
 /// A list of texts with their places.
-fn texts((key, item): Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
+pub(super) fn texts((key, item): Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
     let items = list((key, item), &format!("put it in brackets: {key} = [\"…\"]"), found);
     let one = |item: &Item<'_>, found: &mut Found| {
         let text = string(&format!("an entry of `{key}`"), "a string", item, found)?;
@@ -458,12 +428,12 @@ fn texts((key, item): Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
     items.iter().filter_map(|item| one(item, found)).collect()
 }
 
-fn values(texts: Vec<Placed<String>>) -> Vec<Arc<str>> {
+pub(super) fn values(texts: Vec<Placed<String>>) -> Vec<Arc<str>> {
     texts.into_iter().map(|text| text.value.into()).collect()
 }
 
 /// A name that keeps the rule for names.
-fn checked(kind: &'static str, name: Placed<String>, found: &mut Found) -> Option<Placed<String>> {
+pub(super) fn checked(kind: &'static str, name: Placed<String>, found: &mut Found) -> Option<Placed<String>> {
     let max = match kind {
         "project" => 128,
         "namespace" => 64,

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::*;
@@ -199,9 +201,8 @@ fn texts_that_are_no_agents_are_told_what_to_write() {
     );
 }
 
-/// The example of docs/agents.md that says everything.
-fn whole_example() -> &'static str {
-    let page = include_str!("../../../docs/agents.md");
+/// A page's example that says everything.
+fn whole_example(page: &'static str) -> &'static str {
     page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap()
 }
 
@@ -219,7 +220,7 @@ fn as_json(text: &str) -> serde_json::Value {
 
 #[test]
 fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
-    let example = whole_example();
+    let example = whole_example(include_str!("../../../docs/agents.md"));
     let tools = ["FileRead", "FileSearch"].map(|name| Named(name, Effect::Reads));
     let tools = tools.into_iter().fold(Tools::new(), |tools, tool| tools.with(tool).unwrap());
     let tools =
@@ -230,6 +231,7 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
     validator.validate(&as_json(example)).unwrap_or_else(|error| panic!("{error} at {}", error.instance_path()));
     // Each table, with a key that it does not have: the advice names those that it has.
     for (table, pointer) in [
+        ("agent.process", "/properties/agent/properties/process"),
         ("agent", "/properties/agent"),
         ("agent.model", "/properties/agent/properties/model"),
         ("agent.capabilities", "/properties/agent/properties/capabilities"),
@@ -250,10 +252,124 @@ fn the_page_has_everything_that_can_be_said_and_editors_know_it() {
         let properties = schema.pointer(&format!("{pointer}/properties")).and_then(|found| found.as_object()).unwrap();
         assert_eq!(known, properties.keys().map(String::as_str).collect(), "{table}");
     }
-    each_key(schema.value(), &as_json(example), "");
+    let mut of_thinkers = schema.value().clone();
+    of_thinkers.pointer_mut("/properties/agent/properties").unwrap().as_object_mut().unwrap().remove("process");
+    each_key(&of_thinkers, &as_json(example), "");
     for wrong in ["[agent]", "[agent]\nname = \"a\"\nmod = \"plan\"", "[agent]\nname = \"a\"\nmode = \"plann\""] {
         assert!(!validator.is_valid(&as_json(wrong)), "{wrong}");
     }
+}
+
+#[test]
+fn the_page_of_programs_has_everything_that_can_be_said_of_one_and_nothing_else() {
+    let example = whole_example(include_str!("../../../docs/process-agents.md"));
+    let read = Definition::from_toml("docs/process-agents.md", example).unwrap_or_else(|defects| panic!("{defects}"));
+    let process = read.process.as_ref().unwrap();
+    assert_eq!(process.command, ["python3", "word_counter.py"]);
+    assert_eq!(
+        (&process.env[..], &process.env_from[..]),
+        (&[("LANG".into(), "C.UTF-8".into())][..], &["HOME".into()][..])
+    );
+    assert_eq!((process.folder.as_deref(), process.ready_within), (Some(Path::new(".")), Duration::from_secs(10)));
+    assert_eq!((read.concurrency, read.timeout, read.tokens), (2, Duration::from_secs(60), Some(20_000)));
+    assert_eq!((read.tier(), read.authority), (Tier::UserDefined, Authority::of([Effect::Reads, Effect::Notes])));
+    let schema = Definition::schema();
+    let validator = jsonschema::validator_for(schema.value()).unwrap();
+    validator.validate(&as_json(example)).unwrap_or_else(|error| panic!("{error} at {}", error.instance_path()));
+    // What is for agents that think is refused, by editors too.
+    let mut of_programs = schema.value().clone();
+    let agent = of_programs.pointer_mut("/properties/agent/properties").unwrap().as_object_mut().unwrap();
+    let refused = schema.pointer("/properties/agent/dependentSchemas/process/properties").unwrap().as_object().unwrap();
+    for (key, inner) in refused {
+        let tools = inner.pointer("/properties").and_then(serde_json::Value::as_object);
+        for tool in tools.into_iter().flat_map(|tools| tools.keys()) {
+            agent["capabilities"]["properties"].as_object_mut().unwrap().remove(tool);
+        }
+        if tools.is_none() {
+            agent.remove(key);
+        }
+        for key in tools.map_or_else(|| vec![key], |tools| tools.keys().collect()) {
+            let (before, after) = if tools.is_some() { ("capabilities = { ", " }") } else { ("", "") };
+            let text = format!("[agent]\nname = \"a\"\nprocess = {{ command = [\"a\"] }}\n{before}{key} = 1{after}");
+            let told = defects(&text);
+            assert!(told.contains(&format!("`{key}` is for agents that think")), "{told}");
+            assert!(!validator.is_valid(&as_json(&text)), "{text}");
+        }
+    }
+    each_key(&of_programs, &as_json(example), "");
+}
+
+#[test]
+fn what_is_wrong_with_a_program_is_told_at_its_place_and_no_secret_is_shown() {
+    let told = defects(
+        r#"[agent]
+name = "a"
+mode = "plan"
+system_prompt = "{{ taks }}"
+[[agent.sections]]
+name = "x"
+[agent.model]
+preferred = "bigg"
+[agent.process]
+comand = ["a"]
+env = { API_TOKEN = "sk-1", N = 3 }
+env_from = ["sk-2"]
+ready_within = "soon"
+[agent.capabilities]
+allowed_tools = ["FileReed"]
+authority = ["reeds"]
+trust_tier = "built_in"
+"#,
+    );
+    assert!(!told.contains("sk-"), "{told}");
+    insta::assert_snapshot!("process_defects", told);
+    for (command, problem) in [
+        ("[]", "`command` names no program"),
+        ("[\" \"]", "`command` names no program"),
+        ("\"python3 a.py\"", "`command` must be an array, not a string"),
+        ("[\"a\", 3]", "a word of `command` must be a string, not an integer"),
+        ("[\"a\\u0000\"]", "`command` has a NUL"),
+    ] {
+        let told = defects(&format!("[agent]\nname = \"a\"\n[agent.process]\ncommand = {command}\n"));
+        assert!(told.starts_with("a.toml:4:") && told.contains(problem), "{told}");
+    }
+}
+
+#[cfg(all(unix, feature = "process"))]
+#[test]
+fn a_program_that_is_not_there_is_told_where_it_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("bin")).unwrap();
+    std::fs::write(root.path().join("bin/plain.sh"), "#!/bin/sh").unwrap();
+    let reader = Definition::reader().root(root.path());
+    let told =
+        |process: &str| match reader.read("a.toml", &format!("[agent]\nname = \"a\"\n[agent.process]\n{process}")) {
+            Ok(_) => String::new(),
+            Err(defects) => defects.to_string().replace(&root.path().display().to_string(), "ROOT"),
+        };
+    let wrong = [
+        "command = [\"no-such-program\", \"x\"]",
+        "command = [\"./a.sh\"]",
+        "command = [\"bin/plain.sh\"]",
+        "command = [\"sh\"]\nfolder = \"bim\"",
+        "command = [\"sh\"]\nenv_from = [\"NO_SUCH_VARIABLE_HERE\"]",
+        "command = [\"sh\"]\nenv = { PATH = \"bin\" }",
+    ];
+    insta::assert_snapshot!("programs_not_there", wrong.map(told).join("\n"));
+    let file = root.path().join("bin/plain.sh");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let absolute = format!("command = [{:?}]", file.display().to_string());
+    for right in [
+        "command = [\"bin/plain.sh\"]",
+        "command = [\"./plain.sh\"]\nfolder = \"bin\"",
+        "command = [\"plain.sh\"]\nenv = { PATH = \"bin\" }",
+        "command = [\"sh\"]\nenv_from = [\"PATH\"]",
+        &absolute,
+    ] {
+        assert_eq!(told(right), "", "{right}");
+    }
+    // By itself a text is only read.
+    assert!(Definition::from_toml("a", &format!("[agent]\nname = \"a\"\n[agent.process]\n{}", wrong[0])).is_ok());
 }
 
 /// Each key that a schema has stands in the example, down to the last table.

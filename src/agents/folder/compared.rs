@@ -36,11 +36,11 @@ type ByFile<'a, T> = BTreeMap<&'a str, T>;
 impl AgentFolder {
     /// What has to be done for the agents to be as these files say.
     pub(crate) fn compare(&self, Files(read): &Files) -> Changes {
-        let reader = Definition::reader().tools(&self.tools);
+        let reader = Definition::reader().tools(&self.tools).root(&self.root);
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
         for (file, bytes) in read {
             let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
-            match read.and_then(|bytes| definition(&reader, file, bytes)) {
+            match read.and_then(|bytes| self.may_declare(file, definition(&reader, file, bytes)?)) {
                 Ok(definition) => drop(new.insert(file, definition)),
                 Err(why) => drop(refused.insert(file, why)),
             }
@@ -57,6 +57,19 @@ impl AgentFolder {
                 }
             }
         }
+    }
+
+    /// The definition, unless it declares a program that may not come now.
+    fn may_declare(&self, file: &str, definition: Definition) -> Result<Definition, String> {
+        if definition.process.as_ref().is_none_or(|process| self.programs.have(process)) {
+            return Ok(definition);
+        }
+        let name = quoted(definition.name.as_str());
+        Err(format!(
+            "{}: the program of {name} is not one that was declared when the folder was loaded, and tools can write in this \
+             folder\n  advice: look at the file, and begin anew",
+            visible(file)
+        ))
     }
 
     /// The agent that stands for a file.
@@ -85,7 +98,9 @@ impl AgentFolder {
             let others = standing.values().filter(|other| other.name != definition.name);
             let team =
                 others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
-            let wanted = Standing { definition: definition.clone(), team: team.collect() };
+            // A program is told of nobody, and is not made anew when others change.
+            let team = if definition.process.is_some() { Vec::new() } else { team.collect() };
+            let wanted = Standing { definition: definition.clone(), team };
             if self.older(file) == Some(&wanted) {
                 continue;
             }

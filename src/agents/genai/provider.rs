@@ -8,7 +8,7 @@ use reqwest::Url;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 
-use crate::agents::secret::is_variable;
+use crate::agents::program::is_variable;
 use crate::agents::web::{self, Way};
 
 /// A server that speaks OpenAI's protocol, wherever it is.

@@ -10,11 +10,12 @@ use super::McpServers;
 use super::connection::Connection;
 use super::names::{MAX_SERVER, is_server};
 use super::settings::{Named, Reached, Settings};
-use crate::agents::secret::{Secret, is_variable};
+use crate::agents::program::{self, environment, words};
+use crate::agents::secret::Secret;
 use crate::agents::web;
 use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration, list, misfit, mismatch, string, text, word};
+use crate::documents::values::{Item, count, duration, list, misfit, mismatch, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed};
 use crate::env::Env;
 use crate::messages::Effect;
@@ -44,9 +45,6 @@ const EFFECTS: [(&str, Effect); 5] = [
 
 /// Where somebody may write a secret by mistake. Their lines are not shown.
 const KEYS_OF_SECRETS: [&str; 7] = ["bearer", "token", "key", "api_key", "secret", "password", "headers"];
-
-/// Variables with names that end so have secrets in them.
-const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -120,7 +118,7 @@ fn server(item: &Item<'_>, variables: Variables<'_>, found: &mut Found) -> Optio
     let name = fields.required("name", "write name = \"…\": the names of its tools begin with it", found);
     let name = name.and_then(|field| text(field, found));
     let reached = reached(&mut fields, variables, found);
-    let tools = fields.field("tools").map(|field| texts(field, "the name of a tool", found));
+    let tools = fields.field("tools").map(|field| words(field, "the name of a tool", found));
     let effect = fields.field("effect").and_then(|field| word(field, &EFFECTS, found));
     let effects = fields.get("effects").map(|item| effects(item, tools.as_deref(), found)).unwrap_or_default();
     let timeout = fields.field("timeout").and_then(|field| duration(field, found));
@@ -167,9 +165,9 @@ fn reached(fields: &mut Fields<'_>, variables: Variables<'_>, found: &mut Found)
                 let defect = Defect::new(&header, "`bearer_from` is for servers with `url`");
                 found.add(defect.advise("name what the program needs in `env_from`"));
             }
-            let command = program(command, found);
+            let command = program::command(command, EXAMPLE_COMMAND, found);
             let env = env.map(|item| environment(item, &header, found)).unwrap_or_default();
-            let env_from = env_from.map(|field| texts(field, "the name of a variable", found)).unwrap_or_default();
+            let env_from = env_from.map(|field| words(field, "the name of a variable", found)).unwrap_or_default();
             let env_from = env_from.iter().filter_map(|name| named(name, &header, variables, found)).collect();
             Some(Reached::Program { command: command?, env, env_from })
         }
@@ -200,72 +198,11 @@ fn reached(fields: &mut Fields<'_>, variables: Variables<'_>, found: &mut Found)
     }
 }
 
-fn program(field: Field<'_>, found: &mut Found) -> Option<Vec<String>> {
-    let before = found.len();
-    let items = list(field, EXAMPLE_COMMAND, found);
-    let words: Vec<String> = items
-        .iter()
-        .filter_map(|item| string("a word of `command`", "a string", item, found))
-        .map(str::to_owned)
-        .collect();
-    if found.len() > before {
-        return None;
-    }
-    if words.first().is_none_or(|program| program.trim().is_empty()) {
-        let defect = Defect::new(&Some(field.1.span()), "`command` names no program");
-        found.add(defect.advise(EXAMPLE_COMMAND));
-        return None;
-    }
-    if words.iter().any(|word| word.contains('\0')) {
-        found.add(Defect::new(&Some(field.1.span()), "`command` has a NUL, which no program can be given"));
-        return None;
-    }
-    Some(words)
-}
-
-/// Variables with their values, which everybody may read. Their lines are not shown: somebody may have written a secret there.
-fn environment(item: &Item<'_>, header: &Place, found: &mut Found) -> Vec<(String, String)> {
-    let DeValue::Table(table) = item.get_ref() else {
-        found.add(Defect::new(header, "`env` must be a table").advise("write env = { NAME = \"value\" }"));
-        return Vec::new();
-    };
-    let mut variables = Vec::new();
-    for (name, item) in table.iter() {
-        let name = name.get_ref().to_string();
-        let upper = name.to_ascii_uppercase();
-        if ENDS_OF_SECRETS.iter().any(|end| upper.ends_with(end)) {
-            let problem = format!("`env` has a value for {}, whose name says that it is secret", quoted(&name));
-            let advice = "leave it out here, set it in the environment, and name it in `env_from`";
-            found.add(Defect::new(header, problem).advise(advice));
-            continue;
-        }
-        let is_name = !name.is_empty() && !name.contains(['=', '\0']);
-        match item.get_ref().as_str() {
-            Some(value) if is_name && !value.contains('\0') => variables.push((name, value.to_owned())),
-            Some(_) => {
-                let problem =
-                    format!("the variable {} of `env` has a name or a value that none can have", quoted(&name));
-                found.add(Defect::new(header, problem).advise("leave out `=` in names, and NUL"));
-            }
-            None => {
-                let problem = format!("the variable {} of `env` must be a string", quoted(&name));
-                found.add(Defect::new(header, problem).advise("write its value in quotes"));
-            }
-        }
-    }
-    variables
-}
-
-/// The variable of this name. What is none may be a secret, and is not shown.
+/// The variable of this name, and what is in it.
 fn named(name: &Placed<String>, header: &Place, variables: Variables<'_>, found: &mut Found) -> Option<Named> {
-    if !is_variable(&name.value) {
-        let problem = "a secret is named by the variable of the environment that it is in, as GITHUB_TOKEN; it is not \
-                       written here";
-        found.add(Defect::new(header, problem));
-        return None;
-    }
-    let secret = variables(&name.value).and_then(|value| Secret::of_variable(&value));
-    Some(Named { variable: name.value.clone(), secret })
+    let variable = program::variable(name, header, found)?;
+    let secret = variables(&variable).and_then(|value| Secret::of_variable(&value));
+    Some(Named { variable, secret })
 }
 
 fn address(field: Field<'_>, header: &Place, found: &mut Found) -> Option<Url> {
@@ -277,13 +214,6 @@ fn address(field: Field<'_>, header: &Place, found: &mut Found) -> Option<Url> {
             found.add(Defect::new(header, format!("the url {problem}")).advise(advice));
         })
         .ok()
-}
-
-fn texts((key, item): Field<'_>, what: &str, found: &mut Found) -> Vec<Placed<String>> {
-    let advice = format!("write {key} = [\"…\", \"…\"]");
-    let items = list((key, item), &advice, found);
-    let one = |item: &Item<'_>| Some(Placed::at(string(what, "a string", item, found)?.to_owned(), item.span()));
-    items.iter().filter_map(one).collect()
 }
 
 fn effects(item: &Item<'_>, tools: Option<&[Placed<String>]>, found: &mut Found) -> BTreeMap<String, Effect> {

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+use crate::agents::process::redacted;
 use crate::agents::secret::Secret;
 use crate::agents::tool::{USUAL_OUTPUT, USUAL_TIMEOUT};
 use crate::messages::Effect;
 
 /// How long a server may take to start and to list its tools, if nobody says otherwise: some are fetched first.
 pub(super) const USUAL_START: Duration = Duration::from_secs(30);
-
-/// Shorter ones are words that stand everywhere, such as `1`, and not secret.
-const MIN_SECRET: usize = 8;
 
 /// A server.
 pub(super) struct Settings {
@@ -70,10 +68,7 @@ impl Settings {
             Reached::Program { env_from, .. } => env_from.as_slice(),
             Reached::Address { bearer, .. } => bearer.as_slice(),
         };
-        let secrets = named.iter().filter_map(|named| named.secret.as_ref());
-        secrets
-            .filter(|secret| secret.expose().len() >= MIN_SECRET)
-            .fold(text, |text, secret| secret.taken_out_of(&text))
+        redacted(named.iter().filter_map(|named| named.secret.as_ref()), text)
     }
 }
 

@@ -27,7 +27,8 @@ pub(super) fn transport(
     let mut headers = HeaderMap::new();
     if let Some(bearer) = bearer {
         let secret = bearer.secret()?;
-        let value = secret.fits_a_header().then(|| HeaderValue::try_from(format!("Bearer {}", secret.expose())).ok());
+        let value =
+            web::fits_a_header(secret).then(|| HeaderValue::try_from(format!("Bearer {}", secret.expose())).ok());
         let Some(mut value) = value.flatten() else {
             return Err(format!(
                 "cannot be given the token in {}: it has characters that no token has",

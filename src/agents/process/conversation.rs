@@ -12,13 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::actors::context::{ContextAccess, ContextError};
 use crate::actors::{DelegationError, Reservation, Turn, TurnError};
-use crate::messages::{Command, FailureKind, Json};
+use crate::messages::{Command, FailureKind, Json, Usage};
 
 use super::child::{MAX_LINE, Process};
 use super::lines::Line;
 use super::protocol::{
     AnswerLine, BadLine, Delegate, Ending, Entry, Id, Message, Request, Said, TurnLine, Unmet, read,
 };
+use super::tokens::Tokens;
 
 /// How many requests of a turn may be open at once, answers that are not read yet included; and how many reservations.
 const MAX_OPEN: usize = 64;
@@ -74,6 +75,7 @@ pub(super) struct Conversation<'a> {
     /// The ids of the open ones; steps that the process works on have where their values go.
     ids: HashMap<Id, Option<oneshot::Sender<Json>>>,
     reservations: HashMap<Id, Reservation>,
+    tokens: Tokens,
     failures: VecDeque<(Id, TurnError)>,
     notices: usize,
     unread: Unread,
@@ -115,7 +117,7 @@ impl Unread {
 }
 
 impl<'a> Conversation<'a> {
-    pub(super) fn new(process: &'a mut Process, turn: &'a Turn) -> Self {
+    pub(super) fn new(process: &'a mut Process, turn: &'a Turn, token_budget: Option<u64>) -> Self {
         let (begun, begins) = mpsc::channel(MAX_OPEN);
         Self {
             process,
@@ -124,6 +126,7 @@ impl<'a> Conversation<'a> {
             open: FuturesUnordered::new(),
             ids: HashMap::new(),
             reservations: HashMap::new(),
+            tokens: Tokens::up_to(token_budget),
             failures: VecDeque::new(),
             notices: 0,
             unread: Unread::default(),
@@ -258,6 +261,7 @@ impl<'a> Conversation<'a> {
                 self.tell(&Message::Result { id, value: &Json::from(id) })
             }
             Reply::Unmet { kind, error, output } => {
+                self.tokens.settle(id, 0);
                 self.tell(&Message::Failed { id, kind, error: &error.to_string(), output: output.as_ref() })?;
                 if self.failures.len() == KEPT_FAILURES {
                     self.failures.pop_front();
@@ -294,16 +298,21 @@ impl<'a> Conversation<'a> {
             Request::Reserve(_) if self.reservations.len() >= MAX_OPEN => {
                 return Err(format!("at most {MAX_OPEN} reservations may be open at once"));
             }
-            Request::Reserve(tokens) => async move {
-                match turn.reserve(tokens).await {
-                    Ok(reservation) => Reply::Reserved(reservation),
-                    Err(error) => Reply::failed(error),
+            Request::Reserve(tokens) => {
+                let held = self.tokens.hold(id, tokens);
+                async move {
+                    let reserved = match held {
+                        Ok(()) => turn.reserve(tokens).await,
+                        Err(error) => return Reply::Unmet { kind: Unmet::Refused, error, output: None },
+                    };
+                    reserved.map_or_else(Reply::failed, Reply::Reserved)
                 }
+                .boxed()
             }
-            .boxed(),
             Request::Settle(reserved, usage) => {
                 let reservation = self.reservations.remove(&reserved);
                 let reservation = reservation.ok_or_else(|| format!("there is no open reservation {reserved}"))?;
+                self.tokens.settle(reserved, usage.map_or(0, Usage::total));
                 let told = match usage {
                     Some(usage) => reservation.settle(usage),
                     None => reservation.release(),

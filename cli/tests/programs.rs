@@ -1,0 +1,265 @@
+//! Agents that are programs, declared in files: real processes, without any model.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const EXAMPLE: &str = include_str!("../../examples/process/word_counter.py");
+
+const COUNTER: &str = r#"
+[agent]
+name = "counter"
+description = "Counts words."
+
+[agent.process]
+command = ["python3", "word_counter.py"]
+"#;
+
+const EDITOR: &str = r#"
+[agent]
+name = "namer"
+
+[agent.process]
+command = ["./namer.sh"]
+
+[agent.announces]
+role = "editor"
+"#;
+
+/// Says on its standard error that it has begun, and gives each turn the same title.
+const NAMER: &str = r#"#!/bin/sh
+read hello; echo '{"type":"ready","protocol":1}'
+echo "the namer has begun" >&2
+while read turn; do
+    id=${turn#*'"id":"'}
+    printf '%s\n' '{"type":"notice","text":"a title\nis found"}'
+    echo '{"type":"command","turn":"'${id%%'"'*}'","output":"On being"}'
+done
+"#;
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    error: String,
+}
+
+fn command(folder: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).env("USER", "ann");
+    for variable in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn callboard(folder: &TempDir, arguments: &[&str]) -> Said {
+    said(&mut command(folder, arguments))
+}
+
+fn said(command: &mut Command) -> Said {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) {
+    let file = folder.path().join(name);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, text).unwrap();
+    if Path::new(name).extension().is_some_and(|extension| extension == "sh") {
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// A process that is killed when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The word counter of the examples, and who finds a title for it.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "agents/counter.toml", COUNTER);
+    write(&folder, "agents/namer.toml", EDITOR);
+    write(&folder, "word_counter.py", EXAMPLE);
+    write(&folder, "namer.sh", NAMER);
+    folder
+}
+
+#[test]
+fn the_python_example_runs_from_a_file_and_needs_no_model() {
+    let folder = folder();
+    let check = callboard(&folder, &["check"]);
+    assert_eq!((check.code, check.error.as_str()), (Some(0), ""));
+    assert!(
+        check.out.starts_with(
+            "agents/counter.toml: counter: Counts words. (program; python3 word_counter.py)\n\
+             agents/namer.toml: namer (program; ./namer.sh)\n"
+        ),
+        "{}",
+        check.out
+    );
+    let rows: Value = serde_json::from_str(&callboard(&folder, &["check", "--json"]).out).unwrap();
+    assert_eq!(rows[0]["program"], json!(["python3", "word_counter.py"]));
+
+    let run = ["run", "to be or not to be", "--to", "counter"];
+    let said = callboard(&folder, &run);
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    let output: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&output["title"], &output["counts"]["be"]), (&json!("On being"), &json!(2)), "{output}");
+    for told in ["namer │ the namer has begun\n", "namer says: a title\n  │ is found\n"] {
+        assert!(said.error.contains(told), "{}", said.error);
+    }
+    let quiet = callboard(&folder, &[&run[..], &["--quiet"]].concat());
+    assert_eq!((quiet.code, quiet.error.as_str()), (Some(0), ""));
+    assert_eq!(serde_json::from_str::<Value>(&quiet.out).unwrap(), output);
+}
+
+#[test]
+fn the_folder_of_the_example_runs_as_the_page_says() {
+    let page = include_str!("../../docs/process-agents.md");
+    let line = page.lines().find(|line| line.starts_with("callboard run \"to be or not to be\"")).unwrap();
+    let words: Vec<&str> = line
+        .split('"')
+        .flat_map(|part| match part {
+            "to be or not to be" => vec![part],
+            part => part.split_whitespace().skip_while(|word| *word == "callboard").collect(),
+        })
+        .collect();
+    let mut run = command(&tempfile::tempdir().unwrap(), &words);
+    let said = said(run.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")));
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    let output: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(output["counts"]["be"] == 2 && output["title"].is_string(), "{output}");
+}
+
+#[test]
+fn paths_are_told_from_the_root_wherever_callboard_is_started() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("elsewhere")).unwrap();
+    let mut run = command(&folder, &["run", "to be", "--to", "counter", "--agents", "../agents", "--root", ".."]);
+    let said = said(run.current_dir(folder.path().join("elsewhere")));
+    assert!(said.code == Some(0) && said.out.contains("On being"), "{} {}", said.out, said.error);
+}
+
+#[test]
+fn nodes_of_a_workflow_are_programs_from_files() {
+    let folder = folder();
+    let run = ["workflow", "run", "--line", "counter -> namer", "--input-json", "\"to be\"", "--agents", "agents"];
+    let said = callboard(&folder, &run);
+    assert_eq!((said.code, said.out.as_str(), said.error.as_str()), (Some(0), "On being\n", ""));
+    let watched = callboard(&folder, &[&run[..], &["--watch"]].concat());
+    assert!(watched.error.contains("namer │ the namer has begun\n"), "{}", watched.error);
+}
+
+#[test]
+fn what_is_missing_is_told_by_check_and_before_a_run() {
+    let folder = folder();
+    write(&folder, "agents/namer.toml", &EDITOR.replace("namer.sh", "nemar.sh"));
+    let missing = COUNTER.replace("\"python3\"", "\"no-such-python\"");
+    write(&folder, "agents/counter.toml", &format!("{missing}env_from = [\"COUNTER_KEY\"]\n"));
+    let check = callboard(&folder, &["check"]);
+    assert_eq!(check.code, Some(1), "{}", check.error);
+    let run = callboard(&folder, &["run", "x", "--to", "counter"]);
+    assert!(run.code == Some(2) && run.out.is_empty(), "{}", run.error);
+    for told in [
+        "counter.toml:7:11: there is no program \"no-such-python\" in PATH",
+        "counter.toml:6:1: the variable COUNTER_KEY of `env_from` is not set",
+        "namer.toml:6:11: there is no program \"",
+        "/nemar.sh\"",
+        "3 defects",
+    ] {
+        assert!(check.error.contains(told) && run.error.contains(told), "{told}: {} {}", check.error, run.error);
+    }
+}
+
+#[test]
+fn what_a_program_asks_waits_for_a_person_in_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"#!/bin/sh
+read hello; echo '{"type":"ready","protocol":1}'
+read turn; id=${turn#*'"id":"'}
+echo '{"type":"approve","id":1,"action":"publish","target":"WORDS.md","arguments":{}}'
+read answer
+echo '{"type":"command","turn":"'${id%%'"'*}'","output":"published"}'
+read end
+"#;
+    write(&folder, "printer.sh", source);
+    let agent = "[agent]\nname = \"printer\"\n[agent.process]\ncommand = [\"./printer.sh\"]\n";
+    write(&folder, "agents/printer.toml", agent);
+    let run = callboard(&folder, &["run", "print it", "--no-input", "--json", "--store", "store"]);
+    assert_eq!(run.code, Some(3), "{}", run.error);
+    let asked: Value = serde_json::from_str(&run.out).unwrap();
+    let asked = &asked["waits_for"][0];
+    assert_eq!((&asked["agent"], &asked["action"]), (&json!("printer"), &json!("publish")), "{asked}");
+}
+
+#[test]
+fn a_secret_is_passed_and_told_by_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+import json, os, sys
+def hear(): return json.loads(sys.stdin.readline())
+hear(); print('{"type":"ready","protocol":1}', flush=True)
+turn = hear()
+print("the key is", os.environ["KEEPER_KEY"], "of", sorted(os.environ), file=sys.stderr, flush=True)
+if turn["input"] == "die": os._exit(3)
+if turn["input"] == "babble": print(os.environ["KEEPER_KEY"], flush=True)
+print(json.dumps({"type": "command", "turn": turn["id"], "output": len(os.environ["KEEPER_KEY"])}), flush=True)
+"#;
+    write(&folder, "keeper.py", source);
+    let agent = "[agent]\nname = \"keeper\"\n[agent.process]\ncommand = [\"python3\", \"keeper.py\"]\nenv_from = [\"KEEPER_KEY\"]\n";
+    write(&folder, "agents/keeper.toml", agent);
+    let run = |task: &str| {
+        let mut command = command(&folder, &["run", task, "--json"]);
+        said(command.env("KEEPER_KEY", "sk-4711-4711").env("OTHER_KEY", "sk-4712-4712"))
+    };
+    for (task, code) in [("keep", 0), ("die", 1), ("babble", 1)] {
+        let said = run(task);
+        assert_eq!(said.code, Some(code), "{} {}", said.out, said.error);
+        assert!(!said.error.contains("sk-") && !said.out.contains("sk-"), "{} {}", said.out, said.error);
+        assert!(said.error.contains("keeper │ the key is [the key] of "), "{}", said.error);
+        assert!(!said.error.contains("OTHER_KEY"), "{}", said.error);
+    }
+    let result: Value = serde_json::from_str(&run("keep").out).unwrap();
+    assert_eq!(result["output"], 12);
+}
+
+#[test]
+fn a_definition_that_a_program_writes_during_a_run_starts_no_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = r#"#!/bin/sh
+read hello; echo '{"type":"ready","protocol":1}'
+read turn; id=${turn#*'"id":"'}
+mkfifo go
+mkdir -p agents; printf '[agent]\nname = "other"\n[agent.process]\ncommand = ["touch", "made"]\n' > agents/other.toml
+read word < go
+echo '{"type":"command","turn":"'${id%%'"'*}'","goto":"other"}'
+read end
+"#;
+    write(&folder, "writer.sh", writer);
+    write(&folder, "agents/writer.toml", "[agent]\nname = \"writer\"\n[agent.process]\ncommand = [\"./writer.sh\"]\n");
+    let mut run = command(&folder, &["run", "x", "--enable-handoffs"]);
+    let mut run = Killed(run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut told = BufReader::new(run.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let other = told.find(|line| line.starts_with("other.toml: ")).unwrap();
+    assert_eq!(other, "other.toml: not taken:");
+    let why = told.next().unwrap();
+    assert!(why.contains("the program of \"other\" is not one that was declared"), "{why}");
+    fs::write(folder.path().join("go"), "go\n").unwrap();
+    let rest: Vec<String> = told.collect();
+    assert_eq!(run.0.wait().unwrap().code(), Some(1), "{rest:#?}");
+    assert!(!folder.path().join("made").exists());
+}

@@ -1,0 +1,67 @@
+//! What a board has to know of an agent, whether it thinks or is a program: how it is found, how much it may use, as a file says it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::documents::fields::Fields;
+use crate::documents::found::Found;
+use crate::documents::values::{Item, count, duration};
+
+use super::Definition;
+use super::reading::{checked, texts, values};
+
+const EXAMPLE_RESTARTS: &str = "write restarts = { max = 5, within = \"60s\" }";
+
+pub(super) fn announces(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
+    const WHAT: &str = "what an agent announces";
+    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.announces], and below it role = \"…\"", found) else {
+        return;
+    };
+    let role = fields.text("role", found).and_then(|role| checked("role", role, found));
+    let mut names = |key, kind, found: &mut Found| -> Vec<Arc<str>> {
+        let given = fields.field(key).map(|field| texts(field, found)).unwrap_or_default();
+        values(given.into_iter().filter_map(|name| checked(kind, name, found)).collect())
+    };
+    definition.capabilities = names("capabilities", "capability", found);
+    definition.projects = names("projects", "project", found);
+    definition.role = role.map(|role| role.value.into());
+    fields.close(found);
+}
+
+pub(super) fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
+    const WHAT: &str = "the limits of an agent";
+    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.limits], and below it tokens = 20000", found) else {
+        return;
+    };
+    if let Some(turns) = fields.field("concurrency").and_then(|field| count(field, found)) {
+        definition.concurrency = turns.value as usize;
+    }
+    if let Some(timeout) = fields.field("timeout").and_then(|field| duration(field, found)) {
+        definition.timeout = timeout.value;
+    }
+    definition.tokens = fields.field("tokens").and_then(|field| count(field, found)).map(|tokens| tokens.value.into());
+    if let Some(restarts) = fields.get("restarts").and_then(|item| restarts(item, found)) {
+        definition.restarts = restarts;
+    }
+    fields.close(found);
+}
+
+fn restarts(item: &Item<'_>, found: &mut Found) -> Option<(u32, Duration)> {
+    let mut fields = Fields::of("`restarts`", item, EXAMPLE_RESTARTS, found)?;
+    let max = fields.required("max", EXAMPLE_RESTARTS, found).and_then(|field| count(field, found));
+    let within = fields.required("within", EXAMPLE_RESTARTS, found).and_then(|field| duration(field, found));
+    fields.close(found);
+    Some((max?.value, within?.value))
+}
+
+pub(super) fn context(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
+    const WHAT: &str = "the context of an agent";
+    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.context], and below it namespaces = […]", found)
+    else {
+        return;
+    };
+    let namespaces = fields.field("namespaces").map(|field| texts(field, found));
+    definition.namespaces = namespaces
+        .map(|names| values(names.into_iter().filter_map(|name| checked("namespace", name, found)).collect()));
+    fields.close(found);
+}
