@@ -35,7 +35,7 @@ pub use builtin::{BuiltIn, CapabilityGap};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource};
 pub use fake::FakeModel;
-pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
+pub use folder::{AgentFolder, CatalogFile, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod rates;
+mod reloading;
 mod secrets;
 mod server;
 mod wire;

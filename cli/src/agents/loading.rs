@@ -23,6 +23,7 @@ pub(super) const FAKE: &str = "fake";
 pub(crate) struct Thinkers {
     pub(crate) specs: Vec<AgentSpec>,
     pub(crate) folder: AgentFolder,
+    pub(crate) built_in: BuiltIns,
     /// What they can be asked for by: names, roles and capabilities.
     pub(crate) names: BTreeSet<String>,
     /// The names of those of the folder.
@@ -44,49 +45,65 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
         note(&problem.to_string());
     }
     let definitions = sound(definitions)?;
-    let models = match named {
+    let folder = AgentFolder::new(&files.agents).tools(&tools);
+    let asked = named.map(str::to_owned);
+    let mut folder = match named {
         // The one that needs no others.
-        Some(FAKE) => Models::new(&Env::system()),
-        Some(_) | None => reading::models(files)?,
+        Some(FAKE) => folder.model(Arc::new(FakeModel)),
+        Some(_) | None => folder.catalog(
+            reading::catalog(files).choosing(move |models, definition| model(models, definition, asked.as_deref())),
+        ),
     };
-    let built_in = built_in(&definitions, &models, &tools, named)?;
-    let named = named.map(str::to_owned);
-    let mut folder = AgentFolder::new(&files.agents)
-        .tools(&tools)
-        .model_of(move |definition| model(&models, definition, named.as_deref()));
     let mut specs = folder.load().map_err(|error| Failure::trouble(error.to_string()))?;
+    let built_in = BuiltIns { definitions, tools, named: named.map(str::to_owned) };
+    let definitions = &built_in.definitions;
     let names = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
         std::iter::once(definition.name.to_string()).chain(others)
     });
-    let names = names.chain(built_in.iter().map(|(name, _)| name.to_string())).collect();
+    let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
-    specs.extend(built_in.into_iter().map(|(_, spec)| spec));
-    Ok(Thinkers { names, own, specs, folder })
+    specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
+    Ok(Thinkers { names, own, specs, folder, built_in })
 }
 
 fn lies_in(folder: &Path, root: &Path) -> bool {
     folder.canonicalize().ok().zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
-/// The agents that come with the library, but for those whose names agents of the folder have.
-fn built_in(
-    definitions: &[Definition],
-    models: &Models,
-    tools: &Tools,
-    named: Option<&str>,
-) -> Result<Vec<(&'static str, AgentSpec)>, Failure> {
-    let trouble = |error: &dyn std::fmt::Display| Failure::trouble(error.to_string());
-    let made = |built_in: BuiltIn| {
-        let definition = built_in.definition();
+/// The agents that come with the library, but for those whose names agents of the folder had when it was loaded.
+pub(crate) struct BuiltIns {
+    definitions: Vec<Definition>,
+    tools: Tools,
+    /// The model that all ask.
+    named: Option<String>,
+}
+
+impl BuiltIns {
+    fn all(&self) -> impl Iterator<Item = BuiltIn> {
+        BuiltIn::beside(&self.definitions)
+    }
+
+    /// These agents, with the models that the folder's agents have now.
+    ///
+    /// # Errors
+    /// One has none.
+    pub(super) fn specs(&self, folder: &AgentFolder) -> Result<Vec<AgentSpec>, String> {
+        let none = Models::new(&Env::system());
+        let models = folder.current_models().unwrap_or(&none);
+        self.all().map(|agent| self.spec(agent, models)).collect()
+    }
+
+    fn spec(&self, agent: BuiltIn, models: &Models) -> Result<AgentSpec, String> {
+        let (definition, named) = (agent.definition(), self.named.as_deref());
         // Where no model is the usual one, that of the first agent serves.
         let usual = model(models, &definition, named);
-        let model = usual.or_else(|error| definitions.first().map_or(Err(error), |first| model(models, first, named)));
-        let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
-        let agent = LlmAgent::new(&definition, model.map_err(|error| trouble(&error))?, tools, &team);
-        Ok((built_in.name(), agent.map_err(|error| trouble(&error))?.spec()))
-    };
-    BuiltIn::beside(definitions).map(made).collect()
+        let model =
+            usual.or_else(|error| self.definitions.first().map_or(Err(error), |first| model(models, first, named)))?;
+        let team: Vec<Teammate> = self.definitions.iter().map(teammate).collect();
+        let agent = LlmAgent::new(&definition, model, &self.tools, &team).map_err(|error| error.to_string())?;
+        Ok(agent.spec())
+    }
 }
 
 fn teammate(definition: &Definition) -> Teammate {
