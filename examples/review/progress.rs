@@ -63,7 +63,9 @@ pub(crate) fn news(event: &RunEvent) -> Option<(u32, Timestamp, String)> {
                 if decision.reason.is_empty() { String::new() } else { format!(": {}", visible(&decision.reason)) };
             (turn, at, format!("{verdict} by {}{reason}", decision.by))
         }
-        RunEvent::NeedsAttention { turn, why, at } => (turn, at, format!("cannot go on by itself: {why}")),
+        RunEvent::NeedsAttention { turn, why, at, has_changed: _ } => {
+            (turn, at, format!("cannot go on by itself: {why}"))
+        }
         _ => return None,
     };
     Some((*turn, *at, text))
