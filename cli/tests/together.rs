@@ -226,3 +226,27 @@ fn built_in_agents_have_the_models_of_a_catalog_that_has_changed() {
     old.says("done");
     run.ends_with("done\n");
 }
+
+#[test]
+fn files_that_change_while_a_workflow_runs_count_from_the_next_turn_on_and_leave_programs_alone() {
+    let folder = folder(&["writer", "shout", "editor"]);
+    let (old, new) = (Model::start(), Model::start());
+    write(&folder, "models.toml", &old.catalog());
+    let line = ["workflow", "run", "--line", "writer -> shout -> summarizer -> editor", "--input-json", "\"a boat\""];
+    let agents = ["--agents", "agents", "--agent", "shout=tr a-z A-Z", "--agent", "summarizer=cat", "--no-input"];
+    let mut run = Running::start(&folder, &[&line[..], &agents].concat());
+    assert!(old.asked().body.to_string().contains("You work."));
+    write(&folder, "agents/shout.toml", &agent("shout", "You shout."));
+    write(&folder, "agents/editor.toml", &agent("editor", "You edit."));
+    run.tells("editor.toml: changed: later turns of editor go by it");
+    write(&folder, "agents/editor.toml", &agent("editor", "You {{ nothing }}."));
+    fs::remove_file(folder.path().join("agents/shout.toml")).unwrap();
+    run.tells("editor.toml: not taken, editor goes on as before:");
+    write(&folder, "models.toml", &new.catalog());
+    run.tells("models.toml: changed: later turns go by it");
+    old.says("one");
+    let asked = new.asked().body.to_string();
+    assert!(asked.contains("You edit.") && asked.contains("ONE"), "{asked}");
+    new.says("two");
+    run.ends_with("two\n");
+}

@@ -9,7 +9,7 @@ mod compared;
 mod files;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,6 +62,8 @@ pub struct AgentFolder {
     /// The models, if a file says which there are; `model` is not asked then.
     catalog: Option<Catalog>,
     files: BTreeMap<String, Known>,
+    /// Agents that others stand for.
+    left: BTreeSet<String>,
 }
 
 /// What is known of a file.
@@ -91,6 +93,7 @@ impl AgentFolder {
             model: Arc::new(|_| Err("there are no models; say `models`, `catalog`, `model` or `model_of`".to_owned())),
             catalog: None,
             files: BTreeMap::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -125,6 +128,13 @@ impl AgentFolder {
         model: impl Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
     ) -> Self {
         (self.model, self.catalog) = (Arc::new(model), None);
+        self
+    }
+
+    /// Leaves agents of these names to others that have them on the board: their files are read and checked, and the agents of the
+    /// folder are told of them, but they are neither made nor replaced nor stopped.
+    pub fn leaving<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.left.extend(names.into_iter().map(str::to_owned));
         self
     }
 

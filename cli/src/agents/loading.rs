@@ -15,23 +15,30 @@ use crate::page::{Failure, count, note};
 
 use super::arguments::Files;
 use super::reading::{self, Read};
+use super::watching::Watch;
 
 /// The model that does not think.
 pub(super) const FAKE: &str = "fake";
 
-/// Agents that think, and the folder that they come from.
+/// Agents that think.
 pub(crate) struct Thinkers {
     pub(crate) specs: Vec<AgentSpec>,
-    pub(crate) folder: AgentFolder,
-    pub(crate) built_in: BuiltIns,
+    /// Has them be as their files say.
+    pub(crate) watch: Watch,
     /// What they can be asked for by: names, roles and capabilities.
     pub(crate) names: BTreeSet<String>,
     /// The names of those of the folder.
     pub(crate) own: Vec<String>,
 }
 
-/// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask.
-pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&str>) -> Result<Thinkers, Failure> {
+/// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask. Others stand for agents with a name
+/// of `left`.
+pub(crate) async fn load(
+    files: &Files,
+    hidden: Option<&Path>,
+    named: Option<&str>,
+    left: &[&str],
+) -> Result<Thinkers, Failure> {
     let Read { definitions, tools, mcp, .. } = reading::read(files, hidden).await?;
     if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root)) {
         let store = visible(&store.display().to_string());
@@ -45,7 +52,7 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
         note(&problem.to_string());
     }
     let definitions = sound(definitions)?;
-    let folder = AgentFolder::new(&files.agents).tools(&tools);
+    let folder = AgentFolder::new(&files.agents).tools(&tools).leaving(left.iter().copied());
     let asked = named.map(str::to_owned);
     let mut folder = match named {
         // The one that needs no others.
@@ -55,7 +62,8 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
         ),
     };
     let mut specs = folder.load().map_err(|error| Failure::trouble(error.to_string()))?;
-    let built_in = BuiltIns { definitions, tools, named: named.map(str::to_owned) };
+    let left = left.iter().map(|name| (*name).to_owned()).collect();
+    let built_in = BuiltIns { definitions, tools, named: named.map(str::to_owned), left };
     let definitions = &built_in.definitions;
     let names = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
@@ -64,24 +72,26 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
     let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
-    Ok(Thinkers { names, own, specs, folder, built_in })
+    Ok(Thinkers { names, own, specs, watch: Watch::new(folder, built_in) })
 }
 
 fn lies_in(folder: &Path, root: &Path) -> bool {
     folder.canonicalize().ok().zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
-/// The agents that come with the library, but for those whose names agents of the folder had when it was loaded.
-pub(crate) struct BuiltIns {
+/// The agents that come with the library, but for those whose names others had when the folder was loaded.
+pub(super) struct BuiltIns {
     definitions: Vec<Definition>,
     tools: Tools,
     /// The model that all ask.
     named: Option<String>,
+    /// The names of those that others stand for.
+    left: BTreeSet<String>,
 }
 
 impl BuiltIns {
     fn all(&self) -> impl Iterator<Item = BuiltIn> {
-        BuiltIn::beside(&self.definitions)
+        BuiltIn::beside(&self.definitions).filter(|agent| !self.left.contains(agent.name()))
     }
 
     /// These agents, with the models that the folder's agents have now.

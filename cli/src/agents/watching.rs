@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(1);
 type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 /// Looks at a folder of agents, and at the file with their models, now and then.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     folder: AgentFolder,
     built_in: BuiltIns,
     seen: Stamps,
@@ -35,7 +35,7 @@ impl Watch {
     }
 
     /// Waits until they look different.
-    pub(super) async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         loop {
             self.ticks.tick().await;
             let stamps = stamps(&self.folder);
@@ -47,7 +47,7 @@ impl Watch {
     }
 
     /// Has the agents be as their files say, and gives a line for each that has changed or was not taken.
-    pub(super) async fn reload(&mut self, board: &Callboard) -> Vec<String> {
+    pub(crate) async fn reload(&mut self, board: &Callboard) -> Vec<String> {
         match board.reload(&mut self.folder).await {
             Ok(reports) => {
                 let has_other_models = reports.iter().any(|report| report.change == FileChange::Models);

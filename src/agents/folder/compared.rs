@@ -159,6 +159,7 @@ impl AgentFolder {
             let (why, older) = (refused.get(file), self.older(file));
             let change = match (why, standing.get(file)) {
                 (Some(why), stays) => self.refused(file, why, stays),
+                (None, Some(definition)) if self.leaves(&definition.name) => FileChange::Unchanged,
                 (None, Some(definition)) => {
                     let before = older.or_else(|| self.moved(&definition.name, &files));
                     changed(before.map(|before| &before.definition), definition)
@@ -169,7 +170,9 @@ impl AgentFolder {
             let mut agent = older.cloned();
             if let Some((standing, spec)) = made.remove(file) {
                 let name = standing.definition.name.clone();
-                changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
+                if !self.leaves(&name) {
+                    changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
+                }
                 agent = Some(standing);
             }
             changes.files.insert((*file).to_owned(), Known { refusal: why.cloned(), agent });
@@ -177,6 +180,9 @@ impl AgentFolder {
         let here: BTreeSet<&AgentName> = standing.values().map(|definition| &definition.name).collect();
         for (file, known) in &self.files {
             let Some(agent) = known.agent.as_ref().map(|agent| &agent.definition.name) else { continue };
+            if self.leaves(agent) {
+                continue;
+            }
             if !files.contains(&**file) && !here.contains(agent) {
                 let change = FileChange::Removed { agent: agent.clone() };
                 changes.reports.push(FileReport { file: file.clone(), change });
@@ -187,6 +193,10 @@ impl AgentFolder {
         }
         changes.reports.sort_by(|one, other| one.file.cmp(&other.file));
         changes
+    }
+
+    fn leaves(&self, agent: &AgentName) -> bool {
+        self.left.contains(agent.as_str())
     }
 
     /// What is wrong with a file is told once.
