@@ -53,5 +53,6 @@ pub use prompt::Section;
 pub use secret::Secret;
 pub use team::Team;
 pub use tool::{
-    Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec, tool,
+    Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT,
+    of_spec, tool,
 };
