@@ -6,9 +6,9 @@
 mod model;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use model::Model;
 use serde_json::{Value, json};
@@ -135,36 +135,118 @@ fn what_an_agent_in_a_workflow_asks_ends_the_process_and_the_run_goes_on_as_it_i
     assert!(said.code == Some(3) && said.error.contains("FileSearch"), "{:?} {}", said.code, said.error);
 }
 
-#[test]
-fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wrong() {
-    let folder = folder(&[]);
-    let model = Model::start();
-    write(&folder, "models.toml", &model.catalog());
-    write(&folder, "agents/writer.toml", &agent("writer", "You write poems."));
-    let mut run = command(folder.path(), &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
-    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(run.stderr.take().unwrap()).lines();
-    let mut tells = |what: &str| {
+/// A process that works.
+struct Running {
+    process: Child,
+    told: Lines<BufReader<ChildStderr>>,
+}
+
+impl Running {
+    fn start(folder: &TempDir, arguments: &[&str]) -> Self {
+        let mut process = command(folder.path(), arguments);
+        let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let told = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, told }
+    }
+
+    /// Waits for a line that has this in it.
+    fn tells(&mut self, what: &str) {
         let mut seen = Vec::new();
-        for line in told.by_ref() {
+        for line in self.told.by_ref() {
             seen.push(line.unwrap());
             if seen.last().is_some_and(|line| line.contains(what)) {
                 return;
             }
         }
         panic!("{what:?} was not told: {seen:#?}");
-    };
+    }
+
+    fn ends_with(self, out: &str) {
+        let ended = self.process.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), String::from_utf8(ended.stdout).unwrap().as_str()), (Some(0), out));
+    }
+}
+
+#[test]
+fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wrong() {
+    let folder = folder(&[]);
+    let model = Model::start();
+    write(&folder, "models.toml", &model.catalog());
+    write(&folder, "agents/writer.toml", &agent("writer", "You write poems."));
+    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
     let asked = || model.asked().body.to_string();
     assert!(asked().contains("You write poems."));
     write(&folder, "agents/writer.toml", &agent("writer", "You write prose."));
-    tells("writer.toml: changed: later turns of writer go by it");
+    run.tells("writer.toml: changed: later turns of writer go by it");
     model.says("one");
     assert!(asked().contains("You write prose."));
     write(&folder, "agents/writer.toml", &agent("writer", "You write {{ nothing }}."));
-    tells("writer.toml: not taken, writer goes on as before:");
+    run.tells("writer.toml: not taken, writer goes on as before:");
     model.says("two");
     assert!(asked().contains("You write prose."));
     model.says("three");
-    let ended = run.wait_with_output().unwrap();
-    assert_eq!((ended.status.code(), String::from_utf8(ended.stdout).unwrap().as_str()), (Some(0), "three\n"));
+    run.ends_with("three\n");
+}
+
+#[test]
+fn a_catalog_that_changes_during_a_run_counts_from_the_next_turn_on_unless_it_is_wrong() {
+    let folder = folder(&["writer"]);
+    let (old, new) = (Model::start(), Model::start());
+    write(&folder, "models.toml", &old.catalog());
+    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
+    old.asked();
+    write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"opnai\"\n");
+    run.tells("models.toml: not taken, the models stay as they were:");
+    run.tells("models.toml:3:12: there is no provider \"opnai\"; did you mean \"openai\"?");
+    old.says("one");
+    old.asked();
+    write(&folder, "models.toml", &new.catalog());
+    run.tells("models.toml: changed: later turns go by it");
+    old.says("two");
+    new.asked();
+    new.says("three");
+    run.ends_with("three\n");
+}
+
+#[test]
+fn built_in_agents_have_the_models_of_a_catalog_that_has_changed() {
+    let folder = folder(&[]);
+    let lead = "[agent]\nname = \"lead\"\n[agent.capabilities]\nallowed_tools = [\"Task\"]\n[agent.delegation]\nbuilt_in = [\"enricher\"]\n";
+    write(&folder, "agents/lead.toml", lead);
+    let (old, new) = (Model::start(), Model::start());
+    write(&folder, "models.toml", &old.catalog());
+    let mut run = Running::start(&folder, &["run", "a boat", "--no-input"]);
+    old.asked();
+    write(&folder, "models.toml", &new.catalog());
+    run.tells("models.toml: changed: later turns go by it");
+    old.calls("Task", json!({ "agent": "enricher", "task": "a boat" }));
+    new.asked();
+    new.says("how long is it?");
+    old.asked();
+    old.says("done");
+    run.ends_with("done\n");
+}
+
+#[test]
+fn files_that_change_while_a_workflow_runs_count_from_the_next_turn_on_and_leave_programs_alone() {
+    let folder = folder(&["writer", "shout", "editor"]);
+    let (old, new) = (Model::start(), Model::start());
+    write(&folder, "models.toml", &old.catalog());
+    let line = ["workflow", "run", "--line", "writer -> shout -> summarizer -> editor", "--input-json", "\"a boat\""];
+    let agents = ["--agents", "agents", "--agent", "shout=tr a-z A-Z", "--agent", "summarizer=cat", "--no-input"];
+    let mut run = Running::start(&folder, &[&line[..], &agents].concat());
+    assert!(old.asked().body.to_string().contains("You work."));
+    write(&folder, "agents/shout.toml", &agent("shout", "You shout."));
+    write(&folder, "agents/editor.toml", &agent("editor", "You edit."));
+    run.tells("editor.toml: changed: later turns of editor go by it");
+    write(&folder, "agents/editor.toml", &agent("editor", "You {{ nothing }}."));
+    fs::remove_file(folder.path().join("agents/shout.toml")).unwrap();
+    run.tells("editor.toml: not taken, editor goes on as before:");
+    write(&folder, "models.toml", &new.catalog());
+    run.tells("models.toml: changed: later turns go by it");
+    old.says("one");
+    let asked = new.asked().body.to_string();
+    assert!(asked.contains("You edit.") && asked.contains("ONE"), "{asked}");
+    new.says("two");
+    run.ends_with("two\n");
 }

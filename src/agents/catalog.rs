@@ -1,14 +1,15 @@
 //! Which models there are, and which of them is asked: preferred, fallbacks, tags, breakers, rates, prices.
 //!
 //! What is decided is in plain functions: `check` (whether the entries fit together), `choice` (who may answer, in which
-//! order), `failure` (what is done after an error). `gate` keeps a breaker and a rate for each model and provider, and `call`
-//! follows all of it.
+//! order), `failure` (what is done after an error), `succession` (what goes on when they are read again). `gate` keeps a breaker and
+//! a rate for each model and provider, and `call` follows all of it.
 
 mod call;
 pub(super) mod check;
 mod choice;
 mod failure;
 mod gate;
+mod succession;
 #[cfg(test)]
 mod tests;
 

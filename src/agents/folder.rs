@@ -1,14 +1,15 @@
 //! A folder of agents that can be read again while they work.
 //!
 //! What stands in the files is compared with what stands (`compare`), without touching a board: what would be new, different, gone
-//! or wrong. A board then does it ([`Callboard::reload`](crate::runtime::Callboard::reload)) and says file by file what it did. A
+//! or wrong; so is the file with the models that they choose among (`catalog`). A board then does it ([`Callboard::reload`](crate::runtime::Callboard::reload)) and says file by file what it did. A
 //! file counts as a whole: nothing of one that is wrong is taken, and its agent stays as it was.
 
+mod catalog;
 mod compared;
 mod files;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use super::model::Model;
 use super::process;
 use super::tool::Tools;
 
+use catalog::Catalog;
+pub use catalog::CatalogFile;
 pub(crate) use files::Files;
 pub use files::FolderError;
 pub use told::{FileChange, FileReport};
@@ -59,7 +62,11 @@ pub struct AgentFolder {
     model: ModelOf,
     root: PathBuf,
     programs: Programs,
+    /// The models, if a file says which there are; `model` is not asked then.
+    catalog: Option<Catalog>,
     files: BTreeMap<String, Known>,
+    /// Agents that others stand for.
+    left: BTreeSet<String>,
 }
 
 /// Which programs its files may declare.
@@ -96,6 +103,8 @@ struct Known {
 struct Standing {
     definition: Definition,
     team: Vec<Teammate>,
+    /// Which models it chose among: the number of the catalog.
+    models: u64,
 }
 
 impl AgentFolder {
@@ -104,10 +113,12 @@ impl AgentFolder {
         Self {
             path: path.as_ref().to_owned(),
             tools: Tools::new(),
-            model: Arc::new(|_| Err("there are no models; say `models`, `model` or `model_of`".to_owned())),
+            model: Arc::new(|_| Err("there are no models; say `models`, `catalog`, `model` or `model_of`".to_owned())),
             root: PathBuf::from("."),
             programs: Programs::Any,
+            catalog: None,
             files: BTreeMap::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -140,6 +151,11 @@ impl AgentFolder {
         })
     }
 
+    /// The models that agents choose among, as a file says that is read again with theirs.
+    pub fn catalog(self, file: CatalogFile) -> Self {
+        Self { catalog: Some(Catalog::new(file)), ..self }
+    }
+
     /// One model for all agents, whatever their files say.
     pub fn model(self, model: Arc<dyn Model>) -> Self {
         self.model_of(move |_| Ok(Arc::clone(&model)))
@@ -150,7 +166,14 @@ impl AgentFolder {
         mut self,
         model: impl Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
     ) -> Self {
-        self.model = Arc::new(model);
+        (self.model, self.catalog) = (Arc::new(model), None);
+        self
+    }
+
+    /// Leaves agents of these names to others that have them on the board: their files are read and checked, and the agents of the
+    /// folder are told of them, but they are neither made nor replaced nor stopped.
+    pub fn leaving<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.left.extend(names.into_iter().map(str::to_owned));
         self
     }
 
@@ -160,15 +183,32 @@ impl AgentFolder {
         &self.path
     }
 
+    /// Where the catalog is, if a file says which models there are.
+    #[must_use]
+    pub fn catalog_path(&self) -> Option<&Path> {
+        self.catalog.as_ref().map(|catalog| catalog.file.path())
+    }
+
+    /// The models that stand, if a file says which there are and it was taken.
+    #[must_use]
+    pub fn current_models(&self) -> Option<&Models> {
+        Some(&self.catalog.as_ref()?.current()?.models)
+    }
+
     /// Reads all files for a board that has yet to start.
     ///
     /// # Errors
     /// The folder or a file cannot be read, or something is wrong with any of them: all of it.
     pub fn load(&mut self) -> Result<Vec<AgentSpec>, FolderError> {
-        let read = Files::read(&self.path)?;
+        let read = Files::read(&self.path, self.catalog_path())?;
         let before = std::mem::take(&mut self.files);
         let mut changes = self.compare(&read);
-        let wrong: Vec<String> = changes.reports.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
+        let mut wrong: Vec<String> =
+            changes.reports.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
+        if self.catalog.is_some() && changes.lacks_models() {
+            // What agents miss without it is not their fault.
+            wrong.truncate(1);
+        }
         if !wrong.is_empty() {
             self.files = before;
             return Err(FolderError::Wrong { defects: wrong });
@@ -184,8 +224,8 @@ impl AgentFolder {
 
     /// Reads its files.
     pub(crate) async fn read(&self) -> Result<Files, FolderError> {
-        let path = self.path.clone();
-        let read = tokio::task::spawn_blocking(move || Files::read(&path)).await;
+        let (path, catalog) = (self.path.clone(), self.catalog_path().map(Path::to_owned));
+        let read = tokio::task::spawn_blocking(move || Files::read(&path, catalog.as_deref())).await;
         read.unwrap_or_else(|error| {
             let folder = self.path.display().to_string();
             Err(FolderError::Unreadable { folder, error: error.to_string() })
@@ -197,11 +237,16 @@ impl AgentFolder {
         self.files.values().filter_map(|known| known.agent.as_ref()).any(|agent| agent.definition.name.as_str() == name)
     }
 
-    fn agent(&self, Standing { definition, team }: &Standing) -> Result<AgentSpec, String> {
+    /// The agent, with its model of the catalog, if there is one.
+    fn agent(&self, wanted: &Standing, catalog: Option<&Catalog>) -> Result<AgentSpec, String> {
+        let Standing { definition, team, .. } = wanted;
         if definition.process.is_some() {
             return process::spec(definition, &self.root).map_err(|error| error.to_string());
         }
-        let model = (self.model)(definition)?;
+        let model = match catalog {
+            Some(catalog) => catalog.model(definition)?,
+            None => (self.model)(definition)?,
+        };
         let agent = LlmAgent::new(definition, model, &self.tools, team).map_err(|error| error.to_string())?;
         Ok(agent.spec())
     }

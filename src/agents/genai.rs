@@ -14,6 +14,7 @@ mod refused;
 mod tests;
 mod web;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +130,23 @@ impl GenaiModel {
         Self { timeouts, web: Web::new(timeouts.connect), ..self }
     }
 
+    /// Whether the same is asked with the same key: everything but the connections.
+    fn asks_the_same(&self, other: &Self) -> bool {
+        let Self { name, provider, model, address, key_variable, key, timeouts, web: _ } = self;
+        let has_same_key = match (key, &other.key) {
+            (Some(key), Some(other)) => key.expose() == other.expose(),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        *name == other.name
+            && *provider == other.provider
+            && *model == other.model
+            && *address == other.address
+            && *key_variable == other.key_variable
+            && *timeouts == other.timeouts
+            && has_same_key
+    }
+
     fn sharing(self, web: &Web) -> Self {
         Self { web: web.clone(), ..self }
     }
@@ -205,6 +223,10 @@ impl Model for GenaiModel {
 
     fn call(&self, request: ModelRequest) -> ModelStream {
         web::quiet(self.clone().open(request).into_stream().try_flatten()).boxed()
+    }
+
+    fn is_same(&self, other: &dyn Model) -> bool {
+        (other as &dyn Any).downcast_ref().is_some_and(|other| self.asks_the_same(other))
     }
 }
 

@@ -39,7 +39,7 @@ pub use builtin::{BuiltIn, CapabilityGap};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource, ProcessSettings};
 pub use fake::FakeModel;
-pub use folder::{AgentFolder, FileChange, FileReport, FolderError};
+pub use folder::{AgentFolder, CatalogFile, FileChange, FileReport, FolderError};
 #[cfg(feature = "genai")]
 pub use genai::{GenaiModel, ProviderError, Timeouts};
 pub use llm::{DefinitionError, LlmAgent, Teammate};
@@ -57,5 +57,6 @@ pub use prompt::Section;
 pub use secret::Secret;
 pub use team::Team;
 pub use tool::{
-    Tool, ToolError, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT, of_spec, tool,
+    Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools, ToolsError, USUAL_OUTPUT, USUAL_TIMEOUT,
+    of_spec, tool,
 };

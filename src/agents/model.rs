@@ -1,5 +1,6 @@
 //! What an agent needs of a language model: one call, answered as a stream.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -34,13 +35,20 @@ use super::tool::ToolSpec;
 ///     }
 /// }
 /// ```
-pub trait Model: Send + Sync + 'static {
+pub trait Model: Any + Send + Sync + 'static {
     /// What the model is called, in events and errors.
     fn name(&self) -> &str;
 
     /// Asks. Nothing is sent before the stream is polled, and the call is given up when it is dropped. The last event of a
     /// call that went well is [`ModelEvent::Ended`]; an error ends the stream.
     fn call(&self, request: ModelRequest) -> ModelStream;
+
+    /// Whether the other one asks the same model at the same place in the same way (false). What is known of it and its
+    /// connections go on with a catalog that is read again ([`Models::after`](super::Models::after)).
+    fn is_same(&self, other: &dyn Model) -> bool {
+        let _ = other;
+        false
+    }
 }
 
 /// How a model answers.

@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use jsonschema::Validator;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -137,7 +137,7 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
     /// cancelled.
-    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>>;
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>>;
 }
 
 /// For whom a tool is used.
@@ -177,6 +177,34 @@ impl fmt::Display for ToolError {
 impl<E: std::error::Error> From<E> for ToolError {
     fn from(error: E) -> Self {
         Self(error.to_string())
+    }
+}
+
+/// How a use of a tool failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolFailure {
+    /// The tool has answered that it could not do it.
+    #[error("{0}")]
+    Told(ToolError),
+    /// What stands behind the tool has not answered in the time that the tool gives it. It counts as a use that took longer than
+    /// the tool's timeout: a tool that is silent three times in a row is left alone for a while (SEMANTICS 3).
+    #[error("{0}")]
+    Silent(ToolError),
+}
+
+impl ToolFailure {
+    /// What the model is told.
+    #[must_use]
+    pub fn error(&self) -> &ToolError {
+        match self {
+            Self::Told(error) | Self::Silent(error) => error,
+        }
+    }
+}
+
+impl From<ToolError> for ToolFailure {
+    fn from(error: ToolError) -> Self {
+        Self::Told(error)
     }
 }
 
@@ -233,10 +261,13 @@ where
         self.spec.clone()
     }
 
-    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         match arguments.parse() {
-            Ok(arguments) => (self.call)(arguments, scope).boxed(),
-            Err(error) => futures::future::ready(Err(ToolError(format!("the arguments do not fit: {error}")))).boxed(),
+            Ok(arguments) => (self.call)(arguments, scope).err_into().boxed(),
+            Err(error) => {
+                let error = ToolError(format!("the arguments do not fit: {error}"));
+                futures::future::ready(Err(error.into())).boxed()
+            }
         }
     }
 }

@@ -13,6 +13,9 @@ impl Callboard {
     /// A file counts as a whole. One with a defect changes nothing: its agent goes on as it was, and the report says what is wrong.
     /// Gives what became of each file, by name; what is wrong with a file is told when it is new, and not each time.
     ///
+    /// A catalog of models ([`AgentFolder::catalog`]) is read again too, and its report comes first. It counts as a whole: one with a
+    /// defect, or without a model that an agent has now, changes nothing.
+    ///
     /// # Errors
     /// The folder cannot be read. Nothing has then changed.
     pub async fn reload(&self, folder: &mut AgentFolder) -> Result<Vec<FileReport>, FolderError> {

@@ -1,9 +1,16 @@
 //! Servers that do not behave: each is a clear error of that call, and nothing else is harmed.
 
+use std::sync::Arc;
+
+use callboard::agents::{Definition, LlmAgent, Tools};
+use callboard::messages::Message;
+use callboard::prelude::*;
+use callboard::testing::ScriptedModel;
 use futures::future::join_all;
 use serde_json::json;
+use tokio::time::timeout;
 
-use crate::peers::{failure, offered, program, servers, tools, use_all, use_one};
+use crate::peers::{AT_MOST, Hand, failure, offered, program, servers, tools, use_all, use_one};
 
 /// The most memory that the process has had, in KiB.
 #[cfg(target_os = "linux")]
@@ -25,6 +32,65 @@ async fn a_server_that_never_answers_is_not_waited_for() {
     let told = failure(&tools, "mcp__bad__bad", json!({})).await;
     assert_eq!(told, "the MCP server \"bad\" did not answer within 300ms");
     assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
+}
+
+/// What an agent on a board is told that uses the tool so often.
+async fn told_on_a_board(tools: &Tools, times: usize) -> Vec<String> {
+    let definition = "[agent]\nname = \"asker\"\n[agent.capabilities]\nallowed_tools = [\"mcp__bad__bad\"]";
+    let definition = Definition::reader().tools(tools).read("asker.toml", definition).unwrap();
+    let model = (0..times).fold(ScriptedModel::new(), |model, _| model.calls("mcp__bad__bad", json!({}))).says("done");
+    let agent = LlmAgent::new(&definition, Arc::new(model.clone()), tools, &[]).unwrap();
+    let board = Callboard::builder().env(Hand::default().env()).with(agent.spec()).start().await.unwrap();
+    let run = board.submit(Task::new("ask")).await.unwrap();
+    assert_eq!(timeout(AT_MOST, run.result()).await.unwrap().unwrap().output, "done");
+    board.shutdown().await;
+    let last = model.requests().pop().unwrap();
+    let told = last.messages.iter().filter_map(|message| match message {
+        Message::Tool { text, .. } => Some(text.to_string()),
+        _ => None,
+    });
+    told.collect()
+}
+
+const LEFT_ALONE: &str = "mcp__bad__bad has not answered in time again and again: it may be used again in 30 s";
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_left_alone_after_three_times() {
+    // It says that it is there, so it is not begun anew.
+    let silent = r#"
+while True:
+    message = hear()
+    if message.get("method") == "ping":
+        tell({"id": message["id"], "result": {}})
+    elif message.get("method") != "tools/call" and "id" in message:
+        tell(answer(message, None))
+"#;
+    let document = with_another(silent) + "timeout = \"200ms\"\neffect = \"reads\"\n";
+    let told = told_on_a_board(&tools(&document).await, 5).await;
+    let silent = "the MCP server \"bad\" did not answer within 200ms";
+    assert_eq!(told, [silent, silent, silent, LEFT_ALONE, LEFT_ALONE]);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_with_errors_is_not_left_alone() {
+    let document = with_another("def bad(request): raise Refused(1, 'no')\nserve(bad)") + "effect = \"reads\"\n";
+    let told = told_on_a_board(&tools(&document).await, 5).await;
+    assert_eq!(told, ["the MCP server \"bad\" refuses (code 1): no"; 5]);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_back_is_left_alone_after_three_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = folder.path().join("gone");
+    let source = format!(
+        "if os.path.exists({gone:?}):\n    while True: hear()\ndef bad(request):\n    open({gone:?}, 'w').close()\n    \
+         os._exit(0)\nserve(bad)"
+    );
+    let document = with_another(&source) + "start_timeout = \"3s\"\neffect = \"reads\"\n";
+    let told = told_on_a_board(&tools(&document).await, 5).await;
+    let (died, unready) = (&told[0], "the MCP server \"bad\" was not ready within 3s");
+    assert!(died.contains("ended with exit status: 0"), "{died}");
+    assert_eq!(told[1..], [unready, unready, unready, LEFT_ALONE]);
 }
 
 #[tokio::test]

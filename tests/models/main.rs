@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod providers;
 mod rates;
+mod reloading;
 mod secrets;
 mod server;
 mod wire;
@@ -37,10 +39,20 @@ fn anthropic_at(url: &str) -> GenaiModel {
     model.at(url).unwrap().key(Secret::new(CANARY))
 }
 
+fn gemini_at(url: &str) -> GenaiModel {
+    GenaiModel::new("gemini", "gemini-2.5-flash").unwrap().at(url).unwrap().key(Secret::new(CANARY))
+}
+
+fn ollama_at(url: &str) -> GenaiModel {
+    GenaiModel::new("ollama", "llama3.2").unwrap().at(url).unwrap().key(Secret::new(CANARY))
+}
+
 fn model(format: Format, url: &str) -> GenaiModel {
     match format {
         Format::OpenAi => openai(url),
         Format::Anthropic => anthropic_at(url),
+        Format::Gemini => gemini_at(url),
+        Format::Ollama => ollama_at(url),
     }
 }
 
@@ -177,7 +189,7 @@ async fn anthropic_calls_come_whole_and_in_their_order() {
 
 #[tokio::test]
 async fn arguments_that_are_no_json_are_told_as_text() {
-    for format in Format::ALL {
+    for format in Format::WITH_WRITTEN_ARGUMENTS {
         let server = Server::start([format.calls("look", "{\"path\": ")]).await;
         let (_, calls, answer) = answer(model(format, &server.url).call(asked())).await;
         assert_eq!((&calls[0].arguments, answer.stop), (&"{\"path\": ".into(), StopReason::ToolCalls), "{format:?}");
@@ -229,8 +241,8 @@ async fn each_status_has_its_kind() {
     ];
     for (status, headers, kind) in cases {
         let body = r#"{"error":{"message":"because\u001b[31m"}}"#;
-        let server = Server::start([fails(status, headers, body), fails(status, headers, body)]).await;
-        for model in [openai(&server.url), anthropic_at(&server.url)] {
+        let server = Server::start(Format::ALL.map(|_| fails(status, headers, body))).await;
+        for model in Format::ALL.map(|format| model(format, &server.url)) {
             let error = error(&model).await;
             assert_eq!(error.kind, kind, "{status}: {error}");
             assert!(error.text.contains("because\\u{1b}[31m"), "{error}");
@@ -298,8 +310,8 @@ async fn a_connection_that_is_refused_has_sent_nothing() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_after_some_text_was_cut_off() {
     for format in Format::ALL {
-        let breaks_off = |end: Step| format.saying("so").into_iter().chain([end]).collect::<Vec<_>>();
-        let ends = [Step::Cut, Step::End, format.error("overloaded_error", "full")];
+        let breaks_off = |end: Vec<Step>| format.saying("so").into_iter().chain(end).collect::<Vec<_>>();
+        let ends = [vec![Step::Cut], vec![Step::End], format.error("overloaded_error", "full")];
         let server = Server::start(ends.map(breaks_off)).await;
         let model = model(format, &server.url);
         for _ in 0..3 {
@@ -313,12 +325,13 @@ async fn an_answer_that_breaks_off_after_some_text_was_cut_off() {
 #[tokio::test]
 async fn an_answer_that_ends_before_it_has_said_anything_is_the_providers_fault() {
     for format in Format::ALL {
+        let told = |error: Vec<Step>| std::iter::once(format.head()).chain(error).collect::<Vec<_>>();
         let server = Server::start([
             vec![Step::Cut],
-            vec![Step::Begin, Step::Cut],
-            vec![Step::Begin, Step::End],
-            vec![Step::Begin, format.error("overloaded_error", "full")],
-            vec![Step::Begin, format.error("rate_limit_error", "slow")],
+            vec![format.head(), Step::Cut],
+            vec![format.head(), Step::End],
+            told(format.error("overloaded_error", "full")),
+            told(format.error("rate_limit_error", "slow")),
         ])
         .await;
         let model = model(format, &server.url);
@@ -326,14 +339,19 @@ async fn an_answer_that_ends_before_it_has_said_anything_is_the_providers_fault(
             let error = error(&model).await;
             assert_eq!(error.kind, ModelErrorKind::Unavailable, "{format:?}: {error}");
         }
-        assert_eq!(error(&model).await.kind, ModelErrorKind::RateLimited(None), "{format:?}");
+        let limited = match format {
+            Format::OpenAi | Format::Anthropic | Format::Gemini => ModelErrorKind::RateLimited(None),
+            // It has no word for it.
+            Format::Ollama => ModelErrorKind::Unavailable,
+        };
+        assert_eq!(error(&model).await.kind, limited, "{format:?}");
     }
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_malformed() {
     for format in Format::ALL {
-        let server = Server::start([vec![Step::Begin, format.garbage(), Step::End]]).await;
+        let server = Server::start([vec![format.head(), format.garbage(), Step::End]]).await;
         let error = error(&model(format, &server.url)).await;
         assert_eq!(error.kind, ModelErrorKind::Malformed, "{format:?}: {error}");
     }

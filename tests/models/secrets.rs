@@ -74,12 +74,12 @@ async fn a_key_is_nowhere_to_be_seen_whatever_goes_wrong() {
     for format in Format::ALL {
         let in_the_stream = |begun: Vec<Step>| {
             let error = format.error("authentication_error", &format!("no such key: {CANARY}"));
-            begun.into_iter().chain([error]).collect::<Vec<_>>()
+            begun.into_iter().chain(error).collect::<Vec<_>>()
         };
         let server = Server::start([
             fails(401, "", &echo),
             fails(400, "", &echo),
-            in_the_stream(vec![Step::Begin]),
+            in_the_stream(vec![format.head()]),
             in_the_stream(format.saying("so")),
             format.says("done"),
         ])

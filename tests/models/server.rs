@@ -10,8 +10,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 pub(crate) enum Step {
     /// The head of an answer, and its whole body.
     Answer { status: u16, headers: &'static str, body: String },
-    /// The head of an answer in a stream.
+    /// The head of an answer in a stream of events.
     Begin,
+    /// The head of one in lines of JSON.
+    BeginLines,
     /// A piece of it.
     Send(String),
     /// The same piece, until the other side closes.
@@ -81,11 +83,8 @@ async fn serve(mut stream: TcpStream, scripts: Scripts, tell: mpsc::UnboundedSen
                     let head = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n", body.len());
                     stream.write_all(format!("{head}{body}").as_bytes()).await
                 }
-                Step::Begin => {
-                    let head =
-                        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-                    stream.write_all(head.as_bytes()).await
-                }
+                Step::Begin => stream.write_all(head("text/event-stream").as_bytes()).await,
+                Step::BeginLines => stream.write_all(head("application/x-ndjson").as_bytes()).await,
                 Step::Send(text) => stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await,
                 Step::SendForEver(text) => {
                     let piece = format!("{:x}\r\n{text}\r\n", text.len());
@@ -116,6 +115,10 @@ async fn serve(mut stream: TcpStream, scripts: Scripts, tell: mpsc::UnboundedSen
             }
         }
     }
+}
+
+fn head(kind: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n")
 }
 
 /// The next request of a connection.

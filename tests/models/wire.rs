@@ -72,20 +72,88 @@ pub(crate) fn anthropic_end(reason: &str) -> [Step; 3] {
     ]
 }
 
+/// One event of Gemini's `streamGenerateContent`: what it says, and what the answer has taken so far.
+pub(crate) fn gemini(parts: Value, finished: Option<&str>, written: u32) -> Step {
+    let mut candidate = json!({ "content": { "parts": parts, "role": "model" }, "index": 0 });
+    if let Some(reason) = finished {
+        candidate["finishReason"] = json!(reason);
+    }
+    // What it thought counts beside what it said.
+    let usage = json!({ "promptTokenCount": 13, "candidatesTokenCount": written, "thoughtsTokenCount": 3 });
+    gemini_event(&json!({ "candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash" }))
+}
+
+fn gemini_event(body: &Value) -> Step {
+    Step::Send(format!("data: {body}\r\n\r\n"))
+}
+
+pub(crate) fn gemini_text(text: &str) -> Step {
+    gemini(json!([{ "text": text }]), None, 1)
+}
+
+/// A call, which comes whole and has no id.
+pub(crate) fn gemini_call(name: &str, arguments: &Value) -> Step {
+    gemini(json!([{ "functionCall": { "name": name, "args": arguments } }]), None, 1)
+}
+
+pub(crate) fn gemini_end(reason: &str) -> [Step; 2] {
+    [gemini(json!([{ "text": "" }]), Some(reason), 5), Step::End]
+}
+
+/// One line of Ollama's `/api/chat`.
+pub(crate) fn ollama(mut message: Value) -> Step {
+    message["role"] = json!("assistant");
+    let line = json!({
+        "model": "llama3.2", "created_at": "2025-11-03T10:00:00.000000Z", "message": message, "done": false,
+    });
+    Step::Send(format!("{line}\n"))
+}
+
+pub(crate) fn ollama_text(text: &str) -> Step {
+    ollama(json!({ "content": text }))
+}
+
+/// A call, which comes whole and has no id.
+pub(crate) fn ollama_call(name: &str, arguments: &Value) -> Step {
+    ollama(json!({ "content": "", "tool_calls": [{ "function": { "name": name, "arguments": arguments } }] }))
+}
+
+pub(crate) fn ollama_end(reason: &str) -> [Step; 2] {
+    let line = json!({
+        "model": "llama3.2", "created_at": "2025-11-03T10:00:01.000000Z",
+        "message": { "role": "assistant", "content": "" }, "done": true, "done_reason": reason,
+        "total_duration": 5_191_566_416_u64, "prompt_eval_count": 17, "eval_count": 6,
+    });
+    [Step::Send(format!("{line}\n")), Step::End]
+}
+
 /// The wire formats that providers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     OpenAi,
     Anthropic,
+    Gemini,
+    Ollama,
 }
 
 impl Format {
-    pub(crate) const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+    pub(crate) const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
+
+    /// Those in which the arguments of a call are text that the model has written.
+    pub(crate) const WITH_WRITTEN_ARGUMENTS: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+
+    /// The head of an answer.
+    pub(crate) fn head(self) -> Step {
+        match self {
+            Self::OpenAi | Self::Anthropic | Self::Gemini => Step::Begin,
+            Self::Ollama => Step::BeginLines,
+        }
+    }
 
     /// An answer that has begun and said nothing yet.
     pub(crate) fn begun(self) -> Vec<Step> {
         match self {
-            Self::OpenAi => vec![Step::Begin],
+            Self::OpenAi | Self::Gemini | Self::Ollama => vec![self.head()],
             Self::Anthropic => anthropic_begin().into(),
         }
     }
@@ -96,6 +164,8 @@ impl Format {
         match self {
             Self::OpenAi => steps.push(openai_text(text)),
             Self::Anthropic => steps.extend(anthropic_text(0, &[text])),
+            Self::Gemini => steps.push(gemini_text(text)),
+            Self::Ollama => steps.push(ollama_text(text)),
         }
         steps
     }
@@ -105,12 +175,15 @@ impl Format {
         self.ended(self.saying(text), false)
     }
 
-    /// A whole answer with a call, whose arguments come in one piece.
+    /// A whole answer with a call.
     pub(crate) fn calls(self, name: &str, arguments: &str) -> Vec<Step> {
         let mut steps = self.begun();
+        let value = || serde_json::from_str(arguments).unwrap();
         match self {
             Self::OpenAi => steps.push(openai_call(0, Some(("c1", name)), arguments)),
             Self::Anthropic => steps.extend(anthropic_call(0, "c1", name, &[arguments])),
+            Self::Gemini => steps.push(gemini_call(name, &value())),
+            Self::Ollama => steps.push(ollama_call(name, &value())),
         }
         self.ended(steps, true)
     }
@@ -119,16 +192,28 @@ impl Format {
         match self {
             Self::OpenAi => steps.extend(openai_end(if calls { "tool_calls" } else { "stop" })),
             Self::Anthropic => steps.extend(anthropic_end(if calls { "tool_use" } else { "end_turn" })),
+            // These two end a call as they end everything.
+            Self::Gemini => steps.extend(gemini_end("STOP")),
+            Self::Ollama => steps.extend(ollama_end("stop")),
         }
         steps
     }
 
-    /// An error that comes in a stream, where there is no status any more.
-    pub(crate) fn error(self, kind: &str, message: &str) -> Step {
+    /// An error that comes in a stream, where there is no status any more. `kind` is as OpenAI and Anthropic have it.
+    pub(crate) fn error(self, kind: &str, message: &str) -> Vec<Step> {
         let error = json!({ "error": { "type": kind, "message": message } });
         match self {
-            Self::OpenAi => openai(error),
-            Self::Anthropic => anthropic("error", error),
+            Self::OpenAi => vec![openai(error)],
+            Self::Anthropic => vec![anthropic("error", error)],
+            Self::Gemini => {
+                let (code, status) = match kind {
+                    "rate_limit_error" => (429, "RESOURCE_EXHAUSTED"),
+                    "authentication_error" => (401, "UNAUTHENTICATED"),
+                    _ => (503, "UNAVAILABLE"),
+                };
+                vec![gemini_event(&json!({ "error": { "code": code, "message": message, "status": status } }))]
+            }
+            Self::Ollama => vec![Step::Send(format!("{}\n", json!({ "error": message }))), Step::End],
         }
     }
 
@@ -137,6 +222,8 @@ impl Format {
         match self {
             Self::OpenAi => Step::Send("data: {\"choices\": [\n\n".to_owned()),
             Self::Anthropic => Step::Send("event: content_block_start\ndata: {\n\n".to_owned()),
+            Self::Gemini => Step::Send("data: {\"candidates\": [\r\n\r\n".to_owned()),
+            Self::Ollama => Step::Send("{\"message\": {\n".to_owned()),
         }
     }
 
@@ -145,6 +232,8 @@ impl Format {
         match self {
             Self::OpenAi => Usage::of(11, 7),
             Self::Anthropic => Usage::of(20, 9),
+            Self::Gemini => Usage::of(13, 8),
+            Self::Ollama => Usage::of(17, 6),
         }
     }
 }

@@ -15,22 +15,30 @@ use crate::page::{Failure, count, note};
 
 use super::arguments::Files;
 use super::reading::{self, Read};
+use super::watching::Watch;
 
 /// The model that does not think.
 pub(super) const FAKE: &str = "fake";
 
-/// Agents that think, and the folder that they come from.
+/// Agents that think.
 pub(crate) struct Thinkers {
     pub(crate) specs: Vec<AgentSpec>,
-    pub(crate) folder: AgentFolder,
+    /// Has them be as their files say.
+    pub(crate) watch: Watch,
     /// What they can be asked for by: names, roles and capabilities.
     pub(crate) names: BTreeSet<String>,
     /// The names of those of the folder.
     pub(crate) own: Vec<String>,
 }
 
-/// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask.
-pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&str>) -> Result<Thinkers, Failure> {
+/// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask. Others stand for agents with a name
+/// of `left`.
+pub(crate) async fn load(
+    files: &Files,
+    hidden: Option<&Path>,
+    named: Option<&str>,
+    left: &[&str],
+) -> Result<Thinkers, Failure> {
     let Read { definitions, tools, mcp, .. } = reading::read(files, hidden).await?;
     if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root)) {
         let store = visible(&store.display().to_string());
@@ -44,59 +52,89 @@ pub(crate) async fn load(files: &Files, hidden: Option<&Path>, named: Option<&st
         note(&problem.to_string());
     }
     let definitions = sound(definitions)?;
-    let models = match named {
+    let folder = AgentFolder::new(&files.agents).tools(&tools).root(&files.root).leaving(left.iter().copied());
+    let asked = named.map(str::to_owned);
+    let mut folder = match named {
         // The one that needs no others.
-        Some(FAKE) => Models::new(&Env::system()),
-        Some(_) | None => reading::models(files)?,
+        Some(FAKE) => folder.model(Arc::new(FakeModel)),
+        Some(_) | None => folder.catalog(
+            reading::catalog(files).choosing(move |models, definition| model(models, definition, asked.as_deref())),
+        ),
     };
-    let built_in = built_in(&definitions, &models, &tools, named)?;
-    let named = named.map(str::to_owned);
-    let mut folder = AgentFolder::new(&files.agents)
-        .tools(&tools)
-        .root(&files.root)
-        .model_of(move |definition| model(&models, definition, named.as_deref()));
     if lies_in(&files.agents, &files.root) {
         // What tools write there must not become a program that runs unconfined.
         folder = folder.keep_programs();
     }
     let mut specs = folder.load().map_err(|error| Failure::trouble(error.to_string()))?;
+    let left = left.iter().map(|name| (*name).to_owned()).collect();
+    let built_in = BuiltIns::of(definitions, tools, named, left, &folder);
+    let definitions = &built_in.definitions;
     let names = definitions.iter().flat_map(|definition| {
         let others = definition.role.iter().chain(&definition.capabilities).map(ToString::to_string);
         std::iter::once(definition.name.to_string()).chain(others)
     });
-    let names = names.chain(built_in.iter().map(|(name, _)| name.to_string())).collect();
+    let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
-    specs.extend(built_in.into_iter().map(|(_, spec)| spec));
-    Ok(Thinkers { names, own, specs, folder })
+    specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
+    Ok(Thinkers { names, own, specs, watch: Watch::new(folder, built_in) })
 }
 
 fn lies_in(folder: &Path, root: &Path) -> bool {
     folder.canonicalize().ok().zip(root.canonicalize().ok()).is_some_and(|(folder, root)| folder.starts_with(root))
 }
 
-/// The agents that come with the library, but for those whose names agents of the folder have; none where all agents are programs
-/// and there is no model.
-fn built_in(
-    definitions: &[Definition],
-    models: &Models,
-    tools: &Tools,
-    named: Option<&str>,
-) -> Result<Vec<(&'static str, AgentSpec)>, Failure> {
-    let trouble = |error: &dyn std::fmt::Display| Failure::trouble(error.to_string());
-    let made = |built_in: BuiltIn| {
-        let definition = built_in.definition();
+/// The agents that come with the library, but for those whose names others had when the folder was loaded; none where all of its
+/// agents were programs and there was no model.
+pub(super) struct BuiltIns {
+    definitions: Vec<Definition>,
+    tools: Tools,
+    /// The model that all ask.
+    named: Option<String>,
+    /// The names of those that others stand for.
+    left: BTreeSet<String>,
+    are_idle: bool,
+}
+
+impl BuiltIns {
+    fn of(
+        definitions: Vec<Definition>,
+        tools: Tools,
+        named: Option<&str>,
+        left: BTreeSet<String>,
+        folder: &AgentFolder,
+    ) -> Self {
+        // Programs need no model, so there may be none to think with.
+        let nobody_thinks = definitions.iter().all(|definition| definition.process.is_some());
+        let has_model = |models: &Models| model(models, &BuiltIn::Summarizer.definition(), None).is_ok();
+        let are_idle = named.is_none() && nobody_thinks && !folder.current_models().is_some_and(has_model);
+        Self { definitions, tools, named: named.map(str::to_owned), left, are_idle }
+    }
+
+    fn all(&self) -> impl Iterator<Item = BuiltIn> {
+        let beside = BuiltIn::beside(&self.definitions).filter(|_| !self.are_idle);
+        beside.filter(|agent| !self.left.contains(agent.name()))
+    }
+
+    /// These agents, with the models that the folder's agents have now.
+    ///
+    /// # Errors
+    /// One has none.
+    pub(super) fn specs(&self, folder: &AgentFolder) -> Result<Vec<AgentSpec>, String> {
+        let none = Models::new(&Env::system());
+        let models = folder.current_models().unwrap_or(&none);
+        self.all().map(|agent| self.spec(agent, models)).collect()
+    }
+
+    fn spec(&self, agent: BuiltIn, models: &Models) -> Result<AgentSpec, String> {
+        let (definition, named) = (agent.definition(), self.named.as_deref());
         // Where no model is the usual one, that of the first agent serves that thinks.
         let usual = model(models, &definition, named);
-        let first = definitions.iter().find(|definition| definition.process.is_none());
-        let model = usual.or_else(|error| first.map_or(Err(error), |first| model(models, first, named)));
-        let team: Vec<Teammate> = definitions.iter().map(teammate).collect();
-        let agent = LlmAgent::new(&definition, model.map_err(|error| trouble(&error))?, tools, &team);
-        Ok((built_in.name(), agent.map_err(|error| trouble(&error))?.spec()))
-    };
-    // Programs need no model, so there may be none to think with.
-    let nobody_thinks = definitions.iter().all(|definition| definition.process.is_some());
-    let is_idle = named.is_none() && nobody_thinks && model(models, &BuiltIn::Summarizer.definition(), None).is_err();
-    BuiltIn::beside(definitions).filter(|_| !is_idle).map(made).collect()
+        let first = self.definitions.iter().find(|definition| definition.process.is_none());
+        let model = usual.or_else(|error| first.map_or(Err(error), |first| model(models, first, named)))?;
+        let team: Vec<Teammate> = self.definitions.iter().map(teammate).collect();
+        let agent = LlmAgent::new(&definition, model, &self.tools, &team).map_err(|error| error.to_string())?;
+        Ok(agent.spec())
+    }
 }
 
 fn teammate(definition: &Definition) -> Teammate {

@@ -12,7 +12,7 @@ mod running;
 mod starting;
 mod telling;
 mod together;
-mod watching;
+pub(crate) mod watching;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use callboard::agents::tools::{self, Root, ShellExec};
-use callboard::agents::{Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools};
+use callboard::agents::{CatalogFile, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools};
 use callboard::env::Env;
 use callboard::messages::visible;
 
@@ -19,12 +19,27 @@ const MAX_TEXT: u64 = 1 << 20;
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
 
+/// Where the catalog is, unless the command line says it.
+const USUAL_CATALOG: &str = "models.toml";
+
 /// The models that agents may choose among: those of the catalog, or of the environment where there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
-    match document(files.models.as_deref(), "models.toml")? {
+    match document(files.models.as_deref(), USUAL_CATALOG)? {
         None => Ok(Models::from_environment(&Env::system())),
-        Some((origin, text)) => Models::from_toml(&Env::system(), &origin, &text).map_err(wrong),
+        Some((origin, text)) => read_catalog(&origin, &text).map_err(wrong),
     }
+}
+
+/// The same models, in a file that may change while agents work.
+pub(super) fn catalog(files: &Files) -> CatalogFile {
+    match &files.models {
+        Some(named) => CatalogFile::new(named, read_catalog),
+        None => CatalogFile::new(USUAL_CATALOG, read_catalog).or(&Models::from_environment(&Env::system())),
+    }
+}
+
+fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
+    Models::from_toml(&Env::system(), origin, text)
 }
 
 /// The servers whose tools agents may use, and the file that names them; none where there is no such file.

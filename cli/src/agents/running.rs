@@ -39,9 +39,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     let loaded = tokio::select! {
         biased;
         () = stops.next() => return Ok(End::Stopped),
-        loaded = loading::load(&arguments.files, hidden, named) => loaded?,
+        loaded = loading::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let Thinkers { specs, folder, own, .. } = loaded;
+    let Thinkers { specs, watch, own, .. } = loaded;
     // What else is unfinished in the store is left to whoever began it.
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     let mut builder = specs.into_iter().fold(builder, Builder::with);
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         logged::show();
     }
     let session = Session::start(builder, store, arguments, own).await?;
-    session.see_through(stops, way, Watch::new(folder)).await
+    session.see_through(stops, way, watch).await
 }
 
 /// A board that works on one run.

@@ -1,4 +1,4 @@
-//! Files of agents that change while a run goes on.
+//! Files of agents and models that change while a run goes on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,35 +7,38 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use callboard::Callboard;
-use callboard::agents::{AgentFolder, FileChange};
+use callboard::agents::{AgentFolder, FileChange, FileReport};
 
-/// How often the folder is looked at.
+use super::loading::BuiltIns;
+
+/// How often they are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When the files of a folder were changed last, and how long they are.
+/// When files were changed last, and how long they are.
 type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// Looks at a folder of agents now and then.
-pub(super) struct Watch {
+/// Looks at a folder of agents, and at the file with their models, now and then.
+pub(crate) struct Watch {
     folder: AgentFolder,
+    built_in: BuiltIns,
     seen: Stamps,
     ticks: Interval,
 }
 
 impl Watch {
     /// Looks at a folder that was loaded just now.
-    pub(super) fn new(folder: AgentFolder) -> Self {
+    pub(super) fn new(folder: AgentFolder, built_in: BuiltIns) -> Self {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // What has changed since it was loaded is found at the first look.
-        Self { folder, seen: Stamps::new(), ticks }
+        Self { folder, built_in, seen: Stamps::new(), ticks }
     }
 
-    /// Waits until the folder looks different.
-    pub(super) async fn changed(&mut self) {
+    /// Waits until they look different.
+    pub(crate) async fn changed(&mut self) {
         loop {
             self.ticks.tick().await;
-            let stamps = stamps(self.folder.path());
+            let stamps = stamps(&self.folder);
             if stamps != self.seen {
                 self.seen = stamps;
                 return;
@@ -44,21 +47,43 @@ impl Watch {
     }
 
     /// Has the agents be as their files say, and gives a line for each that has changed or was not taken.
-    pub(super) async fn reload(&mut self, board: &Callboard) -> Vec<String> {
+    pub(crate) async fn reload(&mut self, board: &Callboard) -> Vec<String> {
         match board.reload(&mut self.folder).await {
             Ok(reports) => {
-                let news = reports.into_iter().filter(|report| report.change != FileChange::Unchanged);
-                news.map(|report| report.to_string()).collect()
+                let has_other_models = reports.iter().any(|report| report.change == FileChange::Models);
+                let news = reports.iter().filter(|report| report.change != FileChange::Unchanged);
+                let mut news: Vec<String> = news.map(FileReport::to_string).collect();
+                if has_other_models {
+                    news.extend(self.renew_built_in(board).await);
+                }
+                news
             }
             Err(error) => vec![error.to_string()],
         }
     }
+
+    /// Has the built-in agents choose among the models that there are now. Gives a line for each that goes on as before.
+    async fn renew_built_in(&self, board: &Callboard) -> Vec<String> {
+        let specs = match self.built_in.specs(&self.folder) {
+            Ok(specs) => specs,
+            Err(why) => return vec![format!("the built-in agents go on as before: {why}")],
+        };
+        let mut news = Vec::new();
+        for spec in specs {
+            let name = spec.name();
+            if let (Err(error), Ok(name)) = (board.replace(spec).await, name) {
+                news.push(format!("{name} goes on as before: {error}"));
+            }
+        }
+        news
+    }
 }
 
 /// One that cannot be looked at is none: reading it tells why.
-fn stamps(folder: &Path) -> Stamps {
-    let entries = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+fn stamps(folder: &AgentFolder) -> Stamps {
+    let entries = folder.path().read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     let files = entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
+    let files = files.chain(folder.catalog_path().map(Path::to_owned));
     let stamp = |file: PathBuf| {
         let about = file.metadata().ok()?;
         Some((file, (about.modified().ok(), about.len())))

@@ -8,6 +8,7 @@ use callboard::messages::visible;
 use callboard::prelude::*;
 
 use crate::agents::loading::{self, Thinkers};
+use crate::agents::watching::Watch;
 use crate::page::Failure;
 
 use super::arguments::{Going, Program};
@@ -15,6 +16,13 @@ use super::program::take_turn;
 
 /// Where the board is found once it runs.
 pub(crate) type Place = Arc<OnceLock<Callboard>>;
+
+/// Agents for a board.
+pub(crate) struct Agents {
+    pub(crate) specs: Vec<AgentSpec>,
+    /// Has those that think be as their files say; there is none without a folder.
+    pub(crate) watch: Option<Watch>,
+}
 
 /// An agent for each name of the cast: the program that is named for it, else one that thinks, else the program for all others.
 /// Of those that think, all are there whose names no program has: they may give tasks to each other.
@@ -26,22 +34,23 @@ pub(crate) async fn agents(
     store: Option<&Path>,
     cast: &[String],
     board: &Place,
-) -> Result<Vec<AgentSpec>, Failure> {
+) -> Result<Agents, Failure> {
     let thinkers = thinkers(going, store).await?;
     let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
     let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
     let mut specs = programs(&going.agent, cast, is_known, board)?;
-    let is_free = |spec: &AgentSpec| {
-        spec.name().is_ok_and(|name| going.agent.iter().all(|program| *program.name != *name.as_str()))
-    };
-    specs.extend(thinkers.into_iter().flat_map(|thinkers| thinkers.specs).filter(is_free));
-    Ok(specs)
+    let watch = thinkers.map(|thinkers| {
+        specs.extend(thinkers.specs);
+        thinkers.watch
+    });
+    Ok(Agents { specs, watch })
 }
 
-/// The agents of the folder that is named, if one is. No tool of theirs sees the store.
+/// The agents of the folder that is named, if one is, but for those that are programs. No tool of theirs sees the store.
 async fn thinkers(going: &Going, store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
     let Some(files) = going.thinkers.files() else { return Ok(None) };
-    loading::load(&files, store, going.thinkers.model.as_deref()).await.map(Some)
+    let programs: Vec<&str> = going.agent.iter().map(|program| &*program.name).collect();
+    loading::load(&files, store, going.thinkers.model.as_deref(), &programs).await.map(Some)
 }
 
 fn programs(

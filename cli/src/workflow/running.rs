@@ -19,6 +19,7 @@ use callboard::workflow::Workflow;
 
 use crate::agents::deciding::{Asker, next_asked, settle};
 use crate::agents::logged;
+use crate::agents::watching::Watch;
 use crate::page::{Failure, Page, count, is_coloured, json_text, note};
 use crate::saying;
 use crate::stops::Stops;
@@ -27,7 +28,7 @@ use crate::store::{Loaded, Store};
 use super::arguments::{Change, Going, Stored};
 use super::following::{Follower, Line};
 use super::people::{self, Decision};
-use super::programs::{Place, agents};
+use super::programs::{Agents, Place, agents};
 use super::{inputs, reading};
 
 /// How a run in this process ended, as far as this process goes.
@@ -46,6 +47,7 @@ struct Session<'a> {
     board: Callboard,
     store: Option<(&'a Path, Store)>,
     going: &'a Going,
+    watch: Option<Watch>,
 }
 
 /// Runs a workflow from its beginning.
@@ -159,7 +161,7 @@ pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
 
 impl<'a> Session<'a> {
     async fn start(
-        agents: Vec<AgentSpec>,
+        agents: Agents,
         place: &Place,
         store: Option<(&'a Path, Store)>,
         going: &'a Going,
@@ -174,11 +176,11 @@ impl<'a> Session<'a> {
         if going.watch {
             logged::show();
         }
-        let builder = agents.into_iter().fold(builder, callboard::Builder::with);
+        let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
         // It is set here alone.
         let _ = place.set(board.clone());
-        Ok((Self { board, store, going }, stops))
+        Ok((Self { board, store, going, watch: agents.watch }, stops))
     }
 
     /// Resumes the nodes that were chosen, and reads where the run stands.
@@ -199,7 +201,7 @@ impl<'a> Session<'a> {
     }
 
     /// Follows the run to its end, or to where this process can do no more for it.
-    async fn see_through(self, run: RunHandle, mut follower: Follower, mut stops: Stops) -> Result<End, Failure> {
+    async fn see_through(mut self, run: RunHandle, mut follower: Follower, mut stops: Stops) -> Result<End, Failure> {
         let end = tokio::select! {
             biased;
             () = stops.next() => {
@@ -233,7 +235,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    async fn follow(&self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
+    async fn follow(&mut self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
         let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
         let mut decided = BTreeSet::new();
         let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
@@ -250,6 +252,12 @@ impl<'a> Session<'a> {
                     let asked_json = asked.json();
                     if !settle(&self.board, asked, &asker).await? {
                         return Ok(End::Waits(asked_json));
+                    }
+                    continue;
+                }
+                () = changed(&mut self.watch) => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.reload(&self.board).await.iter().for_each(|line| note(line));
                     }
                     continue;
                 }
@@ -324,6 +332,14 @@ impl<'a> Session<'a> {
         if let Some((_, store)) = &self.store {
             store.sled().close().await;
         }
+    }
+}
+
+/// Waits until files look different. Where none are looked at, none do.
+async fn changed(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
     }
 }
 

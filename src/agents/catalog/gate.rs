@@ -17,12 +17,13 @@ use crate::supervision::runs::breaker::{Breaker, BreakerPolicy, BreakerState, Si
 use super::Listed;
 
 pub(super) struct Gate {
-    breaker: Mutex<Breaker>,
-    places: Option<Places>,
+    breaker: Arc<Mutex<Breaker>>,
+    places: Option<Arc<Places>>,
 }
 
 /// Requests a minute, as providers count them: so many at once, and then one after the other as they come free.
 struct Places {
+    requests_per_minute: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, EnvClock, NoOpMiddleware<Duration>>,
     /// Who waits for the next free place; the others stand behind, in the order in which they came.
     first: Semaphore,
@@ -43,12 +44,31 @@ impl Clock for EnvClock {
 impl Gate {
     pub(super) fn new(env: &Env, requests_per_minute: Option<NonZeroU32>) -> Self {
         let clock = EnvClock(env.clock());
-        let places = requests_per_minute.map(|requests| Places {
-            limiter: RateLimiter::direct_with_clock(Quota::per_minute(requests), clock.clone()),
-            first: Semaphore::new(1),
-            clock,
+        let places = requests_per_minute.map(|requests_per_minute| {
+            Arc::new(Places {
+                requests_per_minute,
+                limiter: RateLimiter::direct_with_clock(Quota::per_minute(requests_per_minute), clock.clone()),
+                first: Semaphore::new(1),
+                clock,
+            })
         });
-        Self { breaker: Mutex::default(), places }
+        Self { breaker: Arc::default(), places }
+    }
+
+    /// This gate in place of another: the places that are taken stay so if the rate is the same, and the breaker stays as it is
+    /// if `is_known`.
+    pub(super) fn after(self: &Arc<Self>, before: &Arc<Self>, is_known: bool) -> Arc<Self> {
+        let has_same_rate = self.rate() == before.rate();
+        if has_same_rate && is_known {
+            return Arc::clone(before);
+        }
+        let breaker = if is_known { &before.breaker } else { &self.breaker };
+        let places = if has_same_rate { &before.places } else { &self.places };
+        Arc::new(Self { breaker: Arc::clone(breaker), places: places.clone() })
+    }
+
+    fn rate(&self) -> Option<NonZeroU32> {
+        self.places.as_ref().map(|places| places.requests_per_minute)
     }
 
     pub(super) fn state(&self) -> BreakerState {

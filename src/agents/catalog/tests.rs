@@ -1,3 +1,5 @@
+mod succession;
+
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;

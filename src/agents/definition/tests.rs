@@ -18,7 +18,7 @@ impl Tool for Named {
         &self,
         _: crate::messages::Json,
         _: crate::agents::ToolScope,
-    ) -> futures::future::BoxFuture<'static, Result<crate::agents::ToolOutput, crate::agents::ToolError>> {
+    ) -> futures::future::BoxFuture<'static, Result<crate::agents::ToolOutput, crate::agents::ToolFailure>> {
         Box::pin(async { Ok("".into()) })
     }
 }

@@ -8,6 +8,7 @@ use crate::agents::llm::Teammate;
 use crate::messages::AgentName;
 use crate::messages::visible::{quoted, visible};
 
+use super::catalog::{Bytes, Catalog};
 use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
 
 /// What a board has to do, and what is to be told of it.
@@ -20,6 +21,8 @@ pub(crate) struct Changes {
     /// What becomes of each file if all of that is done, by name.
     pub(crate) reports: Vec<FileReport>,
     files: BTreeMap<String, Known>,
+    /// As it stands then.
+    catalog: Option<Catalog>,
 }
 
 /// An agent that comes or changes.
@@ -35,22 +38,26 @@ type ByFile<'a, T> = BTreeMap<&'a str, T>;
 
 impl AgentFolder {
     /// What has to be done for the agents to be as these files say.
-    pub(crate) fn compare(&self, Files(read): &Files) -> Changes {
+    pub(crate) fn compare(&self, read: &Files) -> Changes {
         let reader = Definition::reader().tools(&self.tools).root(&self.root);
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
-        for (file, bytes) in read {
+        for (file, bytes) in &read.agents {
             let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
             match read.and_then(|bytes| self.may_declare(file, definition(&reader, file, bytes)?)) {
                 Ok(definition) => drop(new.insert(file, definition)),
                 Err(why) => drop(refused.insert(file, why)),
             }
         }
+        let (catalog, report) = self.models_now(&self.standing(&new, &refused), read.catalog.as_ref()).unzip();
         // A file that is refused leaves its older agent, which may stand in the way of others.
         loop {
-            let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
-            let standing: ByFile<'_, Definition> = older.chain(new.clone()).collect();
-            match self.made(&standing, &new) {
-                Ok(made) => return self.changes(&standing, made, &refused),
+            let standing = self.standing(&new, &refused);
+            match self.made(&standing, &new, catalog.as_ref()) {
+                Ok(made) => {
+                    let mut changes = self.changes(&standing, made, &refused);
+                    changes.reports.splice(..0, report);
+                    return Changes { catalog, ..changes };
+                }
                 Err((file, why)) => {
                     new.remove(file);
                     refused.insert(file, format!("{}: {why}", visible(file)));
@@ -72,6 +79,22 @@ impl AgentFolder {
         ))
     }
 
+    /// The agents that are to be: the new ones, and the older ones of files that are refused.
+    fn standing<'a>(&self, new: &ByFile<'a, Definition>, refused: &ByFile<'a, String>) -> ByFile<'a, Definition> {
+        let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
+        older.chain(new.clone()).collect()
+    }
+
+    /// The catalog as it stands with this in its file, and what is to be told of it.
+    fn models_now(&self, standing: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
+        let mut catalog = self.catalog.clone()?;
+        let agents = standing.iter().map(|(file, definition)| (*file, definition));
+        let offered = catalog.offered(bytes?).and_then(|offered| catalog.fitting(offered, agents));
+        let change = catalog.take(offered);
+        let file = catalog.name();
+        Some((catalog, FileReport { file, change }))
+    }
+
     /// The agent that stands for a file.
     fn older(&self, file: &str) -> Option<&Standing> {
         self.files.get(file)?.agent.as_ref()
@@ -83,7 +106,7 @@ impl AgentFolder {
         gone.filter_map(|(_, known)| known.agent.as_ref()).find(|agent| agent.definition.name == *name)
     }
 
-    /// Makes the agents that differ from those that stand, in themselves or in whom they are told of.
+    /// Makes the agents that differ from those that stand, in themselves, in whom they are told of or in their models.
     ///
     /// # Errors
     /// The first file that cannot be taken, and why.
@@ -91,6 +114,7 @@ impl AgentFolder {
         &self,
         standing: &ByFile<'a, Definition>,
         new: &ByFile<'a, Definition>,
+        catalog: Option<&Catalog>,
     ) -> Result<ByFile<'a, (Standing, AgentSpec)>, (&'a str, String)> {
         self.check_names(standing, new)?;
         let mut made = BTreeMap::new();
@@ -99,12 +123,14 @@ impl AgentFolder {
             let team =
                 others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
             // A program is told of nobody, and is not made anew when others change.
-            let team = if definition.process.is_some() { Vec::new() } else { team.collect() };
-            let wanted = Standing { definition: definition.clone(), team };
+            let is_program = definition.process.is_some();
+            let team = if is_program { Vec::new() } else { team.collect() };
+            let models = catalog.filter(|_| !is_program).map_or(0, Catalog::generation);
+            let wanted = Standing { definition: definition.clone(), team, models };
             if self.older(file) == Some(&wanted) {
                 continue;
             }
-            match self.agent(&wanted) {
+            match self.agent(&wanted, catalog) {
                 Ok(spec) => drop(made.insert(*file, (wanted, spec))),
                 Err(why) if new.contains_key(file) => return Err((*file, why)),
                 // An older one goes on as it is.
@@ -149,6 +175,7 @@ impl AgentFolder {
             let (why, older) = (refused.get(file), self.older(file));
             let change = match (why, standing.get(file)) {
                 (Some(why), stays) => self.refused(file, why, stays),
+                (None, Some(definition)) if self.leaves(&definition.name) => FileChange::Unchanged,
                 (None, Some(definition)) => {
                     let before = older.or_else(|| self.moved(&definition.name, &files));
                     changed(before.map(|before| &before.definition), definition)
@@ -159,7 +186,9 @@ impl AgentFolder {
             let mut agent = older.cloned();
             if let Some((standing, spec)) = made.remove(file) {
                 let name = standing.definition.name.clone();
-                changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
+                if !self.leaves(&name) {
+                    changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
+                }
                 agent = Some(standing);
             }
             changes.files.insert((*file).to_owned(), Known { refusal: why.cloned(), agent });
@@ -167,6 +196,9 @@ impl AgentFolder {
         let here: BTreeSet<&AgentName> = standing.values().map(|definition| &definition.name).collect();
         for (file, known) in &self.files {
             let Some(agent) = known.agent.as_ref().map(|agent| &agent.definition.name) else { continue };
+            if self.leaves(agent) {
+                continue;
+            }
             if !files.contains(&**file) && !here.contains(agent) {
                 let change = FileChange::Removed { agent: agent.clone() };
                 changes.reports.push(FileReport { file: file.clone(), change });
@@ -177,6 +209,10 @@ impl AgentFolder {
         }
         changes.reports.sort_by(|one, other| one.file.cmp(&other.file));
         changes
+    }
+
+    fn leaves(&self, agent: &AgentName) -> bool {
+        self.left.contains(agent.as_str())
     }
 
     /// What is wrong with a file is told once.
@@ -191,11 +227,16 @@ impl AgentFolder {
 
     /// Takes what was done.
     pub(crate) fn take(&mut self, changes: Changes) {
-        self.files = changes.files;
+        (self.files, self.catalog) = (changes.files, changes.catalog);
     }
 }
 
 impl Changes {
+    /// Whether there is a catalog that was never taken.
+    pub(super) fn lacks_models(&self) -> bool {
+        self.catalog.as_ref().is_some_and(|catalog| catalog.current().is_none())
+    }
+
     /// The board could not do this: the file stays as it was known.
     pub(crate) fn fail(&mut self, folder: &AgentFolder, file: &str, error: &str) {
         let why = format!("{}: {error}", visible(file));

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use crate::messages::visible::visible;
 
+use super::catalog::{self, Bytes};
+
 /// No definition is longer than this, in bytes: the rest of a file is not read.
 const MAX_TEXT: u64 = 1 << 20;
 
@@ -41,16 +43,20 @@ pub enum FolderError {
     },
 }
 
-/// What stands in the files `*.toml` of a folder, by their names; or why one cannot be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Files(pub(super) BTreeMap<String, Result<Vec<u8>, String>>);
+/// What stands in the files `*.toml` of a folder, by their names, and in that of the catalog; or why one cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    pub(super) agents: BTreeMap<String, Result<Vec<u8>, String>>,
+    /// If there is to be one.
+    pub(super) catalog: Option<Bytes>,
+}
 
 impl Files {
     /// Reads all files. One that goes meanwhile is not there.
     ///
     /// # Errors
     /// The folder cannot be listed, or has too many files.
-    pub(crate) fn read(folder: &Path) -> Result<Self, FolderError> {
+    pub(crate) fn read(folder: &Path, catalog: Option<&Path>) -> Result<Self, FolderError> {
         let shown = || folder.display().to_string();
         let cannot = |error: io::Error| FolderError::Unreadable { folder: shown(), error: error.to_string() };
         let mut files = BTreeMap::new();
@@ -68,7 +74,7 @@ impl Files {
                 return Err(FolderError::TooMany { folder: shown(), max: MAX_FILES });
             }
         }
-        Ok(Self(files))
+        Ok(Self { agents: files, catalog: catalog.map(catalog::bytes) })
     }
 }
 

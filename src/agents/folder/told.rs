@@ -8,7 +8,7 @@ use crate::messages::visible::{visible, visible_lines};
 /// What became of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
-    /// The file's name in the folder.
+    /// The file's name in the folder; the path of a catalog.
     pub file: String,
     /// What became of it.
     pub change: FileChange,
@@ -36,6 +36,13 @@ pub enum FileChange {
         /// The agent.
         agent: AgentName,
     },
+    /// The models of the catalog are others now. Turns under way end with those that they began with.
+    Models,
+    /// Something is wrong with the catalog, or an agent has no model in it. The models stay as they were.
+    ModelsRefused {
+        /// What is wrong, with the places.
+        why: String,
+    },
     /// Something is wrong with it, and nothing of it was taken.
     Refused {
         /// What is wrong, with the places.
@@ -50,10 +57,11 @@ impl FileReport {
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         match &self.change {
-            FileChange::Refused { why, .. } => Some(why),
+            FileChange::Refused { why, .. } | FileChange::ModelsRefused { why } => Some(why),
             FileChange::Unchanged
             | FileChange::Added { .. }
             | FileChange::Changed { .. }
+            | FileChange::Models
             | FileChange::Removed { .. } => None,
         }
     }
@@ -71,6 +79,10 @@ impl fmt::Display for FileReport {
                 write!(f, "changed: {agent} takes tasks in place of {before}")
             }
             FileChange::Removed { agent } => write!(f, "removed: {agent} takes no new tasks"),
+            FileChange::Models => f.write_str("changed: later turns go by it"),
+            FileChange::ModelsRefused { why } => {
+                write!(f, "not taken, the models stay as they were:\n{}", visible_lines(why))
+            }
             FileChange::Refused { why, stays } => {
                 match stays {
                     Some(agent) => write!(f, "not taken, {agent} goes on as before:")?,

@@ -83,6 +83,10 @@ impl Answer {
                 told = self.stream.next() => told,
             };
             match told {
+                Some(Ok(ChatStreamEvent::End(end))) if !is_complete(self.kind, &end) => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.ended_early(self.has_begun)));
+                }
                 Some(Ok(event)) => {
                     self.take(event);
                     if self.said + self.calls.values().sum::<usize>() > MAX_REPLY || self.calls.len() > MAX_CALLS {
@@ -107,11 +111,19 @@ impl Answer {
             ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
             ChatStreamEvent::Chunk(chunk) => self.say(chunk.content, ModelEvent::Text),
             ChatStreamEvent::ReasoningChunk(chunk) => self.say(chunk.content, ModelEvent::Reasoning),
-            // What there is of a call so far; the whole of it is told at the end.
+            // It is told at the end, when it is known to be whole.
             ChatStreamEvent::ToolCallChunk(ToolChunk { tool_call }) => {
                 (self.has_begun, self.silence) = (true, None);
-                let size = tool_call.fn_arguments.as_str().map_or(0, str::len);
-                self.calls.insert(tool_call.call_id, size + tool_call.fn_name.len());
+                let (id, size) = match tool_call.fn_arguments.as_str() {
+                    // What there is of a call so far.
+                    Some(text) => (tool_call.call_id, text.len()),
+                    // A call of its own, though others may have the same id.
+                    None => {
+                        let id = format!("{} {}", tool_call.call_id, self.calls.len());
+                        (id, Json::from(tool_call.fn_arguments).size())
+                    }
+                };
+                self.calls.insert(id, size + tool_call.fn_name.len());
             }
             ChatStreamEvent::End(end) => self.end(end),
         }
@@ -139,6 +151,21 @@ impl Answer {
         let estimate = Usage::of(self.estimated_input, estimated_tokens(self.said));
         let answer = ModelAnswer::new(self.teller.name(), stop, usage.unwrap_or(estimate));
         self.ready.push_back(ModelEvent::Ended(ModelAnswer { is_estimate: usage.is_none(), ..answer }));
+    }
+}
+
+/// Whether the provider has said that its answer is complete: with some, `genai` ends an answer by itself when the connection was closed in
+/// good order.
+fn is_complete(kind: AdapterKind, end: &StreamEnd) -> bool {
+    let (has_reason, has_usage) = (end.captured_stop_reason.is_some(), end.captured_usage.is_some());
+    match kind {
+        // It tells in each piece what the answer has taken so far.
+        AdapterKind::Gemini => has_reason,
+        // These tell it at the end, and older servers no reason.
+        AdapterKind::GeminiIx | AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::OpenAIResp => {
+            has_reason || has_usage
+        }
+        _ => true,
     }
 }
 
@@ -212,5 +239,23 @@ fn stop(said: Option<Said>, has_calls: bool) -> StopReason {
         Some(Said::MaxTokens(_)) => StopReason::Length,
         Some(Said::ContentFilter(_)) => StopReason::Filtered,
         Some(Said::Other(said)) => StopReason::Other(cut(&said).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_nobody_has_ended_is_not_complete() {
+        let nothing = StreamEnd::default();
+        let usage = StreamEnd { captured_usage: Some(Default::default()), ..StreamEnd::default() };
+        let reason = StreamEnd { captured_stop_reason: Some(Said::from("stop".to_owned())), ..StreamEnd::default() };
+        use AdapterKind::{Anthropic, Gemini, GeminiIx, Ollama, OllamaCloud, OpenAI, OpenAIResp};
+        for kind in [Gemini, GeminiIx, Ollama, OllamaCloud, OpenAIResp] {
+            assert!(!is_complete(kind, &nothing) && is_complete(kind, &reason), "{kind}");
+            assert_eq!(is_complete(kind, &usage), kind != Gemini, "{kind}");
+        }
+        assert!([OpenAI, Anthropic].into_iter().all(|kind| is_complete(kind, &nothing)));
     }
 }

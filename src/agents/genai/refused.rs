@@ -166,11 +166,15 @@ impl Teller {
             return self.because(ModelErrorKind::CutOff, &format!("broke off ({word})"), &message);
         }
         let kind = match word {
-            "authentication_error" | "permission_error" | "invalid_api_key" => {
+            "authentication_error"
+            | "permission_error"
+            | "invalid_api_key"
+            | "UNAUTHENTICATED"
+            | "PERMISSION_DENIED" => {
                 return self.refused(&format!("takes no request with our key ({word})"), &message);
             }
             "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => ModelErrorKind::RateLimited(None),
-            "invalid_request_error" | "not_found_error" | "request_too_large" | "INVALID_ARGUMENT" => {
+            "invalid_request_error" | "not_found_error" | "request_too_large" | "INVALID_ARGUMENT" | "NOT_FOUND" => {
                 ModelErrorKind::Rejected
             }
             _ => ModelErrorKind::Unavailable,

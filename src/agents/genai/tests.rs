@@ -1,4 +1,6 @@
-use crate::agents::{ModelChoice, Models};
+use std::sync::Arc;
+
+use crate::agents::{ModelChoice, ModelEntry, Models};
 use crate::documents::Defects;
 use crate::env::Env;
 
@@ -187,4 +189,33 @@ fn models_that_openai_has_for_its_newer_protocol_are_asked_by_it() {
 fn a_server_of_ones_own_may_want_no_key() {
     let models = environment(&[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")]);
     assert_eq!(models.candidates(&ModelChoice::of("llama")).unwrap(), ["llama".into()]);
+}
+
+#[test]
+fn a_model_of_a_catalog_that_is_read_again_keeps_its_connections_unless_it_is_asked_otherwise() {
+    let read = |text: &str| {
+        Models::from_toml_with(&Env::system(), "models.toml", text, |name| {
+            name.ends_with("_KEY").then(|| format!("{CANARY}-{name}"))
+        })
+        .unwrap()
+    };
+    let usual = "key_variable = \"MY_KEY\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"";
+    let before = read(&model(usual));
+    // The model itself has them.
+    let goes_on = |text: &str| {
+        let of = |models: &Models| models.entries().next().map(|ModelEntry { model, .. }| Arc::clone(model)).unwrap();
+        Arc::ptr_eq(&of(&before), &of(&read(text).after(&before)))
+    };
+    let other = |from: &str, to: &str| model(&usual.replace(from, to));
+    assert!(goes_on(&model(usual)) && goes_on(&model(&format!("{usual}\ntags = \"quick\"\nrequests_per_minute = 3"))));
+    for text in [
+        other("MY_KEY", "YOUR_KEY"),
+        other("MY_KEY", "NOTHING"),
+        other(":1/", ":2/"),
+        other("\"m\"", "\"n\""),
+        model(usual).replace("\"openai\"", "\"anthropic\""),
+        model(usual).replace("name = \"a\"", "name = \"b\""),
+    ] {
+        assert!(!goes_on(&text), "{text}");
+    }
 }

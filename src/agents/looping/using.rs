@@ -11,7 +11,7 @@ use crate::actors::TurnError;
 use crate::agents::made::Draft;
 use crate::agents::meta::{self, MetaTool};
 use crate::agents::permission::Tier;
-use crate::agents::tool::{Entry, ToolError, ToolOutput, ToolScope, ToolSpec};
+use crate::agents::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{Action, AgentEvent, Command, Consent, Effect, Handoffs, Json, ToolCall};
@@ -365,13 +365,16 @@ async fn used(host: &dyn Host, entry: &Entry, arguments: Json, scope: ToolScope)
     };
     let answer = tokio::time::timeout(*timeout, entry.tool.call(arguments, scope)).await;
     if let (Some(admitted), Some(now)) = (admitted, host.now()) {
-        admitted.end(answer.is_ok(), now);
+        let has_answered = matches!(answer, Ok(Ok(_) | Err(ToolFailure::Told(_))));
+        admitted.end(has_answered, now);
     }
     match answer {
         Ok(Ok(ToolOutput { text, is_untrusted })) => {
             Answered { text: cut(text, *max_output).into(), is_error: false, is_untrusted }
         }
-        Ok(Err(ToolError(text))) => Answered::error(cut(text, *max_output)),
+        Ok(Err(ToolFailure::Told(ToolError(text)) | ToolFailure::Silent(ToolError(text)))) => {
+            Answered::error(cut(text, *max_output))
+        }
         Err(_) => Answered::error(format!("{name} took longer than {timeout:?}")),
     }
 }

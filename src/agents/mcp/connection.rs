@@ -9,10 +9,10 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::offers::{Offer, Offers, Refused};
-use super::session::Session;
+use super::session::{Session, Unready};
 use super::settings::Settings;
 use super::starts::Starts;
-use crate::agents::tool::{ToolError, ToolOutput};
+use crate::agents::tool::{ToolError, ToolFailure, ToolOutput};
 use crate::env::Env;
 use crate::messages::visible::quoted;
 
@@ -36,7 +36,7 @@ struct Starting {
 }
 
 /// A session, once it is there, and the tools that were refused.
-type Ready = Shared<BoxFuture<'static, Result<Arc<Started>, Arc<str>>>>;
+type Ready = Shared<BoxFuture<'static, Result<Arc<Started>, Unready>>>;
 
 struct Started {
     session: Session,
@@ -58,7 +58,7 @@ impl Connection {
 
     /// The tools that can be used, and those that cannot. The server is started if it is not there.
     pub(super) async fn offered(&self) -> Result<(Arc<Offers>, Vec<Refused>), String> {
-        let started = self.started().await.map_err(|why| self.settings.redacted(why))?;
+        let started = self.started().await.map_err(|unready| self.settings.redacted(unready.why))?;
         Ok((started.session.offers(), started.refused.clone()))
     }
 
@@ -69,29 +69,31 @@ impl Connection {
         offer: &Offer,
         arguments: JsonObject,
         key: &str,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, ToolFailure> {
         let settings = &*self.settings;
         let about =
             |why: String| ToolError(format!("the MCP server {} {}", quoted(&settings.name), settings.redacted(why)));
-        let started = self.started().await.map_err(about)?;
+        let started = self.started().await.map_err(|Unready { why, is_silence }| {
+            if is_silence { ToolFailure::Silent(about(why)) } else { ToolFailure::Told(about(why)) }
+        })?;
         let call = started.session.call(settings, (tool, offer), arguments, key);
         match timeout(settings.timeout, call).await {
             Ok(Ok(output)) => Ok(ToolOutput { text: settings.redacted(output.text), ..output }),
-            Ok(Err(ToolError(why))) => Err(about(why)),
+            Ok(Err(ToolError(why))) => Err(about(why).into()),
             Err(_) => {
                 started.session.end_if_deaf(settings.timeout).await;
-                Err(about(format!("did not answer within {:?}{}", settings.timeout, started.session.remark())))
+                let why = format!("did not answer within {:?}{}", settings.timeout, started.session.remark());
+                Err(ToolFailure::Silent(about(why)))
             }
         }
     }
 
-    async fn started(&self) -> Result<Arc<Started>, String> {
-        let ready = self.ready()?;
-        ready.await.map_err(|why| why.to_string())
+    async fn started(&self) -> Result<Arc<Started>, Unready> {
+        self.ready()?.await
     }
 
     /// The session that there is, or is being started, or a new one.
-    fn ready(&self) -> Result<Ready, String> {
+    fn ready(&self) -> Result<Ready, Unready> {
         let mut state = self.state.lock();
         if let Some(Starting { ready, .. }) = &state.last {
             match ready.peek() {
@@ -101,7 +103,8 @@ impl Connection {
             }
         }
         state.starts.take(self.env.now().monotonic).map_err(|wait| {
-            format!("has ended too often, and is not started again for another {} s", wait.as_secs().max(1))
+            let wait = wait.as_secs().max(1);
+            Unready::told(format!("has ended too often, and is not started again for another {wait} s"))
         })?;
         let settings = Arc::clone(&self.settings);
         let task = tokio::spawn(async move {
@@ -112,8 +115,8 @@ impl Connection {
         let ready = task
             .map(|ended| match ended {
                 Ok(Ok(started)) => Ok(started),
-                Ok(Err(why)) => Err(String::into(why)),
-                Err(_) => Err("was stopped while it started".into()),
+                Ok(Err(unready)) => Err(unready),
+                Err(_) => Err(Unready::told("was stopped while it started".to_owned())),
             })
             .boxed()
             .shared();

@@ -62,15 +62,17 @@ impl Session {
     /// Starts the server, and asks it for its tools.
     ///
     /// # Errors
-    /// Why it cannot be used, as it goes on after its name.
-    pub(super) async fn open(settings: &Arc<Settings>) -> Result<(Self, Vec<Refused>), String> {
+    /// Why it cannot be used.
+    pub(super) async fn open(settings: &Arc<Settings>) -> Result<(Self, Vec<Refused>), Unready> {
         let time = settings.start_timeout;
         let fate = Mutex::new(Arc::default());
-        let opened = timeout(time, Self::agree(settings, &fate)).await;
-        opened.unwrap_or_else(|_| {
-            let remark = fate.lock().remark();
-            Err(format!("was not ready within {time:?}{remark}"))
-        })
+        match timeout(time, Self::agree(settings, &fate)).await {
+            Ok(opened) => opened.map_err(Unready::told),
+            Err(_) => {
+                let remark = fate.lock().remark();
+                Err(Unready { why: format!("was not ready within {time:?}{remark}"), is_silence: true })
+            }
+        }
     }
 
     async fn agree(settings: &Arc<Settings>, current: &Mutex<Arc<Fate>>) -> Result<(Self, Vec<Refused>), String> {
@@ -79,7 +81,7 @@ impl Session {
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         let begun = match Self::begin(settings, newest, current).await {
-            Err(Unready { is_odd: true, .. }) => {
+            Err(Unwelcome { is_odd: true, .. }) => {
                 // Older ones may give up when they are asked what they do not know.
                 Self::begin(settings, ClientLifecycleMode::Initialize, current).await
             }
@@ -95,17 +97,17 @@ impl Session {
         settings: &Arc<Settings>,
         lifecycle: ClientLifecycleMode,
         current: &Mutex<Arc<Fate>>,
-    ) -> Result<Self, Unready> {
+    ) -> Result<Self, Unwelcome> {
         let fate = Arc::new(Fate::default());
         *current.lock() = Arc::clone(&fate);
         let (service, leash) = match &settings.reached {
             Reached::Program { command, env, env_from } => {
-                let process = started(settings, command, env, env_from).map_err(Unready::plain)?;
+                let process = started(settings, command, env, env_from).map_err(Unwelcome::plain)?;
                 let leash = process.leash.another();
                 (serve(Pipes::new(process, &fate), lifecycle, &fate).await?, Some(leash))
             }
             Reached::Address { url, bearer } => {
-                let transport = web::transport(url, bearer.as_ref()).map_err(Unready::plain)?;
+                let transport = web::transport(url, bearer.as_ref()).map_err(Unwelcome::plain)?;
                 (serve(transport, lifecycle, &fate).await?, None)
             }
         };
@@ -225,14 +227,29 @@ impl Session {
     }
 }
 
-/// Why a server is not ready.
-struct Unready {
+/// Why a server cannot be used.
+#[derive(Clone, Debug)]
+pub(super) struct Unready {
+    /// As it goes on after its name.
+    pub(super) why: String,
+    /// It has not said anything in time.
+    pub(super) is_silence: bool,
+}
+
+impl Unready {
+    pub(super) fn told(why: String) -> Self {
+        Self { why, is_silence: false }
+    }
+}
+
+/// Why a greeting did not go well.
+struct Unwelcome {
     why: String,
     /// It may be one of an older kind, which another greeting suits.
     is_odd: bool,
 }
 
-impl Unready {
+impl Unwelcome {
     fn plain(why: String) -> Self {
         Self { why, is_odd: false }
     }
@@ -263,7 +280,7 @@ async fn serve<T, E, A>(
     transport: T,
     lifecycle: ClientLifecycleMode,
     fate: &Arc<Fate>,
-) -> Result<RunningService<RoleClient, Client>, Unready>
+) -> Result<RunningService<RoleClient, Client>, Unwelcome>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: Error + Send + Sync + 'static,
@@ -272,25 +289,25 @@ where
     served.map_err(|error| unready(&error, fate))
 }
 
-fn unready(error: &ClientInitializeError, fate: &Fate) -> Unready {
+fn unready(error: &ClientInitializeError, fate: &Fate) -> Unwelcome {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unready(fallback, fate),
-        ClientInitializeError::JsonRpcError(error) => Unready::plain(refused(error)),
+        ClientInitializeError::JsonRpcError(error) => Unwelcome::plain(refused(error)),
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
-            Unready::plain("speaks no version of the protocol that callboard speaks".to_owned())
+            Unwelcome::plain("speaks no version of the protocol that callboard speaks".to_owned())
         }
         ClientInitializeError::TransportError { error, .. } => {
             let why = fate.why().unwrap_or_else(|| undelivered(error));
-            Unready { why, is_odd: !error_is_plain(error) }
+            Unwelcome { why, is_odd: !error_is_plain(error) }
         }
         ClientInitializeError::ConnectionClosed(_) => {
             let why = fate.why().unwrap_or_else(|| "closed the connection".to_owned());
-            Unready { why, is_odd: true }
+            Unwelcome { why, is_odd: true }
         }
         other => {
             let why =
                 format!("did not answer as a server does that begins: {}{}", cut(&other.to_string()), fate.remark());
-            Unready { why, is_odd: true }
+            Unwelcome { why, is_odd: true }
         }
     }
 }

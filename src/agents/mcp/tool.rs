@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use super::connection::Connection;
 use super::offers::{self, Offer};
-use crate::agents::tool::{Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
+use crate::agents::tool::{Tool, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use crate::messages::Json;
 
 /// A tool, with the server that has it.
@@ -32,7 +32,7 @@ impl Tool for McpTool {
     }
 
     /// The server is told when the future is dropped before it has answered.
-    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
         async move {
             let arguments = arguments.value().as_object().cloned().unwrap_or_default();

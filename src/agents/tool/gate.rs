@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::supervision::runs::breaker::{Breaker, BreakerPolicy, Signal, Ticket};
 
-/// The breaker of one tool. Only what takes too long counts against it: a tool that answers with an error is there.
+/// The breaker of one tool. Only silence counts against it: a tool that answers with an error is there.
 #[derive(Debug, Default)]
 pub(in crate::agents) struct Gate(Mutex<Breaker>);
 

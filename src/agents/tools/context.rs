@@ -161,7 +161,7 @@ mod tests {
     async fn used(tool: impl Tool, arguments: Value, scope: &ToolScope) -> Result<String, String> {
         let most = tool.spec().max_output;
         let answer = tool.call(arguments.into(), scope.clone()).await;
-        let answer = answer.map(|output| output.text).map_err(|error| error.0);
+        let answer = answer.map(|output| output.text).map_err(|failure| failure.to_string());
         assert!(answer.as_ref().map_or_else(String::len, String::len) <= most);
         answer
     }

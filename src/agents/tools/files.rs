@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::messages::Json;
 use crate::messages::visible::{cut, quoted};
 
-use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};
+use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};
 use super::root::{PathError, Place, Root, Why, check_new, check_plain, check_text};
 use super::{GivenUp, beginning, blocking, whole};
 
@@ -162,7 +162,7 @@ impl<T: Tool> Tool for OfPath<T> {
         Ok(path.map_or(Ok(()), check_text)?)
     }
 
-    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         self.0.call(arguments, scope)
     }
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::messages::Json;
 use crate::messages::visible::{cut, quoted, visible};
 
-use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
+use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use super::beginning;
 
 /// How long a page may take, and a connection.
@@ -167,12 +167,12 @@ impl Tool for HttpGet {
         HttpGet::check(self, &address).map_err(|refused| ToolError(format!("{} {refused}", quoted(url))))
     }
 
-    fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, _scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let tool = self.clone();
         async move {
             let get: Get =
                 arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
-            tool.get(get).await
+            Ok(tool.get(get).await?)
         }
         .boxed()
     }

@@ -25,7 +25,7 @@ use crate::messages::Json;
 
 use super::super::process::group::{Group, Leash};
 use super::super::process::stray;
-use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec};
+use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
 use super::{beginning, ending};
 
@@ -155,14 +155,14 @@ impl Tool for ShellExec {
         spec
     }
 
-    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let shell = self.clone();
         async move {
             let exec: Exec =
                 arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
             // Keys of boards are nobody else's.
             let key = scope.context.is_some().then_some(scope.key);
-            shell.exec(exec, key).await
+            Ok(shell.exec(exec, key).await?)
         }
         .boxed()
     }
