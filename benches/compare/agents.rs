@@ -1,5 +1,6 @@
 //! Agents with language models: what the loop costs beside the model, what one takes that waits, and how late words come.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use callboard::actors::events::{StreamMode, Watched};
@@ -137,7 +138,7 @@ pub(crate) fn waiting(report: &mut Report, effort: Effort) {
 
 /// So many agents, each with a run that waits for its model.
 pub(crate) fn thinkers(count: usize) -> Each {
-    run(&two_workers(), waiting_for(Arc::new(Slow), count, || true))
+    run(&two_workers(), waiting_for(Arc::new(Slow), count, |_| true))
 }
 
 /// As [`thinkers`], with a provider that takes their connections and says nothing. What its ends of them take counts too.
@@ -154,7 +155,7 @@ pub(crate) fn connected(count: usize) -> Each {
         });
         let model = GenaiModel::new("openai", "gpt-4.1").unwrap().at(&url).unwrap();
         let model = model.key_from("KEY", |_: &str| Some("none".to_owned())).unwrap();
-        waiting_for(Arc::new(model), count, move || taken.lock().len() == count).await
+        waiting_for(Arc::new(model), count, move |all| taken.lock().len() == all).await
     })
 }
 
@@ -162,23 +163,34 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-async fn waiting_for(model: Arc<dyn Model>, count: usize, is_asked: impl Fn() -> bool) -> Each {
-    let board = Callboard::builder().pool(count + 1).runs_in_flight(count + 1).start().await.unwrap();
+/// Agents that wait before the others are measured: what all share counts for none.
+const FIRST: usize = 10;
+
+async fn waiting_for(model: Arc<dyn Model>, count: usize, is_asked: impl Fn(usize) -> bool) -> Each {
+    let all = FIRST + count;
+    let board = Callboard::builder().pool(all + 1).runs_in_flight(all + 1).start().await.unwrap();
+    begin(&board, &model, 0..FIRST, &is_asked).await;
     let (before, threads_before) = (Before::now(), threads());
+    begin(&board, &model, FIRST..all, &is_asked).await;
+    assert_eq!(threads(), threads_before, "none waits on a thread");
+    before.each(count)
+}
+
+/// Begins these, and returns when their models are asked.
+async fn begin(board: &Callboard, model: &Arc<dyn Model>, numbers: Range<usize>, is_asked: impl Fn(usize) -> bool) {
     let shared = tools();
-    for number in 0..count {
+    let all = numbers.end;
+    for number in numbers {
         let text =
             format!("[agent]\nname = \"agent-{number}\"\nsystem_prompt = \"You look at files. Task: {{{{ task }}}}\"");
         let definition = Definition::from_toml("agent.toml", &text).unwrap();
-        let agent = LlmAgent::new(&definition, Arc::clone(&model), &shared, &[]).unwrap();
+        let agent = LlmAgent::new(&definition, Arc::clone(model), &shared, &[]).unwrap();
         board.spawn(agent.spec()).await.unwrap();
         board.submit(Task::new("look at a.rs").to(&format!("agent-{number}"))).await.unwrap();
     }
-    while board.load().turns_at_work < count || !is_asked() {
+    while board.load().turns_at_work < all || !is_asked(all) {
         tokio::task::yield_now().await;
     }
-    assert_eq!(threads(), threads_before, "none waits on a thread");
-    before.each(count)
 }
 
 /// How long a piece of an answer is on its way from the server's write to whoever watches the board.

@@ -76,12 +76,12 @@ enum Programs {
     #[default]
     Any,
     /// Those that they declared when it was loaded; `None` until then.
-    AsLoaded(Option<Vec<ProcessSettings>>),
+    AsLoaded(Option<Vec<Arc<ProcessSettings>>>),
 }
 
 impl Programs {
     /// Whether a file may declare it now.
-    fn have(&self, settings: &ProcessSettings) -> bool {
+    fn have(&self, settings: &Arc<ProcessSettings>) -> bool {
         match self {
             Self::Any | Self::AsLoaded(None) => true,
             Self::AsLoaded(Some(loaded)) => loaded.contains(settings),

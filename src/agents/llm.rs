@@ -147,7 +147,10 @@ impl LlmAgent {
             .output(definition.output.clone())
             .conversation(definition.told_context, definition.told_tokens)
             .compact_at(definition.compact_at);
-        Ok(Self(Arc::new(Parts { definition: definition.clone(), team, board_tools: tools.clone(), thinker, prompt })))
+        // Its prompt is made ready.
+        let mut definition = definition.clone();
+        (definition.system_prompt, definition.sections) = Default::default();
+        Ok(Self(Arc::new(Parts { definition, team, board_tools: tools.clone(), thinker, prompt })))
     }
 
     /// The same agent, which gives no tasks to others.

@@ -81,7 +81,7 @@ pub struct Definition {
     /// What its answer must look like, and is then: a value, and not text; text if nothing is said.
     pub output: Option<OutputSchema>,
     /// The program that it is, if it is one: then no model thinks for it, and nothing counts here that is for models.
-    pub process: Option<ProcessSettings>,
+    pub process: Option<Arc<ProcessSettings>>,
     tier: Tier,
     /// What its model is told if another agent made it; nothing in it is replaced.
     instructions: Option<Arc<str>>,

@@ -175,7 +175,7 @@ impl DefinitionReader {
         }
         match fields.get("process") {
             Some(item) => {
-                definition.process = process::process(item, self.root.as_deref(), found);
+                definition.process = process::process(item, self.root.as_deref(), found).map(Arc::new);
                 process::refuse(&mut fields, &process::THINKING, found);
                 if let Some(item) = fields.get("capabilities") {
                     process::capabilities(item, &mut definition, found);

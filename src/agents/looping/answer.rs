@@ -35,23 +35,26 @@ enum Next {
 
 impl AgentLoop {
     /// Asks the model once. No piece of the answer is kept over a wait, because an agent waits here most of the time.
-    pub(super) async fn ask(
-        &self,
-        host: &dyn Host,
-        request: Box<ModelRequest>,
+    pub(super) fn ask<'a>(
+        &'a self,
+        host: &'a dyn Host,
+        request: ModelRequest,
         needed: u64,
-    ) -> Result<Json, TurnError> {
-        let reserved = host.reserve(needed).await?;
-        let mut heard = Heard { said: String::new(), calls: Vec::new(), size: 0, reserved };
-        let mut answer = self.means.model.call(*request);
-        while let Some(event) = answer.next().await {
-            match self.hear(host, event, &mut heard)? {
-                Next::Listen => {}
-                Next::Reserve => heard.reserved = host.reserve(needed).await?,
-                Next::Done(reply) => return Ok(reply),
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send + 'a {
+        let request = Box::new(request);
+        async move {
+            let reserved = host.reserve(needed).await?;
+            let mut heard = Heard { said: String::new(), calls: Vec::new(), size: 0, reserved };
+            let mut answer = self.means.model.call(*request);
+            while let Some(event) = answer.next().await {
+                match self.hear(host, event, &mut heard)? {
+                    Next::Listen => {}
+                    Next::Reserve => heard.reserved = host.reserve(needed).await?,
+                    Next::Done(reply) => return Ok(reply),
+                }
             }
+            Err(TurnError::transient(format!("model {}: its answer has no end", self.means.model.name())))
         }
-        Err(TurnError::transient(format!("model {}: its answer has no end", self.means.model.name())))
     }
 
     fn hear(

@@ -237,68 +237,84 @@ impl AgentLoop {
     ///
     /// # Errors
     /// The model cannot be asked, has not answered in time, or the turn cannot go on.
-    pub async fn turn(&self, turn: &Turn, messages: Vec<Message>) -> Result<Command, TurnError> {
+    pub fn turn<'a>(
+        &'a self,
+        turn: &'a Turn,
+        messages: Vec<Message>,
+    ) -> impl Future<Output = Result<Command, TurnError>> + Send + 'a {
         let context = Mutex::new(LoopContext::begin(messages));
-        let finish = self.drive(&InTurn(turn), &context).await;
-        let end = match &finish {
-            Ok(finish) => finish.end(),
-            Err(error) => LoopEnd::Failed(error.to_string().into()),
-        };
-        turn.show(AgentEvent::Ended { end });
-        match finish? {
-            Finish::Answered(output) => Ok(Command::output(output)),
-            Finish::HandedOff(command) => Ok(*command),
-            Finish::Failed(why) => Err(TurnError::terminal(&*why)),
-            Finish::IterationLimit => Err(TurnError::terminal(format!(
-                "the model was asked {} times and wants tools still: raise max_iterations, or ask for less",
-                self.means.max_iterations
-            ))),
+        async move {
+            let finish = self.drive(&InTurn(turn), &context).await;
+            let end = match &finish {
+                Ok(finish) => finish.end(),
+                Err(error) => LoopEnd::Failed(error.to_string().into()),
+            };
+            turn.show(AgentEvent::Ended { end });
+            match finish? {
+                Finish::Answered(output) => Ok(Command::output(output)),
+                Finish::HandedOff(command) => Ok(*command),
+                Finish::Failed(why) => Err(TurnError::terminal(&*why)),
+                Finish::IterationLimit => Err(TurnError::terminal(format!(
+                    "the model was asked {} times and wants tools still: raise max_iterations, or ask for less",
+                    self.means.max_iterations
+                ))),
+            }
         }
     }
 
-    async fn drive(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<Finish, TurnError> {
-        loop {
-            // Boxed, because a loop waits for its model most of the time, and has room for these meanwhile.
-            if self.means.compact_at.is_some() {
-                self.compact(host, context).boxed().await?;
-            }
-            // Whoever sums up may have read what strangers wrote.
-            context.lock().is_marked |= host.is_marked();
-            let request = {
-                let mut context = context.lock();
-                if context.iteration == self.means.max_iterations {
-                    return Ok(Finish::IterationLimit);
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` has room for its arguments twice, and most agents wait here"
+    )]
+    fn drive<'a>(
+        &'a self,
+        host: &'a dyn Host,
+        context: &'a Mutex<LoopContext>,
+    ) -> impl Future<Output = Result<Finish, TurnError>> + Send + 'a {
+        async move {
+            loop {
+                // Boxed, because a loop waits for its model most of the time, and has room for these meanwhile.
+                if self.means.compact_at.is_some() {
+                    self.compact(host, context).boxed().await?;
                 }
-                context.iteration += 1;
-                self.request(host, &context)
-            };
-            let needed = request.estimated_tokens() + u64::from(request.max_tokens);
-            let (iteration, used) = {
-                let context = context.lock();
-                (context.iteration, context.usage.total())
-            };
-            if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
-                let why = format!(
-                    "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
-                     `tokens`, or lower its `max_tokens`"
-                );
-                return Ok(Finish::Failed(why.into()));
-            }
-            host.show(AgentEvent::Iteration { iteration });
-            let asked = host.step("model", self.ask(host, Box::new(request), needed).boxed());
-            let reply = recorded::<Reply>(&asked.await?)?;
-            host.show(reply.usage());
-            let after = context.lock().replied(reply);
-            match after {
-                After::Fail(why) => return Ok(Finish::Failed(why.into())),
-                After::Answer(text) => {
-                    if let Some(finish) = self.judged(host, context, &text) {
-                        return Ok(finish);
+                // Whoever sums up may have read what strangers wrote.
+                context.lock().is_marked |= host.is_marked();
+                let request = {
+                    let mut context = context.lock();
+                    if context.iteration == self.means.max_iterations {
+                        return Ok(Finish::IterationLimit);
                     }
+                    context.iteration += 1;
+                    self.request(host, &context)
+                };
+                let needed = request.estimated_tokens() + u64::from(request.max_tokens);
+                let (iteration, used) = {
+                    let context = context.lock();
+                    (context.iteration, context.usage.total())
+                };
+                if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
+                    let why = format!(
+                        "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
+                         `tokens`, or lower its `max_tokens`"
+                    );
+                    return Ok(Finish::Failed(why.into()));
                 }
-                After::Use(calls) => {
-                    if let Some(handoff) = self.use_tools(host, context, calls).boxed().await? {
-                        return Ok(Finish::HandedOff(Box::new(handoff)));
+                host.show(AgentEvent::Iteration { iteration });
+                let asked = host.step("model", self.ask(host, request, needed).boxed());
+                let reply = recorded::<Reply>(&asked.await?)?;
+                host.show(reply.usage());
+                let after = context.lock().replied(reply);
+                match after {
+                    After::Fail(why) => return Ok(Finish::Failed(why.into())),
+                    After::Answer(text) => {
+                        if let Some(finish) = self.judged(host, context, &text) {
+                            return Ok(finish);
+                        }
+                    }
+                    After::Use(calls) => {
+                        if let Some(handoff) = self.use_tools(host, context, calls).boxed().await? {
+                            return Ok(Finish::HandedOff(Box::new(handoff)));
+                        }
                     }
                 }
             }
@@ -310,10 +326,13 @@ impl AgentLoop {
         let is_there = |spec: &&Arc<ToolSpec>| authority.allows(spec.effect) && self.is_shown(&spec.name, context);
         let own = self.means.tools.specs().filter(is_there);
         let meta = self.meta_there(host).map(|(_, spec)| spec);
+        let mut tools: Vec<_> = own.chain(meta).cloned().collect();
+        // It is kept until the model has answered.
+        tools.shrink_to_fit();
         ModelRequest {
             system: self.instructions(),
             messages: Arc::clone(&context.history),
-            tools: own.chain(meta).cloned().collect(),
+            tools,
             max_tokens: self.means.max_tokens,
             idempotency_key: host.key(&format!("model-{}", context.iteration)),
         }
