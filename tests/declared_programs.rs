@@ -11,7 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::agents::{AgentFolder, Definition, LlmAgent, ProcessAgent, Team, Tools};
+use callboard::agents::{
+    AgentFolder, CatalogFile, Definition, LlmAgent, ModelEntry, Models, ProcessAgent, Team, Tools,
+};
+use callboard::env::Env;
 use callboard::messages::{Limits, Message};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
@@ -308,4 +311,24 @@ fn what_thinks_is_not_made_of_a_program_nor_a_program_of_what_thinks() {
     let error = ProcessAgent::spec(&thinker, ".".as_ref()).unwrap_err().to_string();
     assert!(error.starts_with("agent t is no program"), "{error}");
     assert!(Team::new(thinker, model.clone()).worker(program, model).specs().is_err());
+}
+
+#[tokio::test]
+async fn a_program_goes_on_whatever_becomes_of_the_models() {
+    let folder =
+        folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old")), ("models.toml", "usual")]);
+    let read = |_: &str, text: &str| {
+        let usual = (text == "usual").then(|| ModelEntry::of(ScriptedModel::new()));
+        Models::of(&Env::system(), usual)
+    };
+    let catalog = CatalogFile::new(folder.path().join("models.toml"), read);
+    let mut agents = AgentFolder::new(folder.path().join("agents")).root(folder.path()).catalog(catalog);
+    let board = start(&mut agents).await;
+    let (_, pid) = told(&output(&board, Task::new("x")).await);
+    write(&folder, "models.toml", "none");
+    let lines = reload(&board, &mut agents).await;
+    assert!(lines[0].ends_with("models.toml: changed: later turns go by it"), "{lines:?}");
+    assert_eq!(lines[1..], ["teller.toml: unchanged"]);
+    assert_eq!(told(&output(&board, Task::new("x")).await).1, pid, "it was not begun anew");
+    board.shutdown().await;
 }

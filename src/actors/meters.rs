@@ -1,6 +1,7 @@
 //! The board's metrics, all of them, through the `metrics` facade. Install a recorder before the board starts; without
 //! one they cost next to nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,12 +41,15 @@ pub const BREAKER_STATE: &str = "callboard_breaker_state";
 /// Permits of the pool that nobody holds. Gauge.
 pub const FREE_PERMITS: &str = "callboard_free_permits";
 
+/// A call: its run, its turn, and its number in it.
+type Call = (RunId, u32, u32);
+
 /// The handles of the counters that events move; looked up once for each agent.
 #[derive(Default)]
 pub(crate) struct Meters {
     agents: RwLock<HashMap<AgentName, Arc<AgentMeters>>>,
     /// Whose calls are under way: a call may report in the moment in which its turn ends.
-    calls: Mutex<HashMap<RunId, HashMap<u32, Arc<AgentMeters>>>>,
+    calls: Mutex<BTreeMap<Call, Arc<AgentMeters>>>,
 }
 
 struct AgentMeters {
@@ -86,14 +90,15 @@ impl Meters {
                     self.agent(turn.agent()).failed_attempts.increment(1);
                 }
             }
-            RunEvent::Reserved { turn, ordinal, verdict, .. } => {
+            RunEvent::Reserved { turn: turn_number, ordinal, verdict, .. } => {
                 count_refusal(verdict);
-                if let (Some(turn), Verdict::Admitted(_)) = (run.turn(*turn), verdict) {
-                    self.calls.lock().entry(run.id()).or_default().insert(*ordinal, self.agent(turn.agent()));
+                if let (Some(turn), Verdict::Admitted(_)) = (run.turn(*turn_number), verdict) {
+                    let call = (run.id(), *turn_number, *ordinal);
+                    self.calls.lock().insert(call, self.agent(turn.agent()));
                 }
             }
-            RunEvent::Settled { ordinal, usage, .. } => {
-                let call = self.calls.lock().get_mut(&run.id()).and_then(|calls| calls.remove(ordinal));
+            RunEvent::Settled { turn, ordinal, usage, .. } => {
+                let call = self.calls.lock().remove(&(run.id(), *turn, *ordinal));
                 if let (Some(meters), Some(usage)) = (call, usage) {
                     meters.tokens.increment(usage.total());
                 }
@@ -105,7 +110,12 @@ impl Meters {
 
     /// Counts the end of a run.
     pub(crate) fn ended(&self, run: &Run) {
-        self.calls.lock().remove(&run.id());
+        let mut calls = self.calls.lock();
+        let of_run = (run.id(), 0, 0)..=(run.id(), u32::MAX, u32::MAX);
+        while let Some(call) = calls.range(of_run.clone()).next().map(|(call, _)| *call) {
+            calls.remove(&call);
+        }
+        drop(calls);
         let Some(result) = run.result() else { return };
         metrics::counter!(RUNS, "outcome" => result.outcome.name()).increment(1);
         metrics::histogram!(HANDOFFS_PER_RUN).record(f64::from(result.metrics.handoffs));

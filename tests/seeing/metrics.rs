@@ -107,9 +107,10 @@ async fn tokens_are_those_that_providers_reported() {
     let board = builder()
         .agent("lead", |turn: Turn| async move {
             let call = turn.reserve(1_000).await?;
-            call.settle(Usage::of(300, 20));
             turn.reserve(500).await?.release();
+            // The helper's call has the same number in its turn.
             turn.delegate("helper", "help").await?;
+            call.settle(Usage::of(300, 20));
             Ok(Command::output(1))
         })
         .agent("helper", |turn: Turn| async move {

@@ -47,20 +47,22 @@ thread_local! {
     static IN_STEP: Cell<Option<TurnId>> = const { Cell::new(None) };
 }
 
-/// Marks the work of a step while it is polled.
-pub(super) async fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> T {
+/// Marks the work of a step while it is polled. No `async fn`: one has room for its arguments twice.
+pub(super) fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> impl Future<Output = T> {
     struct Left(Option<TurnId>);
     impl Drop for Left {
         fn drop(&mut self) {
             IN_STEP.set(self.0);
         }
     }
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        let _left = Left(IN_STEP.replace(Some(turn)));
-        work.as_mut().poll(context)
-    })
-    .await
+    async move {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let _left = Left(IN_STEP.replace(Some(turn)));
+            work.as_mut().poll(context)
+        })
+        .await
+    }
 }
 
 pub(super) fn no_longer_wanted() -> TurnError {

@@ -277,34 +277,12 @@ impl AgentLoop {
                 if self.means.compact_at.is_some() {
                     self.compact(host, context).boxed().await?;
                 }
-                // Whoever sums up may have read what strangers wrote.
-                context.lock().is_marked |= host.is_marked();
-                let request = {
-                    let mut context = context.lock();
-                    if context.iteration == self.means.max_iterations {
-                        return Ok(Finish::IterationLimit);
-                    }
-                    context.iteration += 1;
-                    self.request(host, &context)
+                let asked = match self.next_request(host, context) {
+                    Ok((request, needed)) => host.step("model", self.ask(host, request, needed).boxed()),
+                    Err(finish) => return Ok(finish),
                 };
-                let needed = request.estimated_tokens() + u64::from(request.max_tokens);
-                let (iteration, used) = {
-                    let context = context.lock();
-                    (context.iteration, context.usage.total())
-                };
-                if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
-                    let why = format!(
-                        "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
-                         `tokens`, or lower its `max_tokens`"
-                    );
-                    return Ok(Finish::Failed(why.into()));
-                }
-                host.show(AgentEvent::Iteration { iteration });
-                let asked = host.step("model", self.ask(host, request, needed).boxed());
-                let reply = recorded::<Reply>(&asked.await?)?;
-                host.show(reply.usage());
-                let after = context.lock().replied(reply);
-                match after {
+                let reply = asked.await?;
+                match take(host, context, &reply)? {
                     After::Fail(why) => return Ok(Finish::Failed(why.into())),
                     After::Answer(text) => {
                         if let Some(finish) = self.judged(host, context, &text) {
@@ -319,6 +297,29 @@ impl AgentLoop {
                 }
             }
         }
+    }
+
+    /// Begins an iteration: what the model is asked, and how many tokens that may need. `Err` is the end.
+    fn next_request(&self, host: &dyn Host, context: &Mutex<LoopContext>) -> Result<(ModelRequest, u64), Finish> {
+        let mut context = context.lock();
+        // Whoever sums up may have read what strangers wrote.
+        context.is_marked |= host.is_marked();
+        if context.iteration == self.means.max_iterations {
+            return Err(Finish::IterationLimit);
+        }
+        context.iteration += 1;
+        let request = self.request(host, &context);
+        let needed = request.estimated_tokens() + u64::from(request.max_tokens);
+        let used = context.usage.total();
+        if let Some(budget) = self.means.token_budget.filter(|budget| used + needed > *budget) {
+            let why = format!(
+                "the agent may use {budget} tokens in a turn, has used {used}, and may need {needed} more: raise its \
+                 `tokens`, or lower its `max_tokens`"
+            );
+            return Err(Finish::Failed(why.into()));
+        }
+        host.show(AgentEvent::Iteration { iteration: context.iteration });
+        Ok((request, needed))
     }
 
     fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {
@@ -361,6 +362,13 @@ impl Finish {
             Self::Failed(why) => LoopEnd::Failed(Arc::clone(why)),
         }
     }
+}
+
+/// Takes what the model has answered, as it is recorded.
+fn take(host: &dyn Host, context: &Mutex<LoopContext>, reply: &Json) -> Result<After, TurnError> {
+    let reply = recorded::<Reply>(reply)?;
+    host.show(reply.usage());
+    Ok(context.lock().replied(reply))
 }
 
 /// What a step has recorded.
