@@ -244,7 +244,8 @@ impl Turn {
     /// reservations.
     ///
     /// # Errors
-    /// What the work returns; [`FailureKind::ChangedTurn`] when an earlier attempt asked for something else in this place.
+    /// What the work returns; [`FailureKind::ChangedTurn`](crate::messages::FailureKind::ChangedTurn) when an earlier attempt asked
+    /// for something else in this place.
     pub fn step<T, E>(
         &self,
         name: &str,

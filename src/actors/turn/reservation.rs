@@ -18,7 +18,7 @@ impl Turn {
     /// been made.
     ///
     /// # Errors
-    /// [`Refusal::TokenBudget`].
+    /// [`Refusal::TokenBudget`](crate::messages::Refusal::TokenBudget).
     pub async fn reserve(&self, tokens: u64) -> Result<Reservation, TurnError> {
         self.reserve_for(tokens, false).await
     }
