@@ -1,6 +1,7 @@
 //! Files of agents and models that change while a run goes on.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -14,8 +15,11 @@ use super::loading::BuiltIns;
 /// How often they are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When files were changed last, and how long they are.
-type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+/// When files were changed last, how long they are, and which they are.
+type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64, Identity)>;
+
+/// Tells a file from another one of its length and time, which a copy that keeps times may have.
+type Identity = (u64, i64, i64);
 
 /// Looks at a folder of agents, and at the file with their models, now and then.
 pub(crate) struct Watch {
@@ -86,7 +90,42 @@ fn stamps(folder: &AgentFolder) -> Stamps {
     let files = files.chain(folder.catalog_path().map(Path::to_owned));
     let stamp = |file: PathBuf| {
         let about = file.metadata().ok()?;
-        Some((file, (about.modified().ok(), about.len())))
+        Some((file, (about.modified().ok(), about.len(), identity(&about))))
     };
     files.filter_map(stamp).collect()
+}
+
+#[cfg(unix)]
+fn identity(about: &Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt as _;
+    (about.ino(), about.ctime(), about.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Identity {
+    Identity::default()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_takes_the_place_of_one_with_its_length_and_time_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let [old, new] = ["a.toml", "a.toml.new"].map(|name| place.path().join(name));
+        for (file, text) in [(&old, "one"), (&new, "two")] {
+            fs::write(file, text).unwrap();
+            File::options().write(true).open(file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
+        let folder = AgentFolder::new(place.path());
+        let before = stamps(&folder);
+        assert_eq!(stamps(&folder), before);
+        fs::rename(new, old).unwrap();
+        assert_ne!(stamps(&folder), before);
+    }
 }
