@@ -13,9 +13,11 @@ use std::time::Duration;
 use callboard::messages::{Reducer, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
+use callboard::supervision::runs::follow::TurnStatus;
 use callboard::supervision::runs::fork::Fork;
 use callboard::workflow::{Node, Workflow};
 use common::{assert_nothing_left, builder, finish};
+use futures::TryStreamExt as _;
 use serde_json::json;
 
 /// An agent that writes its input to the channel `note`, one that reads all channels, and one that takes a minute.
@@ -154,6 +156,32 @@ async fn a_fork_of_a_workflow_runs_what_comes_of_its_turn_and_copies_the_rest() 
     assert_eq!((result.outcome, begun.load(Ordering::SeqCst)), (Outcome::Finished, 6), "only two turns run again");
     assert_eq!(result.output, "b2 beside 04");
     assert_eq!(run.result().await.unwrap().output, "a01 beside 03", "the old run stays as it is");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_writes_are_in_the_order_of_the_plan_and_not_of_the_names() {
+    let workflow = ["z", "a", "m"].into_iter().fold(
+        Workflow::builder("test").channel("note", Reducer::Append),
+        |plan, name| plan.node(Node::agent(name, "write").input(name)),
+    );
+    let board = cast().start().await.unwrap();
+    let result = finish(&board, workflow.build().unwrap().task("go")).await;
+    assert_eq!(result.state, json!({ "note": ["z", "a", "m"] }));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_a_run_has_the_turns_of_its_inner_workflows() {
+    let inner = Workflow::builder("inner").node(Node::agent("first", "read")).build().unwrap();
+    let outer = Workflow::builder("test").with(&inner).node(Node::workflow("sub", "inner")).build().unwrap();
+    let board = cast().start().await.unwrap();
+    let run = board.submit(outer.task("go")).await.unwrap();
+    run.result().await.unwrap();
+    let events: Vec<_> = run.turn_events(1).await.unwrap().try_collect().await.unwrap();
+    let finished = events.iter().filter(|event| matches!(event.status, TurnStatus::Finished { .. }));
+    let nodes: Vec<_> = finished.map(|event| event.node.as_deref()).collect();
+    assert_eq!(nodes, [Some("sub/first")]);
     board.shutdown().await;
 }
 
