@@ -46,13 +46,22 @@ pub use actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
 pub use error::Error;
 pub use runtime::{Builder, Callboard, RunHandle};
 
-/// What a first program needs.
+/// What a first program, and each of the small examples, needs. It has no `Send` and no `Error`, so that it hides nothing of
+/// the standard library.
 pub mod prelude {
+    pub use crate::actors::approvals::TerminalChannel;
+    pub use crate::actors::events::{StreamMode, Watched};
     pub use crate::actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
-    pub use crate::messages::{Command, Complexity, Handoffs, Json, Limits, Outcome, Task};
-    pub use crate::runtime::Callboard;
+    pub use crate::messages::{
+        Action, AgentName, Command, Complexity, Consent, Decision, Durability, Handoffs, Json, Limits, Outcome,
+        Reducer, RunEvent, RunId, Task, Usage,
+    };
+    pub use crate::runtime::{Callboard, RunHandle};
     #[cfg(feature = "sled")]
     pub use crate::storage::Sled;
+    pub use crate::storage::{Memory, Storage};
+    pub use crate::supervision::runs::interrupts::Resume;
+    pub use crate::workflow::{Node, Workflow};
 }
 
 #[cfg(doctest)]

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -509,8 +510,10 @@ async fn a_retried_turn_gets_the_recorded_answer_of_its_delegation() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_command_fails_its_attempt_and_applies_nothing() {
-    let invalid: [fn() -> Command; 3] = [
+    let invalid: [fn() -> Command; 5] = [
         || Command::update("votes", 1).with("vote", 1),
+        || Command::update("votes", 1).with_output(BTreeMap::from([((1, 2), "no key of JSON")])),
+        || Command::update("votes", f64::NAN),
         || Command::update("votes", 1).with("votes", "many"),
         || Command::update("votes", 1).with_output("x".repeat(20 << 20)),
     ];

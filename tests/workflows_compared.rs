@@ -161,10 +161,10 @@ async fn a_fork_of_a_workflow_runs_what_comes_of_its_turn_and_copies_the_rest() 
 
 #[tokio::test(start_paused = true)]
 async fn parallel_writes_are_in_the_order_of_the_plan_and_not_of_the_names() {
-    let workflow = ["z", "a", "m"].into_iter().fold(
-        Workflow::builder("test").channel("note", Reducer::Append),
-        |plan, name| plan.node(Node::agent(name, "write").input(name)),
-    );
+    let workflow =
+        ["z", "a", "m"].into_iter().fold(Workflow::builder("test").channel("note", Reducer::Append), |plan, name| {
+            plan.node(Node::agent(name, "write").input(name))
+        });
     let board = cast().start().await.unwrap();
     let result = finish(&board, workflow.build().unwrap().task("go")).await;
     assert_eq!(result.state, json!({ "note": ["z", "a", "m"] }));

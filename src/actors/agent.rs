@@ -188,6 +188,12 @@ where
 
 /// What can become an agent: a closure over turns, or a factory of a type that implements [`Agent`] (fallible or not).
 /// `Kind` only keeps the cases apart.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot become an agent",
+    label = "expected `|turn: Turn| async move {{ … }}` that returns `Result<Command, TurnError>`",
+    note = "a closure over turns returns a future of `Result<Command, TurnError>`: end it with `Ok(Command::output(value))`, and `?` converts any error",
+    note = "a type that implements `Agent` is given by a factory: `|| MyAgent::new()`; a factory may return a `Result`"
+)]
 pub trait IntoAgent<Kind>: Send + Sync + 'static {
     #[doc(hidden)]
     fn into_factory(self) -> AgentFactory;

@@ -25,6 +25,9 @@ pub struct Command {
     pub scope: Scope,
     /// In a workflow: what comes after the node comes after it too.
     pub keeps_edges: bool,
+    /// Why a value that it was given has no JSON form. Never stored: such a command fails its attempt.
+    #[serde(skip)]
+    pub unserializable: Option<Arc<str>>,
 }
 
 impl Command {
@@ -34,37 +37,61 @@ impl Command {
         Self::default()
     }
 
-    /// A command with this output.
+    /// A command with this output: any value that serde can write as JSON.
+    ///
+    /// A value that has no JSON form, such as a map whose keys are not strings, or that nests deeper than
+    /// [`MAX_JSON_DEPTH`](super::MAX_JSON_DEPTH), makes the command invalid: the attempt fails, and the error names the
+    /// reason (SEMANTICS 5). That holds for each method that takes a value.
+    ///
+    /// ```
+    /// use callboard::messages::Command;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Report { title: String, pages: u32 }
+    ///
+    /// let command = Command::output(Report { title: "Tides".into(), pages: 3 });
+    /// assert_eq!(command.output.unwrap()["pages"], 3);
+    /// ```
     #[must_use]
-    pub fn output(output: impl Into<Json>) -> Self {
-        Self { output: Some(output.into()), ..Self::default() }
+    pub fn output(output: impl Serialize) -> Self {
+        Self::default().with_output(output)
     }
 
     /// A command with this write; [`Command::with`] adds more.
     #[must_use]
-    pub fn update(channel: &str, value: impl Into<Json>) -> Self {
+    pub fn update(channel: &str, value: impl Serialize) -> Self {
         Self::default().with(channel, value)
     }
 
     /// Adds a write to `channel` through its reducer.
     #[must_use]
-    pub fn with(mut self, channel: &str, value: impl Into<Json>) -> Self {
-        self.update.push(channel, value.into(), false);
+    pub fn with(mut self, channel: &str, value: impl Serialize) -> Self {
+        let value = self.json_of(value);
+        self.update.push(channel, value, false);
         self
     }
 
     /// Adds a write that replaces what `channel` holds, past its reducer.
     #[must_use]
-    pub fn overwrite(mut self, channel: &str, value: impl Into<Json>) -> Self {
-        self.update.push(channel, value.into(), true);
+    pub fn overwrite(mut self, channel: &str, value: impl Serialize) -> Self {
+        let value = self.json_of(value);
+        self.update.push(channel, value, true);
         self
     }
 
     /// Sets the output.
     #[must_use]
-    pub fn with_output(mut self, output: impl Into<Json>) -> Self {
-        self.output = Some(output.into());
+    pub fn with_output(mut self, output: impl Serialize) -> Self {
+        self.output = Some(self.json_of(output));
         self
+    }
+
+    /// The value as JSON; null if it has no such form, which is noted.
+    fn json_of(&mut self, value: impl Serialize) -> Json {
+        Json::of(value).unwrap_or_else(|error| {
+            self.unserializable.get_or_insert_with(|| error.to_string().into());
+            Json::null()
+        })
     }
 
     /// Whether its output, a write or a send nests deeper than can be stored.
@@ -98,9 +125,14 @@ impl Command {
 
     /// Hands control to several agents at once. Each goes its own way until it ends; then what they wrote is joined, and the
     /// run's output is the array of theirs. To go on with what they answer, delegate to them instead.
+    ///
+    /// ```
+    /// use callboard::messages::Command;
+    /// let command = Command::new().goto_many([("editor", "chapter 1"), ("proofreader", "chapter 2")]);
+    /// ```
     #[must_use]
-    pub fn goto_many(mut self, sends: impl IntoIterator<Item = Send>) -> Self {
-        self.goto = Goto::Many(sends.into_iter().collect());
+    pub fn goto_many(mut self, sends: impl IntoIterator<Item = impl Into<Send>>) -> Self {
+        self.goto = Goto::Many(sends.into_iter().map(Into::into).collect());
         self
     }
 
@@ -141,7 +173,8 @@ pub enum Goto {
     End,
 }
 
-/// One target of [`Goto::Many`].
+/// One target of [`Goto::Many`]. [`Command::goto_many`] takes pairs of a name and an input as well, so that this name, which
+/// hides the marker trait `Send`, need not be imported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Send {
     /// The agent.
@@ -155,6 +188,13 @@ impl Send {
     #[must_use]
     pub fn new(to: &str, input: impl Into<Json>) -> Self {
         Self { to: to.into(), input: input.into() }
+    }
+}
+
+/// An agent and its input.
+impl<T: Into<Json>> From<(&str, T)> for Send {
+    fn from((to, input): (&str, T)) -> Self {
+        Self::new(to, input)
     }
 }
 

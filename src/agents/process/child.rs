@@ -110,6 +110,7 @@ impl Process {
 
 impl Input {
     /// Whether it reads no more.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only the pipes of MCP servers ask"))]
     pub(in crate::agents) fn is_closed(&self) -> bool {
         self.0.is_none()
     }

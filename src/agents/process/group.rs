@@ -44,6 +44,7 @@ impl Leash {
     }
 
     /// Another one on the same program: it is killed when the first of them is dropped.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only sessions of MCP servers hold two"))]
     pub(in crate::agents) fn another(&self) -> Self {
         Self::on(&self.0)
     }

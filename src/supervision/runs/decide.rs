@@ -91,6 +91,9 @@ fn on_command(
     around: &Surroundings<'_>,
 ) -> Result<(RunEvent, WorkedOut), Failure> {
     let invalid = |text: String| Failure::new(FailureKind::InvalidCommand, text);
+    if let Some(reason) = &command.unserializable {
+        return Err(invalid(format!("its output or a write has no JSON form: {reason}")));
+    }
     if command.is_too_deep() {
         return Err(invalid("its output, a write or a send is nested too deeply".into()));
     }
