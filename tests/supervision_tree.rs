@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use callboard::env::Env;
 use callboard::supervision::tree::{
-    AutoShutdown, Backoff, CallError, ChildRef, ChildSpec, ControlError, Down, EndReason, Exit, Intensity, NodeState,
-    Restart, SpecError, StartError, Strategy, Supervisor, SupervisorSpec, TreeEvent, TreeEventKind,
+    AutoShutdown, Backoff, CallError, ChildRef, ChildSpec, ChildTemplate, ControlError, Down, EndReason, Exit,
+    Intensity, NodeState, ProcessGroups, Restart, SpecError, StartError, Strategy, Supervisor, SupervisorSpec,
+    TreeEvent, TreeEventKind,
 };
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -1026,4 +1027,104 @@ board (one_for_one)  running  gen 1  up 1m 2s
 │   └── spare  running  gen 2  restarts 1  up 1s
 └── last  running  gen 1  up 1m 2s"
     );
+}
+
+// Children of a template, and groups.
+
+fn parts(stage: &Stage) -> ChildTemplate<&'static str, PartMsg> {
+    let stage = stage.clone();
+    ChildTemplate::new("part", move |name: &'static str| (Part, (stage.clone(), name.to_owned())))
+}
+
+async fn listed(tree: &Supervisor) -> Vec<String> {
+    tree.snapshot().await.unwrap().children.iter().map(|child| child.name.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_a_template_are_restarted_with_their_arguments_and_leave_the_list_when_they_are_done() {
+    let stage = Stage::default();
+    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app").backoff(Backoff::none())).await;
+    let template = parts(&stage).configure(|child| child.restart(Restart::Transient));
+    let a = template.start(&tree, "a").await.unwrap();
+    let b = template.start(&tree, "b").await.unwrap();
+    assert_eq!(
+        (stage.log(), listed(&tree).await),
+        ("+a +b".to_owned(), vec!["part-1".to_owned(), "part-2".to_owned()])
+    );
+    a.cast(PartMsg::Panic("boom")).unwrap();
+    events.until("app/part-1 gen 2: restarted").await;
+    assert_eq!(stage.log(), "+a");
+    b.cast(PartMsg::Leave).unwrap();
+    events.until("app/part-2 gen 1: ended normally").await;
+    assert_eq!((listed(&tree).await, b.down()), (vec!["part-1".to_owned()], Some(Down::Stopped)));
+    tree.terminate_child(a.id()).await.unwrap();
+    assert_eq!(listed(&tree).await, Vec::<String>::new());
+    assert_eq!(template.start(&tree, "c").await.unwrap().id(), "part-3", "no name is given twice");
+    assert_eq!(tree.stop().await, EndReason::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_a_template_stop_at_the_same_time() {
+    let stage = Stage::default();
+    let (tree, _) = start(SupervisorSpec::simple_one_for_one("app")).await;
+    let template = parts(&stage);
+    for name in ["a", "b", "c", "d"] {
+        stage.on_stop(name, Act::Hang);
+        template.start(&tree, name).await.unwrap();
+    }
+    let begun = tokio::time::Instant::now();
+    assert_eq!(tree.stop().await, EndReason::Stopped);
+    let taken = begun.elapsed();
+    assert!(taken < 2 * 5 * SECOND, "each waits 5 s for its stop before it is killed, beside the others: {taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listed_child_below_simple_one_for_one_is_refused() {
+    let spec = SupervisorSpec::simple_one_for_one("app").child(Stage::default().extra("a"));
+    let error = Supervisor::start(spec, env()).await.unwrap_err();
+    assert_eq!(error.to_string(), "`a` is listed below a simple_one_for_one supervisor; start it from a ChildTemplate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_crashes_of_children_of_a_template_end_their_supervisor() {
+    let stage = Stage::default();
+    let spec = SupervisorSpec::simple_one_for_one("app").backoff(Backoff::none()).intensity(at_most(1));
+    let (tree, mut events) = start(spec).await;
+    let template = parts(&stage);
+    let a = template.start(&tree, "a").await.unwrap();
+    let b = template.start(&tree, "b").await.unwrap();
+    a.cast(PartMsg::Panic("boom")).unwrap();
+    events.until("app/part-1 gen 2: restarted").await;
+    b.cast(PartMsg::Panic("boom")).unwrap();
+    assert!(matches!(tree.join().await, EndReason::IntensityExceeded { child, .. } if &*child == "app/part-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_has_the_members_that_run_and_forgets_those_that_have_ended() {
+    let stage = Stage::default();
+    let (tree, mut events) = start(SupervisorSpec::simple_one_for_one("app").backoff(Backoff::none())).await;
+    let template = parts(&stage).configure(|child| child.restart(Restart::Transient));
+    let groups = ProcessGroups::new();
+    let mut members = Vec::new();
+    for name in ["a", "b", "c"] {
+        let member = template.start(&tree, name).await.unwrap();
+        groups.join("all", &member);
+        members.push(member);
+    }
+    groups.join("first", &members[0]);
+    groups.join("first", &members[0]);
+    let ids = |group: &str| groups.members(group).iter().map(|member| member.id().to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids("all"), ["part-1", "part-2", "part-3"]);
+    assert_eq!(ids("first"), ["part-1", "part-1"], "a member as often as it joined");
+    members[1].cast(PartMsg::Panic("boom")).unwrap();
+    events.until("app/part-2 gen 2: restarted").await;
+    assert_eq!(ids("all"), ["part-1", "part-2", "part-3"], "a restart keeps the membership");
+    members[2].cast(PartMsg::Leave).unwrap();
+    events.until("app/part-3 gen 1: ended normally").await;
+    assert_eq!(ids("all"), ["part-1", "part-2"]);
+    assert!(groups.leave("first", &members[0]) && groups.leave("first", &members[0]));
+    assert!(!groups.leave("first", &members[0]) && !groups.leave("nowhere", &members[0]));
+    assert_eq!(groups.groups().iter().map(|name| &**name).collect::<Vec<_>>(), ["all"]);
+    tree.stop().await;
+    assert!(ids("all").is_empty() && groups.groups().is_empty());
 }

@@ -393,7 +393,7 @@ const FLOW: &str = r#"
 [workflow]
 name = "everything"
 output = { verdict = "{{ review.output }}", notes = "{{ state.notes }}" }
-channels = { notes = "append", best = { reducer = "last", schema = { type = "string" } } }
+channels = { notes = "append", best = { reducer = "last_value", schema = { type = "string" } } }
 
 [[workflow.tasks]]
 name = "plan"

@@ -108,7 +108,7 @@ impl Board {
     /// # Errors
     /// When the supervisor gives up; its own supervisor then sees a failed child.
     pub(super) fn advance(&mut self) -> Result<(), ActorProcessingErr> {
-        while let Some((place, then)) = self.children.next_to_stop() {
+        while let Some((place, then)) = self.children.next_to_stop(self.spec.policy.strategy) {
             self.begin_stop(place, then);
         }
         match &self.life {

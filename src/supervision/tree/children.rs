@@ -127,10 +127,20 @@ impl Children {
         queued.any(|place| self[place].origin == Origin::Initial)
     }
 
-    /// The doomed child whose turn to stop has come: the last one, once nothing after it is still stopping.
-    pub(super) fn next_to_stop(&self) -> Option<(Place, Then)> {
-        let last = self.queued(Queue::Stop).next_back()?;
-        if let Phase::Doomed(then) = *self[last].phase() { Some((last, then)) } else { None }
+    /// The doomed child whose turn to stop has come: the last one, once nothing after it is still stopping; children without
+    /// an order do not wait for each other.
+    pub(super) fn next_to_stop(&self, strategy: Strategy) -> Option<(Place, Then)> {
+        let doomed = |place: Place| match *self[place].phase() {
+            Phase::Doomed(then) => Some((place, then)),
+            Phase::Waiting(_) | Phase::Starting | Phase::Running | Phase::Stopping(_) | Phase::Down | Phase::Failed => {
+                None
+            }
+        };
+        let mut queued = self.queued(Queue::Stop).rev();
+        match strategy {
+            Strategy::SimpleOneForOne => queued.find_map(doomed),
+            Strategy::OneForOne | Strategy::OneForAll | Strategy::RestForOne => doomed(queued.next()?),
+        }
     }
 
     /// The children whose turn to start has come.
@@ -141,7 +151,7 @@ impl Children {
         let first = |queue| self.queued(queue).next();
         let is_due = |place: &Place| matches!(self[*place].phase(), Phase::Waiting(None));
         match strategy {
-            Strategy::OneForOne => {
+            Strategy::OneForOne | Strategy::SimpleOneForOne => {
                 first(Queue::First).filter(is_due).into_iter().chain(self.queued(Queue::Start)).collect()
             }
             Strategy::OneForAll | Strategy::RestForOne if self.are_stopping() => Vec::new(),
@@ -251,7 +261,7 @@ mod tests {
                         add(&mut children);
                     }
                 }
-                prop_assert_eq!(children.next_to_stop().map(|(place, _)| place), next_to_stop(&children));
+                prop_assert_eq!(children.next_to_stop(Strategy::OneForOne).map(|(place, _)| place), next_to_stop(&children));
                 for strategy in [Strategy::OneForOne, Strategy::OneForAll] {
                     let mut next = children.next_to_start(strategy);
                     next.sort_unstable();

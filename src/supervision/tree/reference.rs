@@ -130,6 +130,12 @@ impl<M: Message> ChildRef<M> {
         self.actor().map(|actor| actor.get_cell())
     }
 
+    /// Whether both refer to the same child.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.seat, &other.seat)
+    }
+
     /// Why nobody is there; `None` while an actor runs.
     #[must_use]
     pub fn down(&self) -> Option<Down> {

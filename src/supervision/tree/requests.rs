@@ -9,6 +9,7 @@ use super::board::{Board, Life};
 use super::child::{Child, Origin, Phase, Reply, Then};
 use super::event::TreeEventKind;
 use super::handle::ControlError;
+use super::restart::Strategy;
 use super::snapshot::{Draft, NodeKind, NodeState, TreeNode, complete};
 use super::spec::{ChildSpec, SpecError};
 
@@ -37,6 +38,7 @@ impl Board {
         let Some(place) = self.children.named(&id) else {
             return refuse(reply, ControlError::UnknownChild { child: id });
         };
+        let remove = remove || self.spec.policy.strategy == Strategy::SimpleOneForOne;
         let child = &mut self.children[place];
         let then = child.after_stop(if remove { Then::Remove } else { Then::Stay });
         child.stop_replies.push(reply);

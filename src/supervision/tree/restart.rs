@@ -19,6 +19,9 @@ pub enum Strategy {
     OneForAll,
     /// The child and those listed after it.
     RestForOne,
+    /// Only the child itself. The children are alike, started from a [`ChildTemplate`](super::ChildTemplate) while the
+    /// supervisor runs; they have no order, so they stop at the same time, and one that is done leaves the list.
+    SimpleOneForOne,
 }
 
 impl fmt::Display for Strategy {
@@ -27,6 +30,7 @@ impl fmt::Display for Strategy {
             Self::OneForOne => "one_for_one",
             Self::OneForAll => "one_for_all",
             Self::RestForOne => "rest_for_one",
+            Self::SimpleOneForOne => "simple_one_for_one",
         })
     }
 }
@@ -186,10 +190,10 @@ pub(super) fn decide(
                 AutoShutdown::AnySignificant => true,
                 AutoShutdown::AllSignificant => !children(Place::MIN..=Place::MAX).into_iter().any(is_active),
             };
-        return match (shuts_down, facts.restart) {
-            (true, _) => Decision::Shutdown,
-            (false, Restart::Temporary) => Decision::Forget,
-            (false, Restart::Permanent | Restart::Transient) => Decision::Keep,
+        return match (shuts_down, facts.restart, policy.strategy) {
+            (true, ..) => Decision::Shutdown,
+            (false, Restart::Temporary, _) | (false, _, Strategy::SimpleOneForOne) => Decision::Forget,
+            (false, Restart::Permanent | Restart::Transient, _) => Decision::Keep,
         };
     }
     let within_own = own.admit(now, facts.own_intensity.unwrap_or(policy.intensity));
@@ -201,7 +205,7 @@ pub(super) fn decide(
         return Decision::Escalate;
     }
     let affected = children(match policy.strategy {
-        Strategy::OneForOne => child..=child,
+        Strategy::OneForOne | Strategy::SimpleOneForOne => child..=child,
         Strategy::OneForAll => Place::MIN..=Place::MAX,
         Strategy::RestForOne => child..=Place::MAX,
     });
@@ -254,8 +258,11 @@ mod tests {
             let cause = if text.starts_with("failed") { "no disk" } else { text };
             assert_eq!(exit.cause(), cause);
         }
-        let strategies = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne];
-        assert_eq!(strategies.map(|strategy| strategy.to_string()), ["one_for_one", "one_for_all", "rest_for_one"]);
+        let strategies = [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne, Strategy::SimpleOneForOne];
+        assert_eq!(
+            strategies.map(|strategy| strategy.to_string()),
+            ["one_for_one", "one_for_all", "rest_for_one", "simple_one_for_one"]
+        );
         assert_eq!(Intensity::default().to_string(), "5 in 60s");
     }
 
@@ -290,6 +297,8 @@ mod tests {
             [after(Restart::Temporary, true), after(Restart::Temporary, false)],
             [Decision::Forget, Decision::Forget]
         );
+        let done = decide_once(&policy(Strategy::SimpleOneForOne), &[child(Restart::Transient)], 0, true);
+        assert_eq!(done, Decision::Forget, "children of a template do not stay listed");
     }
 
     #[test]

@@ -179,7 +179,8 @@ impl ChildSpec {
         if self.significant && policy.auto_shutdown == AutoShutdown::Never {
             return Err(SpecError::SignificantWithoutShutdown { child: child() });
         }
-        if self.own_intensity.is_some() && policy.strategy != Strategy::OneForOne {
+        let is_alone = matches!(policy.strategy, Strategy::OneForOne | Strategy::SimpleOneForOne);
+        if self.own_intensity.is_some() && !is_alone {
             return Err(SpecError::OwnIntensityInGroup { child: child(), strategy: policy.strategy });
         }
         if let Some(intensity) = self.own_intensity {
@@ -227,6 +228,13 @@ impl SupervisorSpec {
         Self::new(name, Strategy::RestForOne)
     }
 
+    /// A supervisor of children that are alike, started from a [`ChildTemplate`](super::ChildTemplate) while it runs. It
+    /// starts without children.
+    #[must_use]
+    pub fn simple_one_for_one(name: impl Into<Arc<str>>) -> Self {
+        Self::new(name, Strategy::SimpleOneForOne)
+    }
+
     /// How many restarts are too many.
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> Self {
@@ -257,6 +265,9 @@ impl SupervisorSpec {
 
     pub(super) fn check(&self) -> Result<(), SpecError> {
         self.check_intensity(&self.name, self.policy.intensity)?;
+        if let (Strategy::SimpleOneForOne, Some(child)) = (self.policy.strategy, self.children.first()) {
+            return Err(SpecError::ListedBelowSimple { child: Arc::clone(&child.id) });
+        }
         let mut ids = HashSet::new();
         for child in &self.children {
             if !ids.insert(&child.id) {
@@ -307,6 +318,12 @@ pub enum SpecError {
         intensity: Intensity,
         /// How long so many restarts wait.
         waits: Duration,
+    },
+    /// The children of a simple_one_for_one supervisor come from a template.
+    #[error("`{child}` is listed below a simple_one_for_one supervisor; start it from a ChildTemplate")]
+    ListedBelowSimple {
+        /// The id.
+        child: Arc<str>,
     },
     /// A child that is restarted with its siblings cannot count for itself.
     #[error("`{child}` has its own intensity, which {strategy} does not allow")]

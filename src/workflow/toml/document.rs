@@ -83,7 +83,7 @@ fn channel(name: &Spanned<Cow<'_, str>>, item: &Item<'_>, found: &mut Found) -> 
 fn reducer((key, item): Field<'_>, found: &mut Found) -> Option<Reducer> {
     // The last one stands for what is told from the others by its prefix.
     let words = [
-        ("last", Some(Reducer::LastValue)),
+        ("last_value", Some(Reducer::LastValue)),
         ("append", Some(Reducer::Append)),
         ("merge", Some(Reducer::merge())),
         ("sum", Some(Reducer::Sum)),

@@ -264,7 +264,7 @@ loop = { max = 3, at_max = "refuse" }
     3 | nmae = "review"
       | ^^^^
 
-    w.toml:6:9: `reducer` must be "last", "append", "merge", "sum" or "custom:NAME", not "apend"; did you mean "append"?
+    w.toml:6:9: `reducer` must be "last_value", "append", "merge", "sum" or "custom:NAME", not "apend"; did you mean "append"?
       |
     6 | notes = "apend"
       |         ^^^^^^^

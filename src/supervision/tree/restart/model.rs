@@ -27,6 +27,7 @@ impl Model {
             return match (shutdown, it.restart) {
                 (true, _) => Decision::Shutdown,
                 (false, Restart::Temporary) => Decision::Forget,
+                (false, _) if policy.strategy == Strategy::SimpleOneForOne => Decision::Forget,
                 (false, _) => Decision::Keep,
             };
         }
@@ -46,7 +47,7 @@ impl Model {
                 let (mut stop, mut start) = (Vec::new(), Vec::new());
                 for (other, facts) in (0..).zip(children) {
                     let together = match policy.strategy {
-                        Strategy::OneForOne => other == incident.child,
+                        Strategy::OneForOne | Strategy::SimpleOneForOne => other == incident.child,
                         Strategy::OneForAll => true,
                         Strategy::RestForOne => other >= incident.child,
                     };
@@ -79,7 +80,12 @@ fn children() -> impl Generate<Value = Vec<ChildFacts>> {
 }
 
 fn policies() -> impl Generate<Value = Policy> {
-    let strategy = prop_oneof![Just(Strategy::OneForOne), Just(Strategy::OneForAll), Just(Strategy::RestForOne)];
+    let strategy = prop_oneof![
+        Just(Strategy::OneForOne),
+        Just(Strategy::OneForAll),
+        Just(Strategy::RestForOne),
+        Just(Strategy::SimpleOneForOne)
+    ];
     let auto_shutdown =
         prop_oneof![Just(AutoShutdown::Never), Just(AutoShutdown::AnySignificant), Just(AutoShutdown::AllSignificant)];
     (strategy, intensities(), auto_shutdown).prop_map(|(strategy, intensity, auto_shutdown)| Policy {
