@@ -9,6 +9,8 @@ use ractor::Message;
 
 use super::reference::{ChildRef, Down};
 
+type Members<M> = BTreeMap<Arc<str>, Vec<ChildRef<M>>>;
+
 /// Groups of supervised actors that take the same messages, as OTP's `pg`: a member joins and leaves a group by name, and
 /// others find the members. A cheap clone; clones are the same groups.
 ///
@@ -43,7 +45,7 @@ use super::reference::{ChildRef, Down};
 /// # Ok(()) }
 /// ```
 pub struct ProcessGroups<M> {
-    groups: Arc<Mutex<BTreeMap<Arc<str>, Vec<ChildRef<M>>>>>,
+    groups: Arc<Mutex<Members<M>>>,
 }
 
 impl<M> Clone for ProcessGroups<M> {
