@@ -122,6 +122,17 @@ const CAMPAIGNS: &[Campaign] = &[
         long: 12,
     },
     Campaign {
+        name: "sandbox",
+        about: "no attempt of a confined command, as root or as an ordinary user, reaches what it may not",
+        test: "sandbox",
+        filter: "no_attempt",
+        beside: &[],
+        variable: COUNT,
+        unit: "attempts",
+        fast: 170,
+        long: 170,
+    },
+    Campaign {
         name: "faults",
         about: "panics, kills and hangs under load: no delegation is lost, counts twice or never ends",
         test: "faults",

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command as Process;
 
 use callboard::prelude::*;
+use callboard_confine::{CoreDumps, apart};
 
 use crate::page::brief;
 
@@ -31,7 +32,9 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) ->
     let state = state_file(turn)?;
     let name = &*format!("`{}`", brief(command, SHOWN));
     let mut process = Process::new("sh");
-    process.arg("-c").arg(command).process_group(0).kill_on_drop(true);
+    process.arg("-c").arg(command).kill_on_drop(true);
+    // It leads a session, and so a group, by which it is killed with what it has started.
+    apart(process.as_std_mut(), CoreDumps::Inherited);
     process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     process.env("CALLBOARD_AGENT", turn.agent().as_str());
     process.env("CALLBOARD_RUN", turn.id().run.to_string());

@@ -7,6 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_confine::{CoreDumps, apart};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::io::AsyncWriteExt;
@@ -83,7 +84,8 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mark = Env::system().id().to_string();
         command.env(stray::MARK, &mark);
-        let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
+        apart(command.as_std_mut(), CoreDumps::Inherited);
+        let mut child = command.kill_on_drop(true).spawn()?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
             (pid, child.stdin.take(), child.stdout.take(), child.stderr.take())

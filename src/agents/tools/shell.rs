@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, PipeReader};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use callboard_confine::{CoreDumps, apart};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -73,8 +73,17 @@ pub struct ShellExec {
     reads: Vec<PathBuf>,
     writes: Vec<PathBuf>,
     env: Vec<String>,
+    kept: Kept,
     is_unconfined: bool,
     is_trusted: bool,
+}
+
+/// The capabilities that a confined command of the superuser keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    /// `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`.
+    FilesOfOthers,
 }
 
 impl ShellExec {
@@ -86,6 +95,7 @@ impl ShellExec {
             reads: Vec::new(),
             writes: Vec::new(),
             env: Vec::new(),
+            kept: Kept::Nothing,
             is_unconfined: false,
             is_trusted: false,
         }
@@ -109,6 +119,14 @@ impl ShellExec {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>) -> Self {
         self.env.push(name.into());
+        self
+    }
+
+    /// Commands of a board that runs as root keep the capabilities `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`, so that
+    /// they may change files of other users where they may write at all. They have no capabilities otherwise.
+    #[must_use]
+    pub fn keep_file_capabilities(mut self) -> Self {
+        self.kept = Kept::FilesOfOthers;
         self
     }
 
@@ -256,7 +274,7 @@ impl ShellExec {
             return Ok(());
         }
         let writes: Vec<_> = self.writes.iter().map(PathBuf::as_path).chain([&*home.0]).collect();
-        confinement::confine(&self.root, &self.reads, &writes)
+        confinement::confine(&self.root, &self.reads, &writes, self.kept)
             .map_err(|problem| ToolError(format!("commands cannot be confined here, so none is run: {problem}")))
     }
 
@@ -268,7 +286,8 @@ impl ShellExec {
     ) -> Result<Command, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(command).process_group(0);
+        shell.arg("-c").arg(command);
+        apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).env("HOME", home.0.join("home")).env("TMPDIR", home.0.join("tmp"));
         // Whoever is started from here can be told apart from a person, and whether it is done again.
         shell.env(stray::MARK, mark).envs(key.map(|key| (KEY, key)));
@@ -439,6 +458,8 @@ impl Drop for Home {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     fn printed(parts: &[&[u8]]) -> Printed {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::super::root::Root;
+use super::Kept;
 
-pub(super) fn confine(_root: &Root, _reads: &[PathBuf], _writes: &[&Path]) -> Result<(), String> {
+pub(super) fn confine(_root: &Root, _reads: &[PathBuf], _writes: &[&Path], _kept: Kept) -> Result<(), String> {
     Err("only Linux has it; ShellExec::unconfined does without".to_owned())
 }

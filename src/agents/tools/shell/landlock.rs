@@ -1,6 +1,6 @@
 //! The confinement of commands by the Linux kernel. A thread takes it upon itself, and what the thread starts inherits it and
-//! cannot put it off. Landlock allows what is named and refuses all other files; seccomp refuses sockets of this machine, by
-//! which a service could be asked to do what the command may not.
+//! cannot put it off. Landlock allows what is named and refuses all other files; seccomp allows the system calls that are
+//! listed in [`calls`]; capabilities are dropped.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,16 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::{Mode, OFlags, openat};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
 
 use crate::messages::visible::quoted;
 
 use super::super::root::Root;
+use super::Kept;
+
+#[path = "calls.rs"]
+mod calls;
+#[path = "capabilities.rs"]
+mod capabilities;
 
 /// What must be refused for the confinement to be one: since the third version, also that files elsewhere are cut.
 const NEEDED: ABI = ABI::V3;
@@ -77,19 +80,16 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// The devices that commands may use.
-const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The most files and folders that are allowed one by one, because something hidden lies beside them.
 const MAX_RULES: usize = 10_000;
-
-/// The second way into the kernel of x86-64, whose numbers have this bit.
-const X32: i64 = 0x4000_0000;
 
 /// Confines this thread, and what it starts from now on.
 ///
 /// # Errors
 /// Why it could not; then nothing may be started.
-pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path]) -> Result<(), String> {
+pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> Result<(), String> {
     if let Some(moved) = root.hidden.iter().find(|hidden| !hidden.is_in_place()) {
         return Err(format!("the hidden folder {} is no longer in its place", shown(&moved.place)));
     }
@@ -126,12 +126,13 @@ pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path]) -> Resul
     }
     allowing.folder(&root.folder, &root.place, all)?;
     let rules = allowing.rules.take().ok_or("a rule was lost")?;
+    capabilities::drop_all(kept)?;
     let status = rules.restrict_self().map_err(|error| no_kernel(error.to_string()))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => {}
         _ => return Err(no_kernel("it was not enforced".to_owned())),
     }
-    refuse_local_sockets()
+    calls::restrict()
 }
 
 /// Rules as they are made.
@@ -219,24 +220,6 @@ impl Allowing<'_> {
     }
 }
 
-/// Refuses sockets that lead to other processes of this machine by a path, and the way around the refusal (io_uring).
-fn refuse_local_sockets() -> Result<(), String> {
-    let is_local = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)
-        .and_then(|is_local| SeccompRule::new(vec![is_local]))
-        .map_err(|error| error.to_string())?;
-    let refused = [(libc::SYS_socket, vec![is_local]), (libc::SYS_io_uring_setup, Vec::new())];
-    let again = refused.clone().into_iter().map(|(call, rules)| (call | X32, rules));
-    let filter = SeccompFilter::new(
-        refused.clone().into_iter().chain(again.filter(|_| cfg!(target_arch = "x86_64"))).collect(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::EACCES as u32),
-        std::env::consts::ARCH.try_into().map_err(|_| "this processor is not known".to_owned())?,
-    );
-    let program: BpfProgram =
-        filter.and_then(TryInto::try_into).map_err(|error| format!("the filter of system calls is wrong: {error}"))?;
-    seccompiler::apply_filter(&program).map_err(|error| format!("the kernel took no filter of system calls: {error}"))
-}
-
 fn shown(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
@@ -244,6 +227,8 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
     use super::*;
 
@@ -260,7 +245,7 @@ mod tests {
             );
             let program: BpfProgram = filter.unwrap().try_into().unwrap();
             seccompiler::apply_filter(&program).unwrap();
-            confine(&root, &[], &[])
+            confine(&root, &[], &[], Kept::Nothing)
         });
         let said = old_kernel.join().unwrap().unwrap_err();
         assert!(said.contains("the kernel has not what it needs"), "{said}");
@@ -273,6 +258,6 @@ mod tests {
         std::fs::create_dir(&hidden).unwrap();
         let root = Root::open(folder.path()).unwrap().without(&hidden).unwrap();
         std::fs::rename(&hidden, &moved).unwrap();
-        assert!(confine(&root, &[], &[]).unwrap_err().contains("is no longer in its place"));
+        assert!(confine(&root, &[], &[], Kept::Nothing).unwrap_err().contains("is no longer in its place"));
     }
 }

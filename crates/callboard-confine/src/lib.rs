@@ -1,0 +1,152 @@
+//! Starts programs apart from the process that starts them: in a session of their own, so without a controlling terminal, and
+//! without descriptors that were not meant for them.
+//!
+//! A program in the session of its parent can type into the parent's terminal (`TIOCSTI`) or take the keyboard
+//! (`tcsetpgrp`), and so answer questions that are put to a person. A descriptor above 2 that was opened without
+//! close-on-exec by any library of the process is inherited, whatever the program may open itself.
+//!
+//! This is no boundary: a program that runs under the same user and is not confined otherwise can trace its parent or open
+//! the terminal by its path.
+//!
+//! The package holds the only `unsafe` code of callboard. Everything between fork and exec is one function that allocates
+//! nothing, takes no lock and makes only calls that are async-signal-safe.
+
+#![cfg(unix)]
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// What a program may leave behind when it crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreDumps {
+    /// What the system says.
+    Inherited,
+    /// None: a dump is written, or handed to another program, by the kernel, whatever the program itself may write.
+    Forbidden,
+}
+
+/// Has the program run in a session of its own, without a controlling terminal, and inherit only its standard streams. Its
+/// process group has its number, so `kill(-pid)` reaches it with what it starts, unless that leaves the group.
+///
+/// Do not set [`CommandExt::process_group`] as well: the leader of a group cannot begin a session, and the start fails.
+///
+/// ```
+/// use callboard_confine::{CoreDumps, apart};
+/// use std::process::Command;
+///
+/// // Field 6 of `stat` is the session: its own.
+/// let mut shell = Command::new("sh");
+/// shell.args(["-c", "set -- $(cat /proc/$$/stat 2>/dev/null || echo $$ - - - - $$); test $6 = $$"]);
+/// assert!(apart(&mut shell, CoreDumps::Forbidden).status().unwrap().success());
+/// ```
+///
+/// A step that fails in the child is the error of [`Command::spawn`].
+#[allow(unsafe_code, reason = "a hook between fork and exec")]
+pub fn apart(command: &mut Command, core_dumps: CoreDumps) -> &mut Command {
+    // SAFETY: the closure owns a `Copy` value, and `separate` makes only async-signal-safe calls: it neither allocates nor
+    // takes a lock, so it may run in the child of a process with several threads.
+    unsafe { command.pre_exec(move || separate(core_dumps)) }
+}
+
+/// Runs in the child, between fork and exec.
+#[allow(unsafe_code, reason = "system calls")]
+fn separate(core_dumps: CoreDumps) -> io::Result<()> {
+    // SAFETY: it takes no arguments.
+    if unsafe { libc::setsid() } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if core_dumps == CoreDumps::Forbidden {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the pointer is to a value that lives through the call.
+        if unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    keep_only_standard_streams()
+}
+
+/// Has exec close every descriptor above 2. They are not closed at once: the standard library reports a failed exec through one.
+#[allow(unsafe_code, reason = "system calls")]
+fn keep_only_standard_streams() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: three integers; no memory is passed.
+        let all = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        if all == 0 {
+            return Ok(());
+        }
+    }
+    // Before Linux 5.11, and elsewhere: one by one, up to the limit.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a value that lives through the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let end = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX);
+    for descriptor in 3..end {
+        // SAFETY: integers; a descriptor that is not open is an error that changes nothing.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::fs::File;
+    use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+    use std::process::Stdio;
+
+    use super::*;
+
+    fn output(command: &mut Command) -> String {
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn shell(line: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]);
+        shell
+    }
+
+    /// A descriptor that is inherited, as one of a careless library.
+    #[allow(unsafe_code, reason = "the standard library opens none without close-on-exec")]
+    fn inherited() -> libc::c_int {
+        let file = File::open("/proc/self/status").unwrap();
+        // SAFETY: the descriptor is open.
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+        file.into_raw_fd()
+    }
+
+    #[test]
+    fn a_program_has_a_session_of_its_own_and_no_terminal() {
+        let line = "set -- $(cat /proc/$$/stat); echo $6 $7 $$; (: < /dev/tty) 2>/dev/null || echo no terminal";
+        let told = output(apart(&mut shell(line), CoreDumps::Inherited));
+        let words: Vec<_> = told.split_whitespace().collect();
+        assert_eq!((words[0], words[1], &words[3..]), (words[2], "0", &["no", "terminal"][..]), "{told}");
+    }
+
+    #[test]
+    fn only_the_standard_streams_are_inherited() {
+        let descriptor = inherited();
+        let line = format!("test -e /proc/self/fd/{descriptor} && echo open");
+        assert_eq!(output(&mut shell(&line)), "open\n", "else the test shows nothing");
+        assert_eq!(output(apart(&mut shell(&line), CoreDumps::Inherited)), "");
+    }
+
+    #[test]
+    fn core_dumps_are_forbidden_where_that_was_asked_for() {
+        let limits = |dumps| output(apart(&mut shell("ulimit -Hc"), dumps));
+        assert_eq!(limits(CoreDumps::Forbidden), "0\n");
+        assert_eq!(limits(CoreDumps::Inherited), output(&mut shell("ulimit -Hc")));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_still_an_error_of_the_start() {
+        let error = apart(&mut Command::new("/nonexistent"), CoreDumps::Forbidden).spawn().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

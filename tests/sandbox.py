@@ -1,0 +1,244 @@
+"""Runs inside a confined command: tries each way out, and prints its name and how it ended, one to a line.
+
+Arguments: the process id of the board, a file outside of the folder, a descriptor that the board holds open on it, and a
+terminal. Where the kernel let a call through, its arguments do no harm: most are wrong, and answer with another error.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import sys
+
+board, outside, descriptor, terminal = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+libc = ctypes.CDLL(None, use_errno=True)
+X32 = 0x40000000
+NEW_NS, NEW_USER, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = (1 << bit for bit in (17, 28, 29, 30, 27, 26))
+SIGCHLD = 17
+
+
+def call(number, *arguments):
+    """A system call by its number on x86-64."""
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    if libc.syscall(ctypes.c_long(number), *wide) == -1:
+        raise OSError(ctypes.get_errno(), "")
+
+
+def attempt(name, way):
+    try:
+        way()
+        print(name, "DONE")
+    except OSError as error:
+        print(name, errno.errorcode.get(error.errno, error.errno))
+    except PermissionError:
+        print(name, "EPERM")
+
+
+def calls(**named):
+    for name, (number, *arguments) in named.items():
+        attempt(name, lambda: call(number, *arguments))
+
+
+path = outside.encode()
+word = ctypes.create_string_buffer(64)
+limits = (ctypes.c_ulong * 2)(0, 0)
+iovec = (ctypes.c_ulong * 2)(ctypes.addressof(word), 8)
+
+# The terminal.
+attempt("open_dev_tty", lambda: os.open("/dev/tty", os.O_RDWR))
+attempt("open_ptmx", lambda: os.open("/dev/ptmx", os.O_RDWR))
+attempt("open_console", lambda: os.open("/dev/console", os.O_RDWR))
+attempt("open_terminal", lambda: os.open(terminal, os.O_RDWR))
+attempt("open_terminal_to_read", lambda: os.open(terminal, os.O_RDONLY | os.O_NOCTTY))
+for stream in range(3):
+    calls(**{f"tiocsti_{stream}": (16, stream, 0x5412, b"y")})
+calls(
+    tiocsti_high_bits=(16, 0, 0x1_0000_5412, b"y"),
+    tioclinux=(16, 0, 0x541C, word),
+    tiocsetd=(16, 0, 0x5423, word),
+    tioccons=(16, 0, 0x541D, 0),
+    tiocsctty=(16, 0, 0x540E, 1),
+    tiocspgrp=(16, 0, 0x5410, word),
+)
+
+# What is inherited.
+attempt("inherited_descriptor", lambda: os.read(descriptor, 1))
+attempt("write_inherited_descriptor", lambda: os.write(descriptor, b"H4RM"))
+
+# Other processes.
+calls(
+    kill_board=(62, board, 0),
+    kill_continue_board=(62, board, 18),
+    tkill_board=(200, board, 0),
+    tgkill_board=(234, board, board, 0),
+    sigqueue_board=(129, board, 0, word),
+    ptrace_attach=(101, 16, board, 0, 0),
+    ptrace_seize=(101, 0x4206, board, 0, 0),
+    ptrace_traceme=(101, 0, 0, 0, 0),
+    process_vm_readv=(310, board, iovec, 1, iovec, 1, 0),
+    process_vm_writev=(311, board, iovec, 1, iovec, 1, 0),
+    process_madvise=(440, 0, iovec, 1, 4, 0),
+    process_mrelease=(448, 0, 0),
+    pidfd_getfd=(438, 0, 0, 0),
+    kcmp=(312, board, os.getpid(), 0, 0, 0),
+    migrate_pages=(256, board, 0, 0, 0),
+    move_pages=(279, board, 0, 0, 0, 0, 0),
+    prlimit_board=(302, board, 4, limits, 0),
+    prlimit_read_board=(302, board, 1, 0, limits),
+    setpriority_board=(141, 0, board, 19),
+    setpriority_group=(141, 1, 0, 19),
+    setpriority_user=(141, 2, 0, 19),
+    ioprio_board=(251, 1, board, 3 << 13),
+    ioprio_user=(251, 3, 0, 3 << 13),
+    sched_setaffinity_board=(203, board, 8, word),
+    sched_setscheduler_board=(144, board, 0, word),
+    sched_setparam_board=(142, board, word),
+    sched_setattr_board=(314, board, word, 0),
+)
+
+
+def signal_by_pidfd():
+    libc.syscall.restype = ctypes.c_long
+    handle = libc.syscall(434, board, 0)
+    if handle == -1:
+        raise OSError(ctypes.get_errno(), "")
+    call(424, handle, 0, 0, 0)
+
+
+attempt("pidfd_send_signal_board", signal_by_pidfd)
+for name in ("mem", "environ", "maps", "fd/0", "cwd", "root", "exe", "cmdline", "status"):
+    attempt("proc_board_" + name.replace("/", "_"), lambda: os.open(f"/proc/{board}/{name}", os.O_RDONLY))
+attempt("proc_board_oom", lambda: os.open(f"/proc/{board}/oom_score_adj", os.O_WRONLY))
+
+# What the processes of a user share.
+calls(
+    keyctl_user_keyring=(250, 0, -4, 0),
+    keyctl_search=(250, 10, -4, b"user", b"key", 0),
+    add_key=(248, b"user", b"key", b"H4RM", 4, -4),
+    request_key=(249, b"user", b"key", 0, -4),
+    shmget=(29, 0, 4096, 0o1600),
+    shmat=(30, 0, 0, 0),
+    shmctl=(31, 0, 0, 0),
+    semget=(64, 0, 1, 0o1600),
+    semop=(65, 0, word, 1),
+    semctl=(66, 0, 0, 0),
+    msgget=(68, 0, 0o1600),
+    msgsnd=(69, 0, word, 1, 0),
+    msgrcv=(70, 0, word, 1, 0, 0),
+    mq_open=(240, b"callboard", os.O_CREAT | os.O_RDWR, 0o600, 0),
+    mq_unlink=(241, b"callboard"),
+)
+attempt("dev_shm", lambda: os.open("/dev/shm/callboard-attack", os.O_CREAT | os.O_RDWR, 0o600))
+
+# Sockets.
+for family in ("UNIX", "NETLINK", "PACKET", "VSOCK", "ALG", "BLUETOOTH", "CAN", "KEY", "XDP", "TIPC"):
+    number = getattr(socket, "AF_" + family, {"XDP": 44, "KEY": 15}.get(family))
+    kind = socket.SOCK_RAW if family in ("NETLINK", "PACKET", "KEY", "CAN") else socket.SOCK_STREAM
+    attempt("socket_" + family.lower(), lambda: call(41, number, kind, 0))
+attempt("socket_unix_high_bits", lambda: call(41, 0x1_0000_0001, 1, 0))
+attempt("socket_raw_internet", lambda: call(41, socket.AF_INET, socket.SOCK_RAW, 1))
+
+# Namespaces and mounts.
+for name, flag in dict(ns=NEW_NS, user=NEW_USER, pid=NEW_PID, net=NEW_NET, ipc=NEW_IPC, uts=NEW_UTS).items():
+    calls(**{f"unshare_{name}": (272, flag), f"clone_{name}": (56, flag | SIGCHLD, 0, 0, 0, 0)})
+calls(
+    clone3=(435, word, 64),
+    setns=(308, 0, 0),
+    mount=(165, b"none", b"/none", b"tmpfs", 0, 0),
+    mount_bind=(165, b"/", b"/none", b"", 4096, 0),
+    umount2=(166, b"/none", 2),
+    pivot_root=(155, b".", b"."),
+    chroot=(161, b"."),
+    open_tree=(428, -100, b"/", 1),
+    move_mount=(429, 0, b"", -100, b"/", 4),
+    fsopen=(430, b"tmpfs", 0),
+    fspick=(433, -100, b"/", 0),
+    mount_setattr=(442, -100, b"/", 0, word, 32),
+)
+
+# The kernel.
+calls(
+    bpf=(321, 0, word, 64),
+    perf_event_open=(298, word, 0, -1, -1, 0),
+    userfaultfd=(323, 0),
+    io_uring_setup=(425, 4, word),
+    io_uring_enter=(426, 0, 0, 0, 0, 0, 0),
+    io_uring_register=(427, 0, 0, 0, 0),
+    init_module=(175, word, 0, b""),
+    finit_module=(313, 0, b"", 0),
+    delete_module=(176, b"none", 0),
+    kexec_load=(246, 0, 0, 0, 0),
+    kexec_file_load=(320, 0, 0, 0, 0, 0),
+    syslog=(103, 3, word, 8),
+    acct=(163, b"/none"),
+    swapon=(167, b"/none", 0),
+    swapoff=(168, b"/none"),
+    reboot=(169, 0xFEE1DEAD, 672274793, 0, 0),
+    sethostname=(170, 1, 6),
+    setdomainname=(171, 1, 6),
+    settimeofday=(164, 1, 0),
+    clock_settime=(227, 0, 1),
+    adjtimex=(159, 1),
+    quotactl=(179, 0, 0, 0, 0),
+    vhangup=(153,),
+    iopl=(172, 3),
+    ioperm=(173, 0, 1, 1),
+    modify_ldt=(154, 0, word, 8),
+    personality=(135, 0x0400000),
+    fanotify_init=(300, 0, 0),
+    fanotify_mark=(301, 0, 0, 0, 0, 0),
+    name_to_handle_at=(303, -100, path, word, word, 0),
+    open_by_handle_at=(304, -100, word, 0),
+    lookup_dcookie=(212, 0, word, 8),
+    uselib=(134, path),
+    remap_file_pages=(216, 0, 0, 0, 0, 0),
+    unknown_call=(999,),
+)
+
+# The other interfaces: x32 numbers.
+calls(
+    x32_getpid=(X32 | 39,),
+    x32_ptrace=(X32 | 521, 16, board, 0, 0),
+    x32_ioctl_tiocsti=(X32 | 514, 0, 0x5412, b"y"),
+    x32_socket_unix=(X32 | 41, 1, 1, 0),
+    x32_open=(X32 | 2, path, 0),
+)
+
+# Files outside, and their attributes.
+attempt("read_outside", lambda: os.open(outside, os.O_RDONLY))
+attempt("write_outside", lambda: os.open(outside, os.O_WRONLY))
+attempt("truncate_outside", lambda: os.truncate(outside, 0))
+attempt("rename_outside", lambda: os.rename(outside, outside + ".moved"))
+attempt("link_outside", lambda: os.link(outside, "linked"))
+attempt("unlink_outside", lambda: os.unlink(outside))
+attempt("setxattr_outside", lambda: os.setxattr(outside, "user.attack", b"H4RM"))
+attempt("removexattr_outside", lambda: os.removexattr(outside, "user.attack"))
+attempt("chown_outside", lambda: os.chown(outside, 12345, 12345))
+attempt("mknod_device", lambda: os.mknod("device", 0o20600, os.makedev(1, 1)))
+attempt("read_shadow", lambda: os.open("/etc/shadow", os.O_RDONLY))
+attempt("read_home", lambda: os.listdir("/root"))
+attempt("open_mem", lambda: os.open("/dev/mem", os.O_RDONLY))
+attempt("open_disk", lambda: os.open("/dev/vda", os.O_RDONLY))
+attempt("write_sysctl", lambda: os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY))
+attempt("write_sysrq", lambda: os.open("/proc/sysrq-trigger", os.O_WRONLY))
+attempt("setuid_other", lambda: os.setuid(12345))
+attempt("setgroups_other", lambda: os.setgroups([12345]))
+attempt("bind_low_port", lambda: socket.socket().bind(("127.0.0.1", 1)))
+
+
+def capabilities():
+    lines = open("/proc/self/status").read().splitlines()
+    held = [line for line in lines if line.startswith(("CapInh", "CapPrm", "CapEff", "CapAmb")) and int(line[7:], 16)]
+    if not held:
+        raise OSError(errno.EPERM, "")
+
+
+def core_dump():
+    import resource
+
+    if resource.getrlimit(resource.RLIMIT_CORE) == (0, 0):
+        raise OSError(errno.EPERM, "")
+
+
+attempt("any_capability", capabilities)
+attempt("core_dump", core_dump)
