@@ -123,6 +123,7 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 const CLONE_NEWTIME: u64 = 0x80;
 
 /// Requests that put characters into a terminal, take it, or change how the machine uses it.
+#[allow(clippy::unnecessary_cast, reason = "not all C libraries have them as 64 bits")]
 const TERMINAL_REQUESTS: [u64; 5] = [
     libc::TIOCSTI as u64,
     libc::TIOCLINUX as u64,
