@@ -11,8 +11,8 @@ use callboard::actors::Mode;
 use callboard::actors::approvals::DecideError;
 use callboard::env::Env;
 use callboard::messages::{
-    Action, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent, RunId,
-    RunResult, Send, Terms,
+    Action, ActionKind, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent,
+    RunId, RunResult, Send, Terms,
 };
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
@@ -202,6 +202,65 @@ async fn an_unknown_approval_is_an_error() {
     let id = ApprovalId([7; 32]);
     assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
     board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_action_is_called_decides_nothing() {
+    for name in ["handoff", "delegation"] {
+        let board = World::new()
+            .board()
+            .agent("writer", move |turn: Turn| async move {
+                let done = turn.approve(Action::new(name, "everything", "rm")).await?;
+                let again = turn.approve_each_time(Action::new(name, "everything", "rm -r")).await?;
+                Ok(Command::output(json!([done.arguments, again.arguments])))
+            })
+            .start()
+            .await
+            .unwrap();
+        let run = submit(&board, "writer").await;
+        for arguments in ["rm", "rm -r"] {
+            let asked = open(&board, 1).await.remove(0);
+            assert_eq!((&*asked.action.action, &asked.action.arguments), (name, &json!(arguments).into()));
+            board.approvals().approve(asked.id(), "ann").await.unwrap();
+        }
+        assert_eq!(run.result().await.unwrap().output, json!(["rm", "rm -r"]));
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_decides_about_delegations_too() {
+    for (consent, expected) in [
+        (Consent::Auto, "\"helped\"".to_owned()),
+        (Consent::Deny, "delegation to helper was denied by policy".to_owned()),
+        (
+            Consent::Ask,
+            "delegation to helper was denied by policy: a delegation is not put before people; ask with Turn::approve \
+             before it"
+                .to_owned(),
+        ),
+    ] {
+        let board = World::new()
+            .board()
+            .agent("lead", |turn: Turn| async move {
+                Ok(Command::output(match turn.delegate("helper", "help").await {
+                    Ok(answer) => answer.to_string(),
+                    Err(refused) => refused.to_string(),
+                }))
+            })
+            .agent("helper", |_: Turn| async { Ok(Command::output("helped")) })
+            .approval_policy(move |question| {
+                assert_eq!((question.kind, question.agent.as_str()), (ActionKind::Delegation, "lead"));
+                assert_eq!((&*question.action.target, &question.action.arguments), ("helper", &json!("help").into()));
+                consent
+            })
+            .start()
+            .await
+            .unwrap();
+        let run = submit(&board, "lead").await;
+        assert_eq!(run.result().await.unwrap().output, expected);
+        board.shutdown().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,9 +14,9 @@ use std::time::Duration;
 use callboard::env::Now;
 use callboard::messages::state::{Schema, StateRules};
 use callboard::messages::{
-    Action, AgentName, ApprovalId, Authority, Backoff, Chain, Command, Consent, Decision, Envelope, Failure,
-    FailureKind, Json, Limits, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp,
-    TraceId, TurnId, Verdict,
+    Action, ActionKind, AgentName, ApprovalId, Authority, Backoff, Chain, Command, Consent, Decision, Envelope,
+    Failure, FailureKind, Json, Limits, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms,
+    Timestamp, TraceId, TurnId, Verdict,
 };
 use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState, Signal};
 use callboard::supervision::runs::decide::{Surroundings, on_delegation, on_outcome, on_parked_decision};
@@ -431,8 +431,12 @@ impl Dispatch for Office {
         Ok(())
     }
 
-    fn consent(&self, _: &AgentName, action: &Action, _: bool) -> Consent {
-        self.0.consent[number(&action.target)]
+    fn consent(&self, _: &AgentName, kind: ActionKind, action: &Action, _: bool) -> Consent {
+        match kind {
+            // The model's delegations ask nobody, as by the default policy.
+            ActionKind::Delegation => Consent::Auto,
+            ActionKind::Handoff | ActionKind::Requested => self.0.consent[number(&action.target)],
+        }
     }
 
     fn authority(&self, _: &str) -> Authority {

@@ -8,6 +8,21 @@ use sha2::{Digest, Sha256};
 use super::visible::visible;
 use super::{AgentName, Json, RequestId, Timestamp};
 
+/// What an approval policy is asked about (SEMANTICS 9). The runtime sets it; a name that an agent or a tool chose says nothing
+/// about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActionKind {
+    /// Control passes to another agent.
+    Handoff,
+    /// An agent gives another one a task.
+    Delegation,
+    /// A turn asks before it does something: [`Turn::approve`](crate::Turn::approve), and tools that need consent.
+    Requested,
+}
+
+/// The place of a turn's handoff among its requests: after all of them, so that no request has it.
+pub(crate) const HANDOFF_ORDINAL: u32 = u32::MAX;
+
 /// Something that an agent wants to do and that may need a human's consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Action {
@@ -104,9 +119,9 @@ impl Envelope {
         .canonical()
     }
 
-    /// Whether it asks where control goes.
+    /// Whether it asks where control goes. Its place says so, which the runtime gives; its action may be called anything.
     pub(crate) fn is_handoff(&self) -> bool {
-        &*self.action.action == "handoff"
+        self.request.ordinal == HANDOFF_ORDINAL
     }
 
     /// The hash of the canonical bytes, which names the approval.

@@ -25,7 +25,8 @@ mod time;
 mod usage;
 pub(crate) mod visible;
 
-pub use approval::{ASK, Action, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
+pub(crate) use approval::HANDOFF_ORDINAL;
+pub use approval::{ASK, Action, ActionKind, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
 pub use authority::{Authority, Effect};
 pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};

@@ -14,8 +14,8 @@ use tokio::sync::broadcast;
 
 use crate::env::Env;
 use crate::messages::{
-    Action, AgentName, Announcement, ApprovalId, Authority, Consent, DelegationRequest, Envelope, Json, Order, Outcome,
-    Presence, Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
+    Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, DelegationRequest, Envelope, Json,
+    Order, Outcome, Presence, Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
@@ -52,18 +52,24 @@ pub struct PolicyQuestion<'a> {
     pub mode: Mode,
     /// Whether it has tools with effects outside.
     pub has_effects: bool,
+    /// What kind of action it is.
+    pub kind: ActionKind,
     /// What it wants to do.
     pub action: &'a Action,
     /// It wants people to be asked each time.
     pub each_time: bool,
 }
 
-/// The policy that a board has when nobody says otherwise: handoffs go ahead, agents that only analyse are approved unless
+/// The policy that a board has by default: handoffs and delegations go ahead, agents that only analyse are approved unless
 /// people are to be asked each time, and everything else asks.
 #[must_use]
 pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
     let only_analyses = question.mode.is_analysis_only() && !question.has_effects && !question.each_time;
-    if &*question.action.action == "handoff" || only_analyses { Consent::Auto } else { Consent::Ask }
+    match question.kind {
+        ActionKind::Handoff | ActionKind::Delegation => Consent::Auto,
+        ActionKind::Requested if only_analyses => Consent::Auto,
+        ActionKind::Requested => Consent::Ask,
+    }
 }
 
 /// How many announcements a slow watcher may lag behind.
@@ -276,19 +282,20 @@ impl Dispatch for Router {
         self.floor.check_made(host, drafts)
     }
 
-    fn consent(&self, agent: &AgentName, action: &Action, each_time: bool) -> Consent {
+    fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent {
         let known = self.hosted.read().get(agent.host()).map(|listed| (listed.mode, listed.has_effects));
         let (mode, has_effects) = known.unwrap_or_default();
         // What an agent may not do, nobody does that it has made.
         let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
-        let ask = |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, action, each_time });
+        let ask =
+            |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, kind, action, each_time });
         let strictest =
             || std::iter::once(agent.clone()).chain(makers).map(|agent| ask(&agent)).max_by_key(|c| *c as u8);
         let consent = catch_unwind(AssertUnwindSafe(|| strictest().unwrap_or(Consent::Ask))).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny
         });
-        if mode.is_analysis_only() && consent == Consent::Auto && &*action.action != "handoff" {
+        if mode.is_analysis_only() && consent == Consent::Auto && kind == ActionKind::Requested {
             tracing::info!(%agent, %action, "approved by itself: the agent only analyses");
         }
         consent

@@ -8,8 +8,8 @@ use crate::env::Now;
 use crate::messages::state::StateError;
 use crate::messages::visible::quoted;
 use crate::messages::{
-    ASK, Action, AgentName, Authority, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure, FailureKind,
-    Goto, Json, Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
+    ASK, Action, ActionKind, AgentName, Authority, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure,
+    FailureKind, Goto, Json, Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
 };
 
 use super::dispatch::{Dispatch, TurnOutcome};
@@ -263,13 +263,14 @@ fn route(
 }
 
 fn strictest(agent: &AgentName, actions: impl Iterator<Item = Action>, around: &Surroundings<'_>) -> Consent {
-    actions.map(|action| around.dispatch.consent(agent, &action, false)).fold(Consent::Auto, |sofar, next| {
-        match (sofar, next) {
+    actions.map(|action| around.dispatch.consent(agent, ActionKind::Handoff, &action, false)).fold(
+        Consent::Auto,
+        |sofar, next| match (sofar, next) {
             (Consent::Deny, _) | (_, Consent::Deny) => Consent::Deny,
             (Consent::Ask, _) | (_, Consent::Ask) => Consent::Ask,
             (Consent::Auto, Consent::Auto) => Consent::Auto,
-        }
-    })
+        },
+    )
 }
 
 fn envelope(
@@ -380,6 +381,17 @@ fn admit_delegation(
     let target = resolve(run, &order.to, around)?;
     around.dispatch.check_room(&target)?;
     let branch = run.branch_of(turn);
+    let action = Action::new("delegation", &order.to, order.input.clone());
+    let consent = match around.dispatch.consent(&turn.agent, ActionKind::Delegation, &action, false) {
+        Consent::Auto => Consent::Auto,
+        Consent::Deny => Consent::Deny,
+        // Its turn goes on while it is under way, so it is not parked; what nobody can be asked about does not happen.
+        Consent::Ask => {
+            let reason = "a delegation is not put before people; ask with Turn::approve before it".to_owned();
+            let action = format!("delegation to {target}");
+            return Err(Refusal::Denied { action, by: "policy".into(), reason });
+        }
+    };
     let request = Request {
         kind: Kind::Delegation,
         from: &turn.agent,
@@ -393,14 +405,13 @@ fn admit_delegation(
         agents: &run.agents,
         budget: &run.budget,
         purse: branch.brief.purse,
-        // Delegations are not parked: their turn can ask for consent itself.
-        consent: Consent::Auto,
+        consent,
         now: around.now.monotonic,
     };
     match guard::admit(&request, &mut around.facts.lock()) {
         guard::Answer::Admit => Ok(target),
         guard::Answer::Refuse(refusal) => Err(refusal),
-        guard::Answer::Park => unreachable!("a delegation is asked for with consent"),
+        guard::Answer::Park => unreachable!("a delegation is allowed or denied"),
     }
 }
 
@@ -415,7 +426,7 @@ pub fn on_approval(
     around: &Surroundings<'_>,
 ) -> Vec<RunEvent> {
     let at = around.now.wall;
-    let consent = around.dispatch.consent(&turn.agent, &action, each_time);
+    let consent = around.dispatch.consent(&turn.agent, ActionKind::Requested, &action, each_time);
     let standing = run.standing_consent(&turn.agent, &action, at).filter(|_| !each_time).cloned();
     let mut envelope = envelope(run, number, ordinal, &turn.agent, action, around);
     if each_time {
@@ -449,7 +460,9 @@ pub fn on_decision(envelope: &Envelope, decision: Decision, around: &Surrounding
             let Some(action) = envelope.action.edited(arguments.clone()) else {
                 return refuse("nobody can say what it would be done to");
             };
-            if around.dispatch.consent(&envelope.agent, &action, *envelope.policy == *EACH_TIME) == Consent::Deny {
+            let each_time = *envelope.policy == *EACH_TIME;
+            let consent = around.dispatch.consent(&envelope.agent, ActionKind::Requested, &action, each_time);
+            if consent == Consent::Deny {
                 return refuse("the policy does not allow what it was changed to");
             }
             let changed = Envelope { action, nonce: around.random, ..envelope.clone() };

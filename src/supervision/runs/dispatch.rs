@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::messages::{
-    Action, AgentName, ApprovalId, Authority, Chain, Command, Consent, Durability, EarlierAnswer, Envelope, Failure,
-    Json, Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
+    Action, ActionKind, AgentName, ApprovalId, Authority, Chain, Command, Consent, Durability, EarlierAnswer, Envelope,
+    Failure, Json, Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -28,7 +28,7 @@ pub trait Dispatch: Send + Sync + 'static {
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal>;
 
     /// What the approval policy says about an agent's action.
-    fn consent(&self, agent: &AgentName, action: &Action, each_time: bool) -> Consent;
+    fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent;
 
     /// What an agent may cause that was not made by others.
     fn authority(&self, agent: &str) -> Authority;

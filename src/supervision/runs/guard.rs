@@ -118,7 +118,11 @@ pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Answer {
 }
 
 fn denied(request: &Request<'_>) -> Refusal {
-    let action = format!("handoff to {}", names(request.targets));
+    let what = match request.kind {
+        Kind::Delegation => "delegation",
+        Kind::Handoff { .. } | Kind::FanOut => "handoff",
+    };
+    let action = format!("{what} to {}", names(request.targets));
     Refusal::Denied { action, by: "policy".into(), reason: String::new() }
 }
 

@@ -22,8 +22,7 @@ use super::planned::{Reversible, Scope, Todo, Undo};
 /// The ordinal under which the answer to a detached delegation comes with the turn that it caused.
 pub(super) const LATE_ORDINAL: u32 = u32::MAX - 1;
 
-/// The ordinal under which a handoff that was parked after its turn asks for consent.
-pub const HANDOFF_ORDINAL: u32 = u32::MAX;
+pub(crate) use crate::messages::HANDOFF_ORDINAL;
 
 /// One task being worked on.
 #[derive(Clone, Debug, Serialize, Deserialize)]

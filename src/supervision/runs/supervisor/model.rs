@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::messages::{
-    Action, AgentName, ApprovalId, Authority, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Json,
-    Limits, RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
+    Action, ActionKind, AgentName, ApprovalId, Authority, Chain, Command, Consent, Decision, Envelope, Failure,
+    FailureKind, Json, Limits, RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
 };
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::runs::decide::EXPIRY;
@@ -32,7 +32,7 @@ impl Dispatch for Floor {
         Ok(())
     }
 
-    fn consent(&self, _: &AgentName, action: &Action, _: bool) -> Consent {
+    fn consent(&self, _: &AgentName, _: ActionKind, action: &Action, _: bool) -> Consent {
         match &*action.target {
             "free" => Consent::Auto,
             "asked-for" => Consent::Ask,
