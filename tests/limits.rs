@@ -359,6 +359,7 @@ fn moody(tries: &Counter, inside: &Peak) -> AgentSpec {
                 "terminal" => Err(Terminal(broken()))?,
                 "refused" => drop(turn.reserve(u64::MAX).await?),
                 "slow" => tokio::time::sleep(secs(5)).await,
+                "ask" => drop(turn.ask("sure?").await?),
                 _ => {}
             }
             drop(inside);
@@ -441,6 +442,38 @@ async fn a_probe_that_is_cancelled_is_given_back() {
     assert!(probe.cancel("no need").await.unwrap());
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished);
     assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_waits_for_a_person_is_given_back() {
+    let (board, ..) = moody_board().await;
+    open(&board).await;
+    tokio::time::sleep(secs(30)).await;
+    let waits = board.submit(Task::new("ask")).await.unwrap();
+    quiet().await;
+    assert_eq!(waits.questions().await.len(), 1);
+    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished, "another turn is the probe");
+    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    board.answer(waits.questions().await[0].id, "yes", "ann").await.unwrap();
+    assert_eq!(waits.result().await.unwrap().outcome, Outcome::Finished);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_has_closed_again_counts_failures_of_workflow_turns_in_a_row_only() {
+    let (board, ..) = moody_board().await;
+    open(&board).await;
+    tokio::time::sleep(secs(30)).await;
+    let limits = Limits { attempts: 1, ..Limits::default() };
+    let plan = Workflow::builder("one").node(Node::agent("only", "moody")).build().unwrap();
+    for body in ["x", "fail", "x", "fail", "x", "fail", "x"] {
+        let mut task = plan.task(body).limits(limits.clone());
+        task.body = body.into();
+        finish(&board, task).await;
+        assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    }
     board.shutdown().await;
 }
 

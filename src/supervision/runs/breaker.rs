@@ -100,6 +100,24 @@ impl Breaker {
         ticket.probe && ticket.epoch == self.epoch && self.probing
     }
 
+    /// Takes back the probe of a turn that waits for something else than its agent, such as a person; another turn may be the
+    /// probe now. The ticket that the turn has from then on neither closes nor opens it while it is open.
+    #[must_use]
+    pub fn give_back(&mut self, ticket: Ticket) -> Ticket {
+        if !self.is_probed_by(ticket) {
+            return ticket;
+        }
+        self.probing = false;
+        Ticket { epoch: self.epoch.wrapping_sub(1), probe: false }
+    }
+
+    /// When a turn failed last, as a reading of the monotonic clock; `None` if it has not failed since it was last
+    /// closed.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<Duration> {
+        self.last_failure
+    }
+
     /// Counts the end of an admitted turn.
     pub fn record(&mut self, policy: &BreakerPolicy, ticket: Ticket, signal: Signal, now: Duration) {
         let is_current = ticket.epoch == self.epoch;
@@ -109,7 +127,9 @@ impl Breaker {
         match signal {
             Signal::Neutral => {}
             Signal::Failure if is_planted(Bug::BreakerNeverOpens) => {}
-            Signal::Success if is_current => *self = Self { epoch: self.epoch, ..Self::default() },
+            // A turn that was admitted before it opened does not close it; but while it is closed, a success of any turn ends
+            // the row of failures.
+            Signal::Success if is_current || self.is_closed() => *self = Self { epoch: self.epoch, ..Self::default() },
             Signal::Success => {}
             Signal::Failure => {
                 self.last_failure = Some(now);
@@ -205,6 +225,23 @@ mod tests {
         let probe = breaker.admit();
         breaker.record(&POLICY, probe, Signal::Neutral, at(31));
         assert_eq!(breaker.check(&POLICY, at(31)), Ok(()));
+    }
+
+    #[test]
+    fn any_success_ends_a_row_of_failures_once_it_is_closed_again() {
+        let mut breaker = Breaker::default();
+        let early = breaker.admit();
+        for _ in 0..3 {
+            let ticket = breaker.admit();
+            breaker.record(&POLICY, ticket, Signal::Failure, at(0));
+        }
+        let probe = breaker.admit();
+        breaker.record(&POLICY, probe, Signal::Success, at(30));
+        let ticket = breaker.admit();
+        breaker.record(&POLICY, ticket, Signal::Failure, at(31));
+        assert_eq!((breaker.failures(), breaker.last_failure()), (1, Some(at(31))));
+        breaker.record(&POLICY, early, Signal::Success, at(32));
+        assert_eq!((breaker.failures(), breaker.last_failure()), (0, None));
     }
 
     #[test]

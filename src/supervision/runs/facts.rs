@@ -86,6 +86,15 @@ impl AdmissionFacts {
         Ok(())
     }
 
+    /// A turn waits for a person: if it is its agent's probe, another turn may be that now.
+    pub fn suspend(&mut self, turn: TurnId) {
+        if let Some((agent, ticket)) = self.tickets.get_mut(&turn)
+            && let Some(breaker) = self.breakers.get_mut(agent)
+        {
+            *ticket = breaker.give_back(*ticket);
+        }
+    }
+
     /// Notes who waits for an open turn, and that the turn waits for the slot of a non-reentrant agent.
     pub fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(TurnId, &AgentName)>) {
         let Some((waiting, waiting_agent)) = waiter else { return };

@@ -26,6 +26,10 @@ enum Op {
     Retry {
         turn: Index,
     },
+    /// An open turn waits for a person.
+    Suspend {
+        turn: Index,
+    },
     End {
         turn: Index,
         signal: Signal,
@@ -49,6 +53,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         10 => (0..AGENTS, 0..RUNS).prop_map(|(agent, run)| Op::Begin { agent, run }),
         3 => any::<Index>().prop_map(|turn| Op::Retry { turn }),
+        2 => any::<Index>().prop_map(|turn| Op::Suspend { turn }),
         10 => (any::<Index>(), signal()).prop_map(|(turn, signal)| Op::End { turn, signal }),
         1 => (0..AGENTS, signal()).prop_map(|(agent, signal)| Op::EndEarlier { agent, signal }),
         1 => (0..RUNS).prop_map(|run| Op::ForgetRun { run }),
@@ -149,8 +154,9 @@ impl Model {
         let is_late = turn.openings < breaker.openings;
         match signal {
             Signal::Neutral => {}
-            // Results of turns that were admitted before it opened do not close it.
-            Signal::Success if is_late => {}
+            // Results of turns that were admitted before it opened do not close it. What is closed stays so, and "in a row"
+            // means with no success between.
+            Signal::Success if is_late && matches!(breaker.state, State::Open { .. }) => {}
             Signal::Success => (breaker.state, breaker.failures) = (State::Closed, 0),
             Signal::Failure => {
                 breaker.failures += 1;
@@ -190,6 +196,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
         "opened again for twice as long",
         "opened again for the longest time",
         "probe given back",
+        "probe given back by a turn that waits",
         "probe lost with its run",
         "late success",
         "late failure",
@@ -256,7 +263,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                             });
                         }
                         (State::Open { .. }, _, Signal::Neutral) if is_probe => _ = seen.insert("probe given back"),
-                        (State::Closed, State::Closed, Signal::Success) if before.failures > 0 && !is_late => {
+                        (State::Closed, State::Closed, Signal::Success) if before.failures > 0 => {
                             seen.insert("failures in a row ended by a success");
                         }
                         (_, _, Signal::Success) if is_late => _ = seen.insert("late success"),
@@ -264,7 +271,16 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                         (_, _, Signal::Success | Signal::Failure | Signal::Neutral) => {}
                     }
                 }
-                Op::Retry { .. } | Op::End { .. } => {}
+                Op::Suspend { turn } if !model.turns.is_empty() => {
+                    let which = turn.index(model.turns.len());
+                    let suspended = model.turns[which].clone();
+                    facts.suspend(suspended.id);
+                    if model.give_back(&suspended) {
+                        seen.insert("probe given back by a turn that waits");
+                        model.turns[which].openings -= 1;
+                    }
+                }
+                Op::Retry { .. } | Op::Suspend { .. } | Op::End { .. } => {}
                 Op::EndEarlier { agent, signal } => {
                     facts.close(turn(RUNS, 0), &NAMES[agent], None, signal, now);
                     let unknown = ModelTurn { id: turn(RUNS, 0), agent, openings: 0, has_place: false };

@@ -229,10 +229,15 @@ fn ask(
             live.absorb(event);
         }
         TurnRequest::Ask(question) => {
+            around.facts.lock().suspend(live.run.turn_id(number));
             live.absorb(RunEvent::Asked { turn: number, ordinal, question, nonce: around.random, at });
         }
         TurnRequest::Approve { action, each_time } => {
-            for event in decide::on_approval(&live.run, (number, turn), ordinal, action, each_time, around) {
+            let events = decide::on_approval(&live.run, (number, turn), ordinal, action, each_time, around);
+            if matches!(events.as_slice(), [RunEvent::ApprovalAsked { .. }]) {
+                around.facts.lock().suspend(live.run.turn_id(number));
+            }
+            for event in events {
                 live.absorb(event);
             }
         }
