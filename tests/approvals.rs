@@ -178,12 +178,12 @@ async fn the_first_of_a_thousand_decisions_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_denies_after_a_day() {
+async fn silence_denies_after_seven_days() {
     let world = World::new();
     let board = asking(world.board()).start().await.unwrap();
     let run = submit(&board, "writer").await;
     let envelope = open(&board, 1).await.remove(0);
-    assert_eq!(envelope.expires_at, world.env.now().wall + HOUR * 24);
+    assert_eq!(envelope.expires_at, world.env.now().wall + HOUR * 24 * 7);
     let result = run.result().await.unwrap();
     assert_eq!(world.env.now().wall, envelope.expires_at);
     assert_eq!(
@@ -191,7 +191,7 @@ async fn silence_denies_after_a_day() {
         Some("nobody decided about write_file REVIEW.md before it expired")
     );
     let late = board.approvals().approve(envelope.id(), "ann").await.unwrap_err();
-    assert!(late.to_string().starts_with("already denied by expiry at 2026-01-02"), "{late}");
+    assert!(late.to_string().starts_with("already denied by expiry at 2026-01-08"), "{late}");
     assert_eq!(board.load().open_approvals, 0);
     board.shutdown().await;
 }
@@ -429,7 +429,7 @@ async fn an_approval_that_expired_while_no_board_ran_is_denied_at_the_start() {
     let run = submit(&first, "a").await.id();
     let id = open(&first, 1).await[0].id();
     first.shutdown().await;
-    tokio::time::advance(HOUR * 30).await;
+    tokio::time::advance(HOUR * 24 * 8).await;
     let second = start().await.unwrap();
     assert!(second.approvals().approve(id, "ann").await.is_err(), "too late");
     let result = second.run(run).result().await.unwrap();
@@ -511,7 +511,7 @@ async fn cancelling_a_run_withdraws_its_approvals() {
         let id = envelope.id();
         assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
     }
-    tokio::time::advance(HOUR * 48).await;
+    tokio::time::advance(HOUR * 24 * 8).await;
     let load = board.load();
     assert_eq!((load.open_approvals, load.waiting_turns, load.turns_at_work, load.runs), (0, 0, 0, 0));
     board.shutdown().await;

@@ -73,7 +73,7 @@ impl Default for Settings {
             durability: None,
             breaker: BreakerPolicy::default(),
             backoff: Backoff::default(),
-            approval_ttl: Duration::from_secs(24 * 3600),
+            approval_ttl: Duration::from_secs(7 * 24 * 3600),
             offline_after: Duration::from_secs(120),
             grace: Duration::from_secs(10),
             on_unfinished: Unfinished::default(),
@@ -240,7 +240,7 @@ impl Builder {
         self
     }
 
-    /// How long an approval waits before silence denies it (24 h).
+    /// How long an approval waits before silence denies it (7 days).
     pub fn approval_ttl(mut self, ttl: Duration) -> Self {
         self.settings.approval_ttl = ttl;
         self
