@@ -67,6 +67,11 @@ fn check_of(bug: Bug) -> (Check, &'static str) {
             "a_child_over_its_own_window_fails_alone_and_can_be_restarted_by_hand",
             "no event `app/a gen 2: restarted too often",
         ),
+        Bug::ForgetIntent => (
+            "outside_effects",
+            "a_charge_whose_result_was_lost_is_asked_about_and_not_repeated",
+            "an `Option::unwrap()`",
+        ),
         bug => panic!("no check is named for {bug}"),
     };
     (Check { file, test }, says)

@@ -22,7 +22,7 @@ fn told(text: &str) -> String {
 /// A workflow whose tasks these lines are: a name, and what else is said of it. Without a word on what it does, it is a turn
 /// of the agent `x`.
 fn tasks(tasks: &[(&str, &str)]) -> String {
-    let mut text = "[workflow]\nname = \"w\"\nchannels = { notes = \"append\", best = \"last\" }\n".to_owned();
+    let mut text = "[workflow]\nname = \"w\"\nchannels = { notes = \"append\", best = \"last_value\" }\n".to_owned();
     for (name, lines) in tasks {
         let works = ["agent =", "kind =", "tasks =", "workflow ="].iter().any(|work| lines.contains(work));
         let agent = if works { "" } else { "agent = \"x\"\n" };

@@ -53,11 +53,17 @@ impl StreamMode {
                 Self::Messages | Self::Live => false,
             },
             RunEvent::StepFinished { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::OutcomeUnknown { .. }
+            | RunEvent::OutcomeResolved { .. }
             | RunEvent::Noticed { .. }
             | RunEvent::Asked { .. }
             | RunEvent::Answered { .. }
             | RunEvent::ApprovalAsked { .. } => matches!(self, Self::Messages | Self::Debug),
-            RunEvent::StepStarted { .. } | RunEvent::Reserved { .. } | RunEvent::Settled { .. } => self == Self::Debug,
+            RunEvent::StepStarted { .. }
+            | RunEvent::IntentRecorded { .. }
+            | RunEvent::Reserved { .. }
+            | RunEvent::Settled { .. } => self == Self::Debug,
         }
     }
 }

@@ -16,7 +16,9 @@ mod worker;
 
 pub use agent::{Agent, AgentFactory, AgentSpec, IntoAgent, Mode};
 pub use router::{ApprovalPolicy, InboxMessage, PolicyQuestion, Standing, default_policy};
-pub use turn::{Delegation, DelegationError, Reservation, SettledTooLate, Settlement, Terminal, Turn, TurnError};
+pub use turn::{
+    Delegation, DelegationError, OutsideEffect, Reservation, SettledTooLate, Settlement, Terminal, Turn, TurnError,
+};
 
 pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments};
 pub(crate) use floor::{AgentGlance, AgentStatus, Floor, FloorLimits};

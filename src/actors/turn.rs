@@ -3,6 +3,7 @@
 mod delegation;
 mod error;
 mod mark;
+mod outside;
 mod requests;
 mod reservation;
 
@@ -35,6 +36,7 @@ use super::floor::Seat;
 pub use delegation::{Delegation, DelegationError};
 pub use error::{Terminal, TurnError};
 pub(crate) use mark::MarkOfTurn;
+pub use outside::OutsideEffect;
 pub(super) use requests::changed;
 use requests::{Waiting, as_step, check_depth, no_longer_wanted, unexpected};
 pub use reservation::{Reservation, SettledTooLate, Settlement};
@@ -236,9 +238,10 @@ impl Turn {
         })
     }
 
-    /// Does something once: its result is journaled, and a repeated attempt gets the recorded result instead of doing it
-    /// again. A crash between the work and the record repeats the work, so effects outside are at least once; give them
-    /// [`Turn::id`] and the step's name as idempotency key.
+    /// Does something and journals its result: a repeated attempt gets the recorded result instead of doing it again. A
+    /// crash between the work and the record repeats the work, so an effect outside happens at least once: it must be
+    /// idempotent, for which [`Turn::id`] and the step's name serve as key. What must not be repeated is done with
+    /// [`Turn::effect`].
     ///
     /// Requests of a turn match by their order: the work of a step must not itself ask the turn for anything but
     /// reservations.
@@ -270,6 +273,11 @@ impl Turn {
                         .map_err(|error| changed(format!("the result of step {name:?} no longer fits: {error}")));
                 }
                 Some(Record::StepStarted { name: recorded }) if *recorded == name => {}
+                // It was declared not to be repeatable then.
+                Some(Record::StepFailed { name: recorded, failure, .. }) if *recorded == name => {
+                    return Err(TurnError { failure: failure.clone() });
+                }
+                Some(Record::Once(once)) if once.intent.name == name => {}
                 Some(record) => return Err(changed(format!("step {name:?} stands where {record:?} was"))),
                 None => {}
             }

@@ -31,11 +31,13 @@ pub enum Bug {
     IgnoreFences,
     /// A restart is not counted.
     RestartUncounted,
+    /// What must not be repeated is begun again although its intent is in the journal.
+    ForgetIntent,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::AcknowledgeEarly,
         Self::WriteUnsynced,
         Self::SubmitTwice,
@@ -48,6 +50,7 @@ impl Bug {
         Self::WaitInCircles,
         Self::IgnoreFences,
         Self::RestartUncounted,
+        Self::ForgetIntent,
     ];
 }
 
@@ -67,6 +70,7 @@ impl fmt::Display for Bug {
             Self::WaitInCircles => "guard.wait_in_circles",
             Self::IgnoreFences => "claim.ignore_fences",
             Self::RestartUncounted => "tree.restart_uncounted",
+            Self::ForgetIntent => "effect.forget_intent",
         })
     }
 }

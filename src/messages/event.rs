@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::visible::visible_lines;
 use super::{
-    Action, AgentName, Answer, ApprovalId, Authority, Command, Decision, Envelope, Json, Outcome, Refusal, RunId,
-    Submission, Timestamp, Update, Usage,
+    Action, AgentName, Answer, ApprovalId, AskedOutcome, Authority, Command, Decision, Envelope, Intent, Json, Outcome,
+    Refusal, Resolution, RunId, Submission, Timestamp, Update, Usage,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -298,6 +298,53 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// A turn is about to do something outside that must not be repeated by itself. This is on disk before it begins, and
+    /// everything before it too.
+    IntentRecorded {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// What.
+        intent: Intent,
+        /// When.
+        at: Timestamp,
+    },
+    /// Something that must not be repeated by itself has failed: that is its result.
+    StepFailed {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// The step's name.
+        name: Arc<str>,
+        /// How it failed.
+        failure: Failure,
+        /// The turn had read what strangers wrote by then.
+        is_marked: bool,
+    },
+    /// A turn found an intent without a result, and nobody but a person can say what came of it.
+    OutcomeUnknown {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// The question.
+        asked: AskedOutcome,
+    },
+    /// What is to follow an unknown outcome was decided.
+    OutcomeResolved {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// What.
+        resolution: Resolution,
+        /// Who: a person, `policy`, or `expiry`.
+        by: Arc<str>,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -326,7 +373,11 @@ macro_rules! turn_of {
             | RunEvent::TurnRestarted { turn, .. }
             | RunEvent::Overwritten { turn, .. }
             | RunEvent::Resumed { turn, .. }
-            | RunEvent::Forked { turn, .. } => Some(turn),
+            | RunEvent::Forked { turn, .. }
+            | RunEvent::IntentRecorded { turn, .. }
+            | RunEvent::StepFailed { turn, .. }
+            | RunEvent::OutcomeUnknown { turn, .. }
+            | RunEvent::OutcomeResolved { turn, .. } => Some(turn),
         }
     };
 }
@@ -449,6 +500,7 @@ impl Failure {
                 | FailureKind::InvalidCommand
                 | FailureKind::ChangedTurn
                 | FailureKind::Unregistered
+                | FailureKind::OutcomeUnknown
                 | FailureKind::Refused,
                 _,
             ) => Outcome::Failed { error: self.to_string() },
@@ -477,6 +529,8 @@ pub enum FailureKind {
     Denied,
     /// The turn's agent is not registered: a person has to look.
     Unregistered,
+    /// Something that must not be repeated may have happened, and nobody said whether it did: the turn ends.
+    OutcomeUnknown,
 }
 
 impl std::fmt::Display for FailureKind {
@@ -491,6 +545,7 @@ impl std::fmt::Display for FailureKind {
             Self::Refused => "refused",
             Self::Denied => "denied",
             Self::Unregistered => "unregistered",
+            Self::OutcomeUnknown => "outcome unknown",
         })
     }
 }

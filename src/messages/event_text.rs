@@ -77,6 +77,12 @@ impl fmt::Display for RunEvent {
                 let channels: Vec<&str> = update.writes().iter().map(|write| &*write.channel).collect();
                 if channels.is_empty() { Ok(()) } else { write!(f, ", with {} written", cut(&channels.join(", "))) }
             }
+            Self::IntentRecorded { intent, .. } => write!(f, "begins {intent}, which must not be repeated"),
+            Self::StepFailed { name, failure, .. } => {
+                write!(f, "step {} failed: {}", cut(name), cut(&failure.to_string()))
+            }
+            Self::OutcomeUnknown { .. } => f.write_str("asked whether what it had begun was done"),
+            Self::OutcomeResolved { resolution, by, .. } => write!(f, "{} answered: {resolution}", cut(by)),
             Self::Forked { from, input, .. } => {
                 write!(f, "forked from turn {} of run {}", from.number, from.run)?;
                 match input {

@@ -104,6 +104,10 @@ impl Flow {
                 }
                 RunEvent::StepStarted { .. }
                 | RunEvent::StepFinished { .. }
+                | RunEvent::IntentRecorded { .. }
+                | RunEvent::StepFailed { .. }
+                | RunEvent::OutcomeUnknown { .. }
+                | RunEvent::OutcomeResolved { .. }
                 | RunEvent::DelegationExpired { .. }
                 | RunEvent::Reserved { .. }
                 | RunEvent::Settled { .. }

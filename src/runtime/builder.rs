@@ -11,7 +11,9 @@ use crate::actors::context::ContextStore;
 use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
 use crate::env::Env;
 use crate::messages::state::{Predicates, Reducers};
-use crate::messages::{AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, State, Task};
+use crate::messages::{
+    AgentName, Backoff, Complexity, Consent, Durability, Json, Limits, NameError, OnUnknown, State, Task,
+};
 use crate::storage::{Storage, StorageError};
 use crate::supervision::runs::breaker::BreakerPolicy;
 use crate::supervision::tree::StartError;
@@ -52,6 +54,7 @@ pub(super) struct Settings {
     pub(super) breaker: BreakerPolicy,
     pub(super) backoff: Backoff,
     pub(super) approval_ttl: Duration,
+    pub(super) on_unknown: OnUnknown,
     pub(super) offline_after: Duration,
     pub(super) grace: Duration,
     pub(super) on_unfinished: Unfinished,
@@ -74,6 +77,7 @@ impl Default for Settings {
             breaker: BreakerPolicy::default(),
             backoff: Backoff::default(),
             approval_ttl: Duration::from_secs(7 * 24 * 3600),
+            on_unknown: OnUnknown::Ask,
             offline_after: Duration::from_secs(120),
             grace: Duration::from_secs(10),
             on_unfinished: Unfinished::default(),
@@ -243,6 +247,14 @@ impl Builder {
     /// How long an approval waits before silence denies it (7 days).
     pub fn approval_ttl(mut self, ttl: Duration) -> Self {
         self.settings.approval_ttl = ttl;
+        self
+    }
+
+    /// What follows when an effect that must not be repeated may have happened and neither its tool nor its agent says what to
+    /// do (default: [`OnUnknown::Ask`], a person decides; SEMANTICS 14).
+    #[must_use]
+    pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
+        self.settings.on_unknown = on_unknown;
         self
     }
 

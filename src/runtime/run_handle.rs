@@ -533,7 +533,11 @@ impl<S: Stream<Item = Watched> + Unpin> Following<S> {
 async fn has_asked(news: &mut (impl Stream<Item = Watched> + Unpin)) -> bool {
     while let Some(watched) = news.next().await {
         match watched {
-            Watched::Event(published) if matches!(*published.event, RunEvent::Asked { .. }) => return true,
+            Watched::Event(published)
+                if matches!(*published.event, RunEvent::Asked { .. } | RunEvent::OutcomeUnknown { .. }) =>
+            {
+                return true;
+            }
             Watched::Event(_) | Watched::Live(_) => {}
             Watched::Missed(_) => return true,
         }

@@ -95,6 +95,7 @@ impl Builder {
                 rules: rules.clone(),
                 backoff: settings.backoff,
                 approval_ttl: settings.approval_ttl,
+                on_unknown: settings.on_unknown,
                 max_recoveries: 10,
                 durability,
                 claims: claims.clone(),

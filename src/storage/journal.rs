@@ -414,8 +414,9 @@ fn run_of(key: &Key) -> Option<RunId> {
 mod tests {
     use super::*;
     use crate::messages::{
-        Action, AgentName, Authority, Chain, Command, Decision, Effect, Envelope, Failure, FailureKind, Json, Order,
-        Outcome, Refusal, RequestId, Submission, Task, Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
+        Action, AgentName, AskedOutcome, Authority, Chain, Command, Decision, Effect, Envelope, Failure, FailureKind,
+        Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task, Terms, Timestamp, TraceId,
+        TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -523,6 +524,32 @@ mod tests {
     fn the_bytes_of_a_journal_record_are_golden() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
         crate::testing::golden::check(folder, &JournalRecord { events: every_event() });
+    }
+
+    /// The events that came after the first golden file was written: their bytes have a file of their own, so that the first
+    /// one stays as it is.
+    #[test]
+    fn the_bytes_of_events_about_outside_effects_are_golden() {
+        let (turn, ordinal, at) = (3, 2, Timestamp::from_millis(1_767_225_600_000));
+        let failure = Failure::new(FailureKind::OutcomeUnknown, "it may have run");
+        let asked = AskedOutcome { nonce: 9, at, expires_at: at, problem: Some("does not fit".into()) };
+        let resolved = |resolution| RunEvent::OutcomeResolved { turn, ordinal, resolution, by: "ann".into(), at };
+        let events = vec![
+            RunEvent::IntentRecorded {
+                turn,
+                ordinal,
+                intent: Intent::new("charge", "order 7", &json!({ "amount": 3 }).into()),
+                at,
+            },
+            RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_marked: true },
+            RunEvent::OutcomeUnknown { turn, ordinal, asked },
+            resolved(Resolution::Done(Json::from("receipt"))),
+            resolved(Resolution::Repeat),
+            resolved(Resolution::GiveUp),
+            resolved(Resolution::Report),
+        ];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
+        crate::testing::golden::check(folder, &JournalRecord { events });
     }
 
     #[tokio::test]

@@ -345,6 +345,7 @@ impl Reply {
             | FailureKind::Timeout
             | FailureKind::InvalidCommand
             | FailureKind::ChangedTurn
+            | FailureKind::OutcomeUnknown
             | FailureKind::Unregistered => return Self::Fatal(error),
         };
         Self::Unmet { kind, error, output: None }

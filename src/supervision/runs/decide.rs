@@ -9,7 +9,7 @@ use crate::messages::state::StateError;
 use crate::messages::visible::quoted;
 use crate::messages::{
     ASK, Action, ActionKind, AgentName, Authority, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure,
-    FailureKind, Goto, Json, Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
+    FailureKind, Goto, Json, OnUnknown, Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,
 };
 
 use super::dispatch::{Dispatch, TurnOutcome};
@@ -37,6 +37,8 @@ pub struct Surroundings<'a> {
     pub backoff: &'a Backoff,
     /// How long an approval waits.
     pub approval_ttl: Duration,
+    /// What follows an unknown outcome if neither tool nor agent says.
+    pub on_unknown: OnUnknown,
 }
 
 /// What becomes of an attempt's outcome; `None` if the attempt is late.

@@ -248,6 +248,9 @@ fn copy_around(
             RunEvent::Answered { .. }
             | RunEvent::StepStarted { .. }
             | RunEvent::StepFinished { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::IntentRecorded { .. }
+            | RunEvent::OutcomeResolved { .. }
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
             | RunEvent::HandoffChecked { .. }
@@ -262,6 +265,14 @@ fn copy_around(
                 is_copied
                     && matches!(event, RunEvent::Answered { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal))
             }),
+            // The copied turn asks for itself if nobody has answered.
+            RunEvent::OutcomeUnknown { turn, ordinal, .. } => {
+                history[position..].iter().enumerate().any(|(later, event)| {
+                    let is_copied = position + later < end || !told.waiting.contains(turn);
+                    is_copied
+                        && matches!(event, RunEvent::OutcomeResolved { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal))
+                })
+            }
             RunEvent::Decided { ordinal, .. } => *ordinal == HANDOFF_ORDINAL,
             RunEvent::Submitted(_)
             | RunEvent::Reserved { .. }

@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::visible::visible_lines;
 use crate::messages::{
-    Action, AgentName, Answer, ApprovalId, Command, Decision, Json, Order, Question, QuestionId, Refusal, RequestId,
-    RunId, RunResult, Submission, TooLong, TurnId, Update, Usage,
+    Action, AgentName, Answer, ApprovalId, Command, Decision, Failure as TurnFailure, Intent, Json, OnUnknown, Order,
+    Question, QuestionId, Refusal, RequestId, Resolution, RunId, RunResult, Submission, TooLong, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::Mailbox;
@@ -308,6 +308,26 @@ pub enum TurnRequest {
     StartStep(Arc<str>),
     /// To keep a step's result.
     FinishStep(Arc<str>, Json),
+    /// To have on disk what the turn is about to do and must not repeat by itself; `round` says which time it is begun.
+    Intend {
+        /// What.
+        intent: Intent,
+        /// How often it was begun or asked about before.
+        round: u32,
+    },
+    /// To keep how something failed that must not be repeated by itself.
+    FailStep(Arc<str>, TurnFailure),
+    /// To know what is to follow an intent without a result.
+    Resolve {
+        /// What was begun.
+        intent: Intent,
+        /// How often it was begun or asked about before.
+        round: u32,
+        /// What the tool or the agent says; the board's rule if neither does.
+        on_unknown: Option<OnUnknown>,
+        /// What was wrong with the answer before.
+        problem: Option<Arc<str>>,
+    },
     /// To have another agent do something, and wait for it.
     Delegate(Order),
     /// To have people answer.
@@ -355,7 +375,14 @@ impl TurnRequest {
             Self::Approve { action, .. } => action.arguments.is_too_deep(),
             Self::CheckHandoff(command) => command.is_too_deep(),
             Self::MakeAgent { draft, .. } => draft.is_too_deep(),
-            Self::StartStep(_) | Self::Reserve { .. } | Self::Settle(_) | Self::Mark(_) | Self::Notice(_) => false,
+            Self::StartStep(_)
+            | Self::Intend { .. }
+            | Self::FailStep(..)
+            | Self::Resolve { .. }
+            | Self::Reserve { .. }
+            | Self::Settle(_)
+            | Self::Mark(_)
+            | Self::Notice(_) => false,
         }
     }
 }
@@ -382,6 +409,8 @@ pub enum TurnReply {
     Made(Result<AgentName, Refusal>),
     /// The answer to a question.
     Answered(Json),
+    /// What is to follow an unknown outcome.
+    Resolved(Resolution),
     /// The decision, with the arguments that were approved.
     Decided(Decision, Action),
     /// An earlier attempt asked for something else in this place.
@@ -470,6 +499,9 @@ pub enum AnswerError {
     /// open questions tell.
     #[error("nothing is known about the answer to {0}; look at the open questions")]
     Interrupted(RequestId),
+    /// The question is whether something was done, and the answer does not say.
+    #[error("question {0} is answered with \"run it again\", \"give up\" or {{\"done\": RESULT}}")]
+    NotAnOutcome(RequestId),
     /// The answer is nested too deeply to be stored.
     #[error("the answer is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
     TooDeep,

@@ -12,7 +12,7 @@ use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
 use super::interrupts::ResumeError;
 use super::reopen::OverwriteError;
-use super::run::{Record, Run};
+use super::run::{OnceState, Record, Run};
 use super::snapshot::Cadence;
 use super::step::{Effect, WorkedOut};
 
@@ -176,7 +176,12 @@ impl LiveRun {
     /// The answer that a record holds, if it holds one yet.
     pub(super) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
         match self.run.turn(turn)?.record(ordinal)? {
-            Record::StepStarted { .. } | Record::Step { .. } => Some(TurnReply::Done),
+            Record::StepStarted { .. } | Record::Step { .. } | Record::StepFailed { .. } => Some(TurnReply::Done),
+            Record::Once(once) => match &once.state {
+                OnceState::Begun => Some(TurnReply::Done),
+                OnceState::Asked(_) => None,
+                OnceState::Resolved(resolution) => Some(TurnReply::Resolved(resolution.clone())),
+            },
             Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
             Record::Delegation { reply, deltas, .. } => {
                 reply.clone().map(|answer| TurnReply::Delegated { answer, is_marked: deltas.is_marked })
@@ -203,9 +208,12 @@ impl LiveRun {
 /// A step's result need not be on disk by itself: the turn's end, or the next effect outside, takes it along.
 fn durability_of(event: &RunEvent, asked: Durability) -> Durability {
     match event {
-        RunEvent::StepFinished { .. } | RunEvent::Noticed { .. } | RunEvent::Settled { .. } => {
-            asked.min(Durability::Buffered)
-        }
+        RunEvent::StepFinished { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::Noticed { .. }
+        | RunEvent::Settled { .. } => asked.min(Durability::Buffered),
+        // What must not happen twice is on disk before it happens. A run in memory promises nothing.
+        RunEvent::IntentRecorded { .. } if asked == Durability::Buffered => Durability::Sync,
         _ => asked,
     }
 }

@@ -13,6 +13,7 @@ pub mod guard;
 pub mod inbox;
 pub mod interrupts;
 mod live;
+pub(crate) mod once;
 mod planned;
 pub mod reopen;
 pub mod replay;

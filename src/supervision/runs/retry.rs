@@ -21,7 +21,9 @@ pub enum AfterFailure {
 #[must_use]
 pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
     match kind {
-        FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied => AfterFailure::GiveUp,
+        FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied | FailureKind::OutcomeUnknown => {
+            AfterFailure::GiveUp
+        }
         FailureKind::ChangedTurn | FailureKind::Unregistered => AfterFailure::NeedAttention,
         FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
             if failures >= attempts {
@@ -44,6 +46,7 @@ pub fn signal(kind: FailureKind) -> Signal {
         | FailureKind::Refused
         | FailureKind::Denied
         | FailureKind::ChangedTurn
+        | FailureKind::OutcomeUnknown
         | FailureKind::Unregistered => Signal::Neutral,
     }
 }

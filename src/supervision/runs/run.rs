@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
-    Action, AgentName, Alone, Answer, Authority, Chain, Command, Decision, EarlierAnswer, Envelope, Json, Order,
-    Outcome, Refusal, RequestId, RunId, RunMetrics, RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
+    Action, AgentName, Alone, Answer, AskedOutcome, Authority, Chain, Command, Decision, EarlierAnswer, Envelope,
+    Failure, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, RunId, RunMetrics, RunResult, State,
+    Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::workflow::graph::Graph;
 
@@ -323,6 +324,39 @@ pub enum Record {
         /// Why not, if not.
         refusal: Option<Refusal>,
     },
+    /// Something that must not be repeated by itself was begun.
+    Once(Once),
+    /// Something that must not be repeated by itself has failed.
+    StepFailed {
+        /// Its name.
+        name: Arc<str>,
+        /// How.
+        failure: Failure,
+        /// As for a step.
+        is_marked: bool,
+    },
+}
+
+/// An effect that must not be repeated by itself and whose result the runtime does not have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Once {
+    /// What was begun.
+    pub intent: Intent,
+    /// How often it was begun or asked about before: tells a repeated request from a new one.
+    pub round: u32,
+    /// What is known about it.
+    pub state: OnceState,
+}
+
+/// What is known about a `once` effect without a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum OnceState {
+    /// It was begun.
+    Begun,
+    /// A person is asked.
+    Asked(AskedOutcome),
+    /// This is to follow.
+    Resolved(Resolution),
 }
 
 /// What a delegated branch wrote, and when it ran as seen by its parent (event numbers).
@@ -518,6 +552,16 @@ impl Run {
     pub(super) fn delegated_branch(&self, turn: u32, ordinal: u32) -> Option<u32> {
         let origin = Origin::Delegation { turn, ordinal };
         self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id)
+    }
+
+    /// The open questions about unknown outcomes, with their turn and ordinal, and when nobody waits for an answer any more.
+    pub(super) fn outcome_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+        self.turns.iter().flat_map(|(turn, open)| {
+            open.records.iter().filter_map(|(ordinal, record)| match &**record {
+                Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((*turn, *ordinal, asked.expires_at)),
+                _ => None,
+            })
+        })
     }
 
     /// The open delegations that were given a time, with their turn and ordinal.
@@ -732,6 +776,8 @@ impl OpenTurn {
             | Record::Delegation { .. }
             | Record::Question { .. }
             | Record::Made { .. }
+            | Record::Once(_)
+            | Record::StepFailed { .. }
             | Record::Approval { .. } => None,
         })
     }
@@ -755,9 +801,12 @@ impl OpenTurn {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
             Record::Question { answer, .. } => answer.is_none(),
             Record::Approval { decision, .. } => decision.is_none(),
-            Record::StepStarted { .. } | Record::Step { .. } | Record::HandoffCheck { .. } | Record::Made { .. } => {
-                false
-            }
+            Record::Once(once) => matches!(once.state, OnceState::Asked(_)),
+            Record::StepStarted { .. }
+            | Record::Step { .. }
+            | Record::StepFailed { .. }
+            | Record::HandoffCheck { .. }
+            | Record::Made { .. } => false,
         })
     }
 

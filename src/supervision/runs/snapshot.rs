@@ -173,7 +173,8 @@ mod tests {
     use std::time::Duration;
 
     use crate::messages::{
-        AgentName, Chain, Command, Json, Order, Submission, Task, Timestamp, TraceId, Update, Verdict,
+        AgentName, AskedOutcome, Chain, Command, Failure, FailureKind, Intent, Json, Order, Submission, Task,
+        Timestamp, TraceId, Update, Verdict,
     };
     use serde_json::json;
     use uuid::Uuid;
@@ -309,6 +310,21 @@ mod tests {
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
             &Snapshot { last: 4, run: run() },
         );
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_an_unknown_outcome_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let mut run = run();
+        let intent = Intent::new("charge", "order 7", &Json::from(3));
+        run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 2, intent: intent.clone(), at });
+        run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 3, intent, at });
+        let asked = AskedOutcome { nonce: 9, at, expires_at: at, problem: None };
+        run.step(&RunEvent::OutcomeUnknown { turn: 2, ordinal: 3, asked });
+        let failure = Failure::new(FailureKind::Terminal, "refused");
+        run.step(&RunEvent::StepFailed { turn: 2, ordinal: 4, name: "charge".into(), failure, is_marked: false });
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run });
     }
 
     /// The golden check compares values; a run's debug form shows all of it.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crate::messages::state::{Delta, StateRules};
 use crate::messages::{
-    AgentName, Answer, Command, ContextStrategy, Decision, Envelope, Json, Order, Outcome, Refusal, RunEvent, State,
-    Submission, Terms, Timestamp, Update, Verdict,
+    AgentName, Answer, AskedOutcome, Command, ContextStrategy, Decision, Envelope, Json, Order, Outcome, Refusal,
+    RunEvent, State, Submission, Terms, Timestamp, Update, Verdict,
 };
 
 use super::budget::Budget;
 use super::glance::Glances;
 use super::guard::Mark;
+use super::once;
 use super::run::{
     Branch, Brief, ChildDeltas, LATE_ORDINAL, Made, Now, OpenTurn, Origin, Overwrite, Phase, Record, Run, Standing,
 };
@@ -237,6 +238,25 @@ impl Run {
             RunEvent::StepFinished { turn, ordinal, name, value, is_marked } => {
                 let (name, value, is_marked) = (Arc::clone(name), value.clone(), *is_marked);
                 self.record(*turn, *ordinal, Record::Step { name, value, is_marked });
+            }
+            RunEvent::StepFailed { turn, ordinal, name, failure, is_marked } => {
+                let (name, failure, is_marked) = (Arc::clone(name), failure.clone(), *is_marked);
+                self.record(*turn, *ordinal, Record::StepFailed { name, failure, is_marked });
+            }
+            RunEvent::IntentRecorded { turn, ordinal, at, .. }
+            | RunEvent::OutcomeUnknown { turn, ordinal, asked: AskedOutcome { at, .. } }
+            | RunEvent::OutcomeResolved { turn, ordinal, at, .. } => {
+                self.last_at = *at;
+                let before = self.turns.get(turn).and_then(|open| open.record(*ordinal));
+                if let Some(record) = once::recorded(event, before) {
+                    self.record(*turn, *ordinal, record);
+                    effects.push(match event {
+                        RunEvent::OutcomeUnknown { asked, .. } => {
+                            Effect::Deadline { turn: *turn, ordinal: *ordinal, at: asked.expires_at }
+                        }
+                        _ => Effect::Reply { turn: *turn, ordinal: *ordinal },
+                    });
+                }
             }
             RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
                 self.last_at = *at;

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
-use crate::messages::{Backoff, Durability, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
+use crate::messages::{Backoff, Durability, OnUnknown, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
 use crate::storage::{Fence, Journal, StorageError};
 
 use super::claims::Claims;
@@ -57,6 +57,8 @@ pub struct Office {
     pub backoff: Backoff,
     /// How long an approval waits.
     pub approval_ttl: Duration,
+    /// What follows an unknown outcome if neither tool nor agent says.
+    pub on_unknown: OnUnknown,
     /// Recoveries in a row after which a turn waits for a person.
     pub max_recoveries: u32,
     /// What a task gets that names no durability.
@@ -401,6 +403,7 @@ fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
         facts: &office.facts,
         backoff: &office.backoff,
         approval_ttl: office.approval_ttl,
+        on_unknown: office.on_unknown,
     }
 }
 

@@ -117,6 +117,10 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         RunEvent::Submitted(_)
         | RunEvent::StepStarted { .. }
         | RunEvent::StepFinished { .. }
+        | RunEvent::IntentRecorded { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::OutcomeUnknown { .. }
+        | RunEvent::OutcomeResolved { .. }
         | RunEvent::Delegated { .. }
         | RunEvent::DelegationExpired { .. }
         | RunEvent::Asked { .. }
@@ -246,6 +250,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
             *submission = Submission { run, trace, at: never, task, ..(**submission).clone() }.into();
         }
         RunEvent::Asked { nonce, at, .. } => (*nonce, *at) = (0, never),
+        RunEvent::OutcomeUnknown { asked, .. } => (asked.nonce, asked.at, asked.expires_at) = (0, never, never),
         RunEvent::ApprovalAsked { envelope, at, .. } => {
             bare_envelope(envelope);
             *at = never;
@@ -276,6 +281,8 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::AgentMade { at, .. }
         | RunEvent::Marked { at, .. }
         | RunEvent::Noticed { at, .. }
+        | RunEvent::IntentRecorded { at, .. }
+        | RunEvent::OutcomeResolved { at, .. }
         | RunEvent::Recovered { at, .. }
         | RunEvent::NeedsAttention { at, .. }
         | RunEvent::TurnRestarted { at, .. }
@@ -283,6 +290,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::Stopped { at, .. } => *at = never,
         RunEvent::StepStarted { .. }
         | RunEvent::StepFinished { .. }
+        | RunEvent::StepFailed { .. }
         | RunEvent::Reserved { .. }
         | RunEvent::Settled { .. } => {}
     }

@@ -156,7 +156,9 @@ impl TurnStory {
     pub(super) fn tell(&mut self, event: &RunEvent, run: &Run, step: usize, resumed_with: &mut BTreeMap<u32, Verdict>) {
         let is_over = self.closed.is_some();
         match event {
-            RunEvent::StepFinished { name, .. } if !is_over => self.did.push(Deed::Step(Arc::clone(name))),
+            RunEvent::StepFinished { name, .. } | RunEvent::StepFailed { name, .. } if !is_over => {
+                self.did.push(Deed::Step(Arc::clone(name)));
+            }
             RunEvent::Delegated { verdict: Verdict::Admitted(agents), .. } if !is_over => {
                 self.did.push(Deed::Delegated(agents.clone()));
             }
@@ -166,7 +168,7 @@ impl TurnStory {
             {
                 self.did.push(Deed::Refused(refusal.name()));
             }
-            RunEvent::Asked { .. } if !is_over => self.did.push(Deed::Asked),
+            RunEvent::Asked { .. } | RunEvent::OutcomeUnknown { .. } if !is_over => self.did.push(Deed::Asked),
             RunEvent::ApprovalAsked { .. } if !is_over => self.did.push(Deed::AskedConsent),
             RunEvent::Settled { usage: Some(usage), .. } => self.usage += *usage,
             RunEvent::Overwritten { turn, verdict, .. } => {
@@ -205,6 +207,10 @@ impl TurnStory {
             RunEvent::Submitted(_)
             | RunEvent::StepStarted { .. }
             | RunEvent::StepFinished { .. }
+            | RunEvent::IntentRecorded { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::OutcomeUnknown { .. }
+            | RunEvent::OutcomeResolved { .. }
             | RunEvent::Delegated { .. }
             | RunEvent::DelegationExpired { .. }
             | RunEvent::Reserved { .. }

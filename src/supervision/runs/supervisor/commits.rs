@@ -43,8 +43,8 @@ impl Desk {
         }
         live.is_committing = true;
         let run = live.run.id();
-        let most = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { live.durability };
-        let durability = std::mem::take(&mut live.events_durability).min(most);
+        let asked = std::mem::take(&mut live.events_durability);
+        let durability = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { asked };
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
         let (journal, owner) = (&self.office.journal, self.office.claims.owner());

@@ -248,6 +248,7 @@ impl Desk {
             facts: &self.facts,
             backoff: &BACKOFF,
             approval_ttl: Duration::from_secs(60),
+            on_unknown: crate::messages::OnUnknown::Ask,
         };
         apply(&mut self.live, input, &around);
         self.journal.append(&mut self.live.events);

@@ -90,7 +90,8 @@ impl Desk {
                 Phase::NeedsAttention { .. } | Phase::Interrupted => {}
             }
         }
-        for (turn, ordinal, at) in live.run.delegation_deadlines().collect::<Vec<_>>() {
+        let deadlines = live.run.delegation_deadlines().chain(live.run.outcome_deadlines());
+        for (turn, ordinal, at) in deadlines.collect::<Vec<_>>() {
             live.held.push(Held::Effect(Effect::Deadline { turn, ordinal, at }));
         }
         let approvals: Vec<RequestId> = live.run.open_approvals().map(|envelope| envelope.request).collect();

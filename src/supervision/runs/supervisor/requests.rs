@@ -5,15 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
 use crate::env::{Bug, is_planted};
-use crate::messages::{FailureKind, Outcome, Question, QuestionId, RequestId, RunEvent, Verdict};
+use crate::messages::{FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Verdict};
 use crate::supervision::panic_text;
 use crate::supervision::runs::decide::{self, Surroundings};
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{AnswerError, Input, TurnReply, TurnRequest};
 use crate::supervision::runs::interrupts::ResumeError;
 use crate::supervision::runs::live::{Held, LiveRun};
+use crate::supervision::runs::once::{self, EXPIRY, Told};
 use crate::supervision::runs::reopen::OverwriteError;
-use crate::supervision::runs::run::{HANDOFF_ORDINAL, Record, Run};
+use crate::supervision::runs::run::{HANDOFF_ORDINAL, Once, OnceState, Record, Run};
 use crate::supervision::runs::step::Effect;
 
 /// Applies an input to its run: decides, and keeps the event for the next commit.
@@ -40,6 +41,16 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
                 }
                 Some(Record::Question { nonce: asked, .. }) if *asked == nonce => {
                     drop(ack.send(Err(AnswerError::Answered(request))));
+                }
+                Some(Record::Once(Once { state: OnceState::Asked(asked), .. })) if asked.nonce == nonce => {
+                    match Resolution::of_answer(&answer) {
+                        Some(resolution) => {
+                            let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
+                            live.absorb(RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at });
+                            live.held.push(Held::Answered(ack));
+                        }
+                        None => drop(ack.send(Err(AnswerError::NotAnOutcome(request)))),
+                    }
                 }
                 _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
             }
@@ -83,6 +94,9 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
             let is_due = |(asker, request, due)| (asker, request) == (turn, ordinal) && due <= at;
             if live.run.delegation_deadlines().any(is_due) {
                 live.absorb(RunEvent::DelegationExpired { turn, ordinal, at });
+            } else if live.run.outcome_deadlines().any(is_due) {
+                let (resolution, by) = (Resolution::GiveUp, EXPIRY.into());
+                live.absorb(RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at });
             }
         }
         Input::Fail { error, .. } => {
@@ -183,13 +197,32 @@ fn on_request(
         request => {
             let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && is_planted(Bug::DelegateTwice);
             let record = turn.record(ordinal).filter(|_| !is_forgotten);
-            match record.map(|record| matches_record(record, &request)) {
-                Some(Err(difference)) => {
+            let facts = once::Facts {
+                at,
+                nonce: around.random,
+                expires_at: at + around.approval_ttl,
+                on_unknown: around.on_unknown,
+            };
+            match once::told((number, ordinal), record, &request, facts) {
+                Some(Told::Changed(difference)) => {
                     reply.map(|reply| reply.send(TurnReply::Changed(difference)));
                     return;
                 }
-                Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..)) => {}
-                Some(Ok(())) | None => ask(live, (number, ordinal), is_marked, request, around),
+                Some(Told::Recorded) => {}
+                Some(Told::News(event)) => {
+                    if matches!(event, RunEvent::OutcomeUnknown { .. }) {
+                        around.facts.lock().suspend(live.run.turn_id(number));
+                    }
+                    live.absorb(event);
+                }
+                None => match record.map(|record| matches_record(record, &request)) {
+                    Some(Err(difference)) => {
+                        reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                        return;
+                    }
+                    Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..) | TurnRequest::FailStep(..)) => {}
+                    Some(Ok(())) | None => ask(live, (number, ordinal), is_marked, request, around),
+                },
             }
             if let Some(reply) = reply {
                 live.waiters.insert((number, ordinal), reply);
@@ -224,6 +257,9 @@ fn ask(
         TurnRequest::FinishStep(name, value) => {
             live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_marked });
         }
+        TurnRequest::FailStep(name, failure) => {
+            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_marked });
+        }
         TurnRequest::Delegate(order) => {
             let event = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
             live.absorb(event);
@@ -250,7 +286,12 @@ fn ask(
             let to = command.goto.targets().cloned().collect();
             live.absorb(RunEvent::HandoffChecked { turn: number, ordinal, to, refusal, at });
         }
-        TurnRequest::Reserve { .. } | TurnRequest::Settle(_) | TurnRequest::Mark(_) | TurnRequest::Notice(_) => {}
+        TurnRequest::Intend { .. }
+        | TurnRequest::Resolve { .. }
+        | TurnRequest::Reserve { .. }
+        | TurnRequest::Settle(_)
+        | TurnRequest::Mark(_)
+        | TurnRequest::Notice(_) => {}
     }
 }
 
@@ -258,8 +299,11 @@ fn ask(
 fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
     let (is_same, was) = match (record, request) {
         (
-            Record::StepStarted { name } | Record::Step { name, .. },
-            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _),
+            Record::StepStarted { name }
+            | Record::Step { name, .. }
+            | Record::StepFailed { name, .. }
+            | Record::Once(Once { intent: Intent { name, .. }, .. }),
+            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _) | TurnRequest::FailStep(again, _),
         ) => (name == again, format!("step {name:?}")),
         (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
             (order == again, format!("a delegation to {:?}", order.to))
@@ -288,16 +332,15 @@ fn open_questions(run: &Run) -> Vec<Question> {
     for number in run.open_turns() {
         let Some(turn) = run.turn(number) else { continue };
         for (ordinal, record) in &turn.records {
-            if let Record::Question { question, nonce, asked_at, answer: None } = &**record {
-                let request = RequestId { turn: run.turn_id(number), ordinal: *ordinal };
-                let id = QuestionId { request, nonce: *nonce };
-                questions.push(Question {
-                    id,
-                    agent: turn.agent.clone(),
-                    question: question.clone(),
-                    asked_at: *asked_at,
-                });
-            }
+            let (question, nonce, asked_at) = match &**record {
+                Record::Question { question, nonce, asked_at, answer: None } => (question.clone(), *nonce, *asked_at),
+                Record::Once(Once { intent, state: OnceState::Asked(asked), .. }) => {
+                    (asked.question(intent), asked.nonce, asked.at)
+                }
+                _ => continue,
+            };
+            let id = QuestionId { request: RequestId { turn: run.turn_id(number), ordinal: *ordinal }, nonce };
+            questions.push(Question { id, agent: turn.agent.clone(), question, asked_at });
         }
     }
     questions

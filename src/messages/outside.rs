@@ -1,0 +1,167 @@
+//! Effects outside of the runtime: whether they may be repeated, and what follows when it is not known whether one happened.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::visible::{cut, quoted};
+use super::{Json, Timestamp};
+
+/// Whether an effect outside of the runtime may happen again (SEMANTICS 14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// It changes nothing outside: it may run again.
+    Pure,
+    /// It may run again: whoever carries it out knows it by its key, or a repetition changes nothing.
+    Idempotent,
+    /// It must not run again by itself. Its intent is journaled and synced before it begins.
+    Once,
+}
+
+/// What follows when a `once` effect may have happened and nobody can say whether it did (SEMANTICS 14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnknown {
+    /// A person says whether it happened.
+    #[default]
+    Ask,
+    /// The caller receives an error of the kind [`FailureKind::OutcomeUnknown`](super::FailureKind::OutcomeUnknown) and goes
+    /// on; a model reads that the tool may have run.
+    Report,
+    /// The turn fails.
+    Fail,
+    /// It is done again.
+    Repeat,
+}
+
+/// What a turn is about to do that must not be repeated by itself.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The name of the step or tool.
+    pub name: Arc<str>,
+    /// What it is done to, for the person who is asked; may be empty.
+    pub target: Arc<str>,
+    /// SHA-256 of the canonical arguments.
+    pub arguments: [u8; 32],
+}
+
+impl Intent {
+    /// The intent to do something with these arguments.
+    #[must_use]
+    pub fn new(name: &str, target: &str, arguments: &Json) -> Self {
+        Self { name: name.into(), target: target.into(), arguments: Sha256::digest(arguments.canonical()).into() }
+    }
+
+    /// The hash of the arguments in hexadecimal digits.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        self.arguments.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// `charge order 7`.
+impl fmt::Display for Intent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&cut(&self.name))?;
+        if self.target.is_empty() { Ok(()) } else { write!(f, " {}", cut(&self.target)) }
+    }
+}
+
+impl fmt::Debug for Intent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, target, .. } = self;
+        f.debug_struct("Intent").field("name", name).field("target", target).field("arguments", &self.digest()).finish()
+    }
+}
+
+/// What a tool or step finds out about an effect that it may have had.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reconciled {
+    /// It happened, with this result.
+    Done(Json),
+    /// It did not happen: it is done now.
+    NotDone,
+    /// That cannot be found out.
+    Unknown,
+}
+
+/// How it was settled that the outcome of an effect was unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Resolution {
+    /// It happened, with this result.
+    Done(Json),
+    /// It is to be done again.
+    Repeat,
+    /// The turn fails.
+    GiveUp,
+    /// The caller receives the error.
+    Report,
+}
+
+/// The answers that [`Resolution::of_answer`] takes, besides an object with the result.
+const RUN_AGAIN: &str = "run it again";
+const GIVE_UP: &str = "give up";
+
+impl Resolution {
+    /// What a person's answer means: `"run it again"`, `"give up"` or `{"done": RESULT}`.
+    #[must_use]
+    pub fn of_answer(answer: &Json) -> Option<Self> {
+        match answer.value() {
+            serde_json::Value::String(text) if text == RUN_AGAIN => Some(Self::Repeat),
+            serde_json::Value::String(text) if text == GIVE_UP => Some(Self::GiveUp),
+            serde_json::Value::Object(fields) if fields.len() == 1 => {
+                fields.get("done").map(|result| Self::Done(result.clone().into()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Resolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(result) => write!(f, "it was done: {}", cut(&result.to_string())),
+            Self::Repeat => f.write_str(RUN_AGAIN),
+            Self::GiveUp => f.write_str(GIVE_UP),
+            Self::Report => f.write_str("the agent is told that it may have run"),
+        }
+    }
+}
+
+/// A question to a person about an effect whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedOutcome {
+    /// Part of the question's id.
+    pub nonce: u64,
+    /// When it was asked.
+    pub at: Timestamp,
+    /// When silence becomes giving up.
+    pub expires_at: Timestamp,
+    /// What was wrong with the answer before.
+    pub problem: Option<Arc<str>>,
+}
+
+impl AskedOutcome {
+    /// The question as people read it and programs parse it.
+    #[must_use]
+    pub fn question(&self, intent: &Intent) -> Json {
+        let problem = self.problem.as_ref().map(|problem| format!("{problem} ")).unwrap_or_default();
+        let text = format!(
+            "{problem}{intent} was begun, and its result was lost: it may have run. Look whether it has, and answer \
+             {}, {} or {{\"done\": RESULT}} if it was done. Without an answer the turn gives up at {}.",
+            quoted(RUN_AGAIN),
+            quoted(GIVE_UP),
+            self.expires_at
+        );
+        json!({
+            "question": text,
+            "choices": [RUN_AGAIN, GIVE_UP],
+            "outcome_unknown": { "name": intent.name, "target": intent.target, "arguments_sha256": intent.digest() },
+        })
+        .into()
+    }
+}

@@ -1,0 +1,374 @@
+//! Effects outside of the runtime that must not be repeated by themselves (SEMANTICS 14).
+
+#![allow(clippy::disallowed_methods, reason = "the tests run on virtual time")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use callboard::messages::{FailureKind, OnUnknown, Question, Reconciled, RunEvent, RunId};
+use callboard::prelude::*;
+use callboard::supervision::runs::inbox::AnswerError;
+use callboard::testing::{Sim, seeds, simulate};
+use serde_json::json;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A shop outside of the node. The first charge hangs after the money has moved.
+#[derive(Clone, Default)]
+struct Shop {
+    charges: Arc<AtomicUsize>,
+}
+
+impl Shop {
+    async fn charge(self) -> Result<String, TurnError> {
+        match self.charges.fetch_add(1, Ordering::SeqCst) {
+            0 => pending().await,
+            number => Ok(format!("receipt {number}")),
+        }
+    }
+
+    fn charged(&self) -> usize {
+        self.charges.load(Ordering::SeqCst)
+    }
+}
+
+type Setting = fn(callboard::actors::OutsideEffect<'static>) -> callboard::actors::OutsideEffect<'static>;
+
+fn cashier(
+    shop: &Shop,
+    with: Setting,
+) -> impl Fn(Turn) -> std::pin::Pin<Box<dyn Future<Output = Result<Command, TurnError>> + Send>> + Clone + use<> {
+    let shop = shop.clone();
+    move |turn: Turn| {
+        let shop = shop.clone();
+        Box::pin(async move {
+            let effect = with(turn.effect("charge").target("order 7").arguments(&json!({ "amount": 3 }).into()));
+            let receipt: String = effect.run(shop.charge()).await?;
+            Ok(Command::output(receipt))
+        })
+    }
+}
+
+/// Begins a charge, crashes the node while it is under way, and gives the board of the next life with the run.
+async fn crashed(sim: &Sim, shop: &Shop, with: Setting) -> Result<(Callboard, RunId), callboard::Error> {
+    crashed_of(sim, shop, with, |builder| builder).await
+}
+
+async fn crashed_of(
+    sim: &Sim,
+    shop: &Shop,
+    with: Setting,
+    of: fn(callboard::Builder) -> callboard::Builder,
+) -> Result<(Callboard, RunId), callboard::Error> {
+    sim.time_limit(DAY * 30);
+    let start = || of(sim.board().agent("cashier", cashier(shop, with))).start();
+    let board = start().await?;
+    let run = board.submit(Task::new("order 7").durability(Durability::Buffered)).await?.id();
+    while shop.charged() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    sim.crash().await;
+    let board = start().await?;
+    board.recovered().await;
+    Ok((board, run))
+}
+
+async fn question(board: &Callboard, run: RunId) -> Question {
+    board.run(run).next_question().await.unwrap().unwrap()
+}
+
+#[test]
+fn a_charge_whose_result_was_lost_is_asked_about_and_not_repeated() {
+    simulate(seeds(30), async |sim: Sim| {
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        let open = question(&board, run).await;
+        let text = open.question.get("question").unwrap().as_str().unwrap().to_owned();
+        assert!(text.starts_with("charge order 7 was begun, and its result was lost: it may have run."), "{text}");
+        let error = board.answer(open.id, "yes", "ann").await.unwrap_err();
+        assert!(matches!(error, AnswerError::NotAnOutcome(_)), "{error}");
+        board.answer(open.id, json!({ "done": "receipt of the shop" }), "ann").await?;
+        assert_eq!(board.run(run).result().await?.output, "receipt of the shop");
+        assert_eq!(shop.charged(), 1);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_person_can_have_it_done_again_or_give_it_up() {
+    simulate(seeds(10), async |sim: Sim| {
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        board.answer(question(&board, run).await.id, "run it again", "ann").await?;
+        assert_eq!(board.run(run).result().await?.output, "receipt 1");
+        assert_eq!(shop.charged(), 2);
+
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        board.answer(question(&board, run).await.id, "give up", "ann").await?;
+        let result = board.run(run).result().await?;
+        let text = result.outcome.to_string();
+        assert!(text.contains("outcome unknown: charge order 7 may have run, and its result is not known"), "{text}");
+        assert_eq!((shop.charged(), result.metrics.retries), (1, 0));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_result_that_does_not_fit_is_asked_for_again() {
+    simulate(seeds(5), async |sim: Sim| {
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        let first = question(&board, run).await;
+        board.answer(first.id, json!({ "done": 7 }), "ann").await?;
+        let again = question(&board, run).await;
+        let text = again.question.get("question").unwrap().as_str().unwrap().to_owned();
+        assert!(text.starts_with("The result that was given does not fit: invalid type"), "{text}");
+        let late = board.answer(first.id, "run it again", "bob").await;
+        assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+        board.answer(again.id, json!({ "done": "fits" }), "ann").await?;
+        assert_eq!((board.run(run).result().await?.output, shop.charged()), ("fits".into(), 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn the_question_survives_another_crash_and_the_answer_too() {
+    simulate(seeds(20), async |sim: Sim| {
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        let first = question(&board, run).await;
+        sim.crash().await;
+        drop(board);
+        let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).start();
+        let board = start().await?;
+        board.recovered().await;
+        let second = question(&board, run).await;
+        assert_eq!((second.id, second.asked_at), (first.id, first.asked_at));
+        board.answer(second.id, json!({ "done": "receipt" }), "ann").await?;
+        sim.crash().await;
+        let board = start().await?;
+        board.recovered().await;
+        assert_eq!((board.run(run).result().await?.output, shop.charged()), ("receipt".into(), 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn silence_gives_up_when_the_question_expires() {
+    simulate(seeds(5), async |sim: Sim| {
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        question(&board, run).await;
+        let before = sim.env().now().wall;
+        let result = board.run(run).result().await?;
+        assert!(result.outcome.to_string().contains("outcome unknown"), "{}", result.outcome);
+        let waited = sim.env().now().wall.since(before);
+        assert_eq!(waited.as_secs(), DAY.as_secs() * 7, "{waited:?}");
+        assert_eq!(shop.charged(), 1);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_run_s_deadline_ends_the_question() {
+    simulate(seeds(3), async |sim: Sim| {
+        sim.time_limit(DAY * 30);
+        let shop = Shop::default();
+        let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).start();
+        let board = start().await?;
+        let run = board.submit(Task::new("order 7").deadline(DAY)).await?.id();
+        while shop.charged() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        sim.crash().await;
+        let board = start().await?;
+        board.recovered().await;
+        let open = question(&board, run).await;
+        assert!(!board.run(run).result().await?.outcome.is_finished());
+        assert!(board.answer(open.id, "run it again", "ann").await.is_err());
+        assert_eq!(shop.charged(), 1);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn whoever_carried_it_out_is_asked_before_a_person_is() {
+    simulate(seeds(10), async |sim: Sim| {
+        let shop = Shop::default();
+        let found: Setting = |effect| effect.reconcile(async { Ok::<_, TurnError>(Reconciled::Done("found".into())) });
+        let (board, run) = crashed(&sim, &shop, found).await?;
+        assert_eq!((board.run(run).result().await?.output, shop.charged()), ("found".into(), 1));
+
+        let shop = Shop::default();
+        let not_done: Setting = |effect| effect.reconcile(async { Ok::<_, TurnError>(Reconciled::NotDone) });
+        let (board, run) = crashed(&sim, &shop, not_done).await?;
+        assert_eq!((board.run(run).result().await?.output, shop.charged()), ("receipt 1".into(), 2));
+
+        let unknown: [Setting; 4] = [
+            |effect| effect.reconcile(async { Ok::<_, TurnError>(Reconciled::Unknown) }),
+            |effect| effect.reconcile(async { Err(TurnError::transient("the shop is closed")) }),
+            |effect| effect.reconcile::<TurnError>(async { panic!("the shop burns") }),
+            |effect| effect.reconcile(pending::<Result<_, TurnError>>()),
+        ];
+        for with in unknown {
+            let shop = Shop::default();
+            let (board, run) = crashed(&sim, &shop, with).await?;
+            board.answer(question(&board, run).await.id, json!({ "done": "asked" }), "ann").await?;
+            assert_eq!((board.run(run).result().await?.output, shop.charged()), ("asked".into(), 1));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_policy_decides_without_a_person() {
+    simulate(seeds(5), async |sim: Sim| {
+        for (with, charged, says) in [
+            ((|effect| effect.on_unknown(OnUnknown::Fail)) as Setting, 1, "outcome unknown"),
+            (|effect| effect.on_unknown(OnUnknown::Report), 1, "outcome unknown"),
+            (|effect| effect.on_unknown(OnUnknown::Repeat), 2, "finished"),
+        ] {
+            let shop = Shop::default();
+            let (board, run) = crashed(&sim, &shop, with).await?;
+            let outcome = board.run(run).result().await?.outcome.to_string();
+            assert!(outcome.contains(says), "{outcome}");
+            assert_eq!(shop.charged(), charged, "{outcome}");
+        }
+        // The effect's own word counts before the board's.
+        let of_board = |builder: callboard::Builder| builder.on_unknown(OnUnknown::Fail);
+        let shop = Shop::default();
+        let (board, run) = crashed_of(&sim, &shop, |effect| effect, of_board).await?;
+        assert!(board.run(run).result().await?.outcome.to_string().contains("outcome unknown"));
+        let shop = Shop::default();
+        let again: Setting = |effect| effect.on_unknown(OnUnknown::Repeat);
+        let (board, run) = crashed_of(&sim, &shop, again, of_board).await?;
+        assert!(board.run(run).result().await?.outcome.is_finished());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_cancelled_run_asks_nobody_and_keeps_the_intent() {
+    simulate(seeds(10), async |sim: Sim| {
+        let shop = Shop::default();
+        let board = sim.board().agent("cashier", cashier(&shop, |effect| effect)).start().await?;
+        let run = board.submit(Task::new("order 7")).await?;
+        while shop.charged() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        run.cancel("enough").await?;
+        assert!(run.questions().await.is_empty());
+        let events = run.history().await?;
+        let has = |is: fn(&RunEvent) -> bool| events.iter().any(|event| is(event));
+        assert!(has(|event| matches!(event, RunEvent::IntentRecorded { .. })));
+        assert!(!has(|event| matches!(event, RunEvent::OutcomeUnknown { .. })));
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn an_error_is_a_result_and_is_not_tried_again() {
+    simulate(seeds(10), async |sim: Sim| {
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let agent = move |turn: Turn| {
+            let tries = Arc::clone(&counted);
+            async move {
+                let work = async {
+                    tries.fetch_add(1, Ordering::SeqCst);
+                    Err::<String, _>(TurnError::transient("the card is refused"))
+                };
+                let first = turn.effect("charge").run(work).await.unwrap_err();
+                assert_eq!(first.kind(), FailureKind::Terminal);
+                // Another attempt receives the same error.
+                if turn.attempt() == 1 {
+                    return Err(TurnError::transient("the turn fails"));
+                }
+                Ok(Command::output(first.to_string()))
+            }
+        };
+        let board = sim.board().agent("cashier", agent).start().await?;
+        let result = board.submit(Task::new("order 7")).await?.result().await?;
+        assert_eq!(result.output, "terminal error: the card is refused");
+        assert_eq!((tries.load(Ordering::SeqCst), result.metrics.retries), (1, 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn work_that_panics_or_takes_too_long_is_asked_about() {
+    simulate(seeds(5), async |sim: Sim| {
+        sim.time_limit(DAY * 30);
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let agent = move |turn: Turn| {
+            let tries = Arc::clone(&counted);
+            async move {
+                let work = async {
+                    tries.fetch_add(1, Ordering::SeqCst);
+                    if turn.input::<bool>()? {
+                        panic!("the till is broken")
+                    } else {
+                        pending::<()>().await
+                    }
+                    Ok::<_, TurnError>(())
+                };
+                turn.effect("charge").run(work).await?;
+                Ok(Command::new())
+            }
+        };
+        let spec = AgentSpec::new("cashier", agent).timeout(Duration::from_secs(5));
+        let board = sim.board().with(spec).start().await?;
+        for (number, panics) in [(1, true), (2, false)] {
+            let run = board.submit(Task::new("order").input(panics)).await?;
+            let open = run.next_question().await?.unwrap();
+            board.answer(open.id, json!({ "done": null }), "ann").await?;
+            assert!(run.result().await?.outcome.is_finished());
+            assert_eq!(tries.load(Ordering::SeqCst), number);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn who_waits_for_the_answer_holds_neither_permit_nor_slot() {
+    simulate(seeds(5), async |sim: Sim| {
+        let shop = Shop::default();
+        let of = |builder: callboard::Builder| {
+            builder.pool(1).agent("other", |_: Turn| async { Ok(Command::output("went on")) })
+        };
+        sim.time_limit(DAY * 30);
+        let (board, run) = crashed_to(&sim, &shop, of).await?;
+        question(&board, run).await;
+        let other = board.submit(Task::new("x").to("other")).await?;
+        assert_eq!(other.result().await?.output, "went on");
+        assert_eq!(board.run(run).questions().await.len(), 1);
+        Ok(())
+    });
+}
+
+/// As [`crashed_of`], with several agents.
+async fn crashed_to(
+    sim: &Sim,
+    shop: &Shop,
+    of: fn(callboard::Builder) -> callboard::Builder,
+) -> Result<(Callboard, RunId), callboard::Error> {
+    let start = || of(sim.board().agent("cashier", cashier(shop, |effect| effect))).start();
+    let board = start().await?;
+    let run = board.submit(Task::new("order 7").to("cashier")).await?.id();
+    while shop.charged() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    sim.crash().await;
+    let board = start().await?;
+    board.recovered().await;
+    Ok((board, run))
+}
