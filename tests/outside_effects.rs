@@ -3,15 +3,22 @@
 #![allow(clippy::disallowed_methods, reason = "the tests run on virtual time")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use callboard::messages::{FailureKind, OnUnknown, Question, Reconciled, RunEvent, RunId};
+use callboard::agents::{
+    Definition, Effect, LlmAgent, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools,
+};
+use callboard::messages::{
+    AgentName, EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
+};
 use callboard::prelude::*;
 use callboard::supervision::runs::inbox::AnswerError;
-use callboard::testing::{Sim, seeds, simulate};
+use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::json;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -82,7 +89,7 @@ async fn question(board: &Callboard, run: RunId) -> Question {
 
 #[test]
 fn a_charge_whose_result_was_lost_is_asked_about_and_not_repeated() {
-    simulate(seeds(30), async |sim: Sim| {
+    simulate(seeds(10), async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let open = question(&board, run).await;
@@ -138,7 +145,7 @@ fn a_result_that_does_not_fit_is_asked_for_again() {
 
 #[test]
 fn the_question_survives_another_crash_and_the_answer_too() {
-    simulate(seeds(20), async |sim: Sim| {
+    simulate(seeds(6), async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
         let first = question(&board, run).await;
@@ -163,12 +170,15 @@ fn silence_gives_up_when_the_question_expires() {
     simulate(seeds(5), async |sim: Sim| {
         let shop = Shop::default();
         let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
-        question(&board, run).await;
-        let before = sim.env().now().wall;
+        let open = question(&board, run).await;
         let result = board.run(run).result().await?;
         assert!(result.outcome.to_string().contains("outcome unknown"), "{}", result.outcome);
-        let waited = sim.env().now().wall.since(before);
-        assert_eq!(waited.as_secs(), DAY.as_secs() * 7, "{waited:?}");
+        let history = board.run(run).history().await?;
+        let gave_up = history.iter().find_map(|event| match event {
+            RunEvent::OutcomeResolved { resolution: Resolution::GiveUp, by, at, .. } if &**by == "expiry" => Some(*at),
+            _ => None,
+        });
+        assert_eq!(gave_up, Some(open.asked_at + DAY * 7));
         assert_eq!(shop.charged(), 1);
         sim.assert_nothing_left().await;
         Ok(())
@@ -202,20 +212,28 @@ fn the_run_s_deadline_ends_the_question() {
 fn whoever_carried_it_out_is_asked_before_a_person_is() {
     simulate(seeds(10), async |sim: Sim| {
         let shop = Shop::default();
-        let found: Setting = |effect| effect.reconcile(async { Ok::<_, TurnError>(Reconciled::Done("found".into())) });
+        let found: Setting =
+            |effect| effect.reconcile(|_| async { Ok::<_, TurnError>(Reconciled::Done("found".into())) });
         let (board, run) = crashed(&sim, &shop, found).await?;
         assert_eq!((board.run(run).result().await?.output, shop.charged()), ("found".into(), 1));
 
         let shop = Shop::default();
-        let not_done: Setting = |effect| effect.reconcile(async { Ok::<_, TurnError>(Reconciled::NotDone) });
+        let not_done: Setting = |effect| effect.reconcile(|_| async { Ok::<_, TurnError>(Reconciled::NotDone) });
         let (board, run) = crashed(&sim, &shop, not_done).await?;
         assert_eq!((board.run(run).result().await?.output, shop.charged()), ("receipt 1".into(), 2));
 
         let unknown: [Setting; 4] = [
-            |effect| effect.reconcile(async { Ok::<_, TurnError>(Reconciled::Unknown) }),
-            |effect| effect.reconcile(async { Err(TurnError::transient("the shop is closed")) }),
-            |effect| effect.reconcile::<TurnError>(async { panic!("the shop burns") }),
-            |effect| effect.reconcile(pending::<Result<_, TurnError>>()),
+            |effect| effect.reconcile(|_| async { Ok::<_, TurnError>(Reconciled::Unknown) }),
+            |effect| effect.reconcile(|_| async { Err(TurnError::transient("the shop is closed")) }),
+            |effect| {
+                effect.reconcile(|_| async {
+                    if true {
+                        panic!("the shop burns")
+                    }
+                    Ok::<_, TurnError>(Reconciled::NotDone)
+                })
+            },
+            |effect| effect.reconcile(|_| pending::<Result<_, TurnError>>()),
         ];
         for with in unknown {
             let shop = Shop::default();
@@ -371,4 +389,122 @@ async fn crashed_to(
     let board = start().await?;
     board.recovered().await;
     Ok((board, run))
+}
+
+/// A tool that pays, once outside of the node, and hangs the first time; it has these properties.
+#[derive(Clone)]
+struct Pay {
+    shop: Shop,
+    spec: ToolSpec,
+    found: Option<Reconciled<ToolOutput>>,
+}
+
+impl Tool for Pay {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn call(&self, _: Json, _: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
+        let paid = self.shop.clone().charge();
+        async move { Ok(paid.await.map_err(|error| ToolError(error.to_string()))?.into()) }.boxed()
+    }
+
+    fn before(&self, _: Json) -> BoxFuture<'static, Json> {
+        ready(json!({ "balance": 10 }).into()).boxed()
+    }
+
+    fn reconcile(
+        &self,
+        intent: Intent,
+        arguments: Json,
+        _: ToolScope,
+    ) -> BoxFuture<'static, Result<Reconciled<ToolOutput>, ToolError>> {
+        assert_eq!((&*intent.name, &*intent.target), ("pay", "ann"));
+        assert_eq!((intent.before, arguments), (json!({ "balance": 10 }).into(), json!({ "to": "ann" }).into()));
+        ready(Ok(self.found.clone().unwrap_or(Reconciled::Unknown))).boxed()
+    }
+}
+
+fn pay(shop: &Shop) -> Pay {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
+    let spec = ToolSpec::new("pay", "Pays.", schema, Effect::Sends).target("to");
+    Pay { shop: shop.clone(), spec, found: None }
+}
+
+/// Has a model pay, crashes the node while it does, and gives the board of the next life with the run and its model.
+async fn paid(sim: &Sim, pay: &Pay, idempotent: bool) -> Result<(Callboard, RunId, ScriptedModel), callboard::Error> {
+    sim.time_limit(DAY * 30);
+    let start = async |model: ScriptedModel| {
+        let tools = Tools::new().with(pay.clone()).unwrap();
+        let mut definition = Definition::built_in(AgentName::new("clerk").unwrap());
+        definition.idempotent = if idempotent { vec!["pay".into()] } else { Vec::new() };
+        let agent = LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap();
+        sim.board().with(agent.spec()).start().await
+    };
+    let call = ScriptedModel::new().calls("pay", json!({ "to": "ann" }));
+    let board = start(call).await?;
+    let run = board.submit(Task::new("pay ann")).await?.id();
+    while pay.shop.charged() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    sim.crash().await;
+    // What the first model said may be lost with the crash; the intent comes after it and is on disk with all before.
+    let model = ScriptedModel::new().says("done");
+    let board = start(model.clone()).await?;
+    board.recovered().await;
+    Ok((board, run, model))
+}
+
+/// What the model was told by the tool, once the run has finished.
+async fn told(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
+    let result = board.run(run).result().await.unwrap();
+    assert_eq!(result.output, "done", "{}", result.outcome);
+    let requests = model.requests();
+    let answers = requests[0].messages.iter().filter_map(|message| match message {
+        Message::Tool { text, .. } => Some(text.to_string()),
+        _ => None,
+    });
+    answers.last().unwrap()
+}
+
+#[test]
+fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
+    simulate(seeds(10), async |sim: Sim| {
+        let tool = pay(&Shop::default());
+        let (board, run, model) = paid(&sim, &tool, false).await?;
+        let open = question(&board, run).await;
+        let text = open.question.get("question").unwrap().as_str().unwrap().to_owned();
+        assert!(text.starts_with("pay ann was begun, and its result was lost"), "{text}");
+        board.answer(open.id, json!({ "done": "paid as ann says" }), "ann").await?;
+        assert_eq!(told(&board, run, &model).await, "paid as ann says");
+        assert_eq!(tool.shop.charged(), 1);
+
+        let mut tool = pay(&Shop::default());
+        tool.spec.on_unknown = Some(OnUnknown::Report);
+        let (board, run, model) = paid(&sim, &tool, false).await?;
+        let said = told(&board, run, &model).await;
+        assert!(said.starts_with("pay may have run:"), "{said}");
+        assert_eq!(tool.shop.charged(), 1);
+
+        let mut tool = pay(&Shop::default());
+        tool.found = Some(Reconciled::Done("found out".into()));
+        let (board, run, model) = paid(&sim, &tool, false).await?;
+        assert_eq!(told(&board, run, &model).await, "found out");
+        assert_eq!(tool.shop.charged(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_tool_that_may_run_again_does_whoever_says_so() {
+    simulate(seeds(5), async |sim: Sim| {
+        let mut tool = pay(&Shop::default());
+        tool.spec.class = EffectClass::Idempotent;
+        let (board, run, model) = paid(&sim, &tool, false).await?;
+        assert_eq!((told(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
+        let tool = pay(&Shop::default());
+        let (board, run, model) = paid(&sim, &tool, true).await?;
+        assert_eq!((told(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
+        Ok(())
+    });
 }

@@ -279,6 +279,30 @@ while True:
 }
 
 #[tokio::test]
+async fn a_step_that_must_not_be_repeated_is_asked_about_when_its_result_was_lost() {
+    let source = r#"
+begin()
+while True:
+    turn = hear()
+    rule = {"on_unknown": "report"} if turn["input"] == "report" else {}
+    tell(type="step", id=1, name="charge", **{"class": "once"}, target="order 7", arguments={"amount": 3}, **rule)
+    answer = hear()
+    if answer["type"] == "go":
+        tell(type="error", turn=turn["id"], text="charged, and then lost")
+    else:
+        end(turn, output=answer.get("value") or answer["kind"])
+"#;
+    let board = board(spec(source)).await;
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let open = run.next_question().await.unwrap().unwrap();
+    assert!(open.question.to_string().contains("charge order 7 was begun"), "{}", open.question);
+    board.answer(open.id, json!({ "done": "receipt" }), "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "receipt");
+    assert_eq!(output(&board, Task::new("x").input("report")).await, "outcome_unknown");
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_repeated_attempt_that_asks_for_something_else_waits_for_a_person() {
     let source = r#"
 begin()
@@ -617,7 +641,11 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
         ),
         ("bytes", r#"os.write(1, b"\xff\xfe\n")"#, "it is no JSON object"),
         ("unknown", r#"tell(type="sing", id=1)"#, "unknown variant `sing`, expected one of `step`"),
-        ("misspelt", r#"tell(type="step", id=1, nme="x")"#, "unknown field `nme`, expected `id` or `name`"),
+        (
+            "misspelt",
+            r#"tell(type="step", id=1, nme="x")"#,
+            "unknown field `nme`, expected one of `id`, `name`, `class`, `target`, `arguments`, `on_unknown`",
+        ),
         (
             "twice",
             r#"tell(type="ask", id=1, question=1); tell(type="ask", id=1, question=2)"#,
@@ -627,6 +655,11 @@ async fn lines_that_are_not_of_the_protocol_end_the_turn_and_the_process_and_not
             "many",
             r#"[tell(type="ask", id=n, question=n) for n in range(65)]"#,
             "at most 64 requests may be open at once",
+        ),
+        (
+            "ruled",
+            r#"tell(type="step", id=1, name="x", on_unknown="fail")"#,
+            "`on_unknown` is for a step of the class \"once\"",
         ),
         ("undone", r#"tell(type="step_done", id=1, value=1)"#, "there is no step with the id 1 that was told to go"),
         ("unreserved", r#"tell(type="release", id=1, reservation=9)"#, "there is no open reservation 9"),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::messages::names::{check_name, check_own_name};
-use crate::messages::{AgentName, Authority, Command, Json, MAX_AGENT_NAME, NameError};
+use crate::messages::{AgentName, Authority, Command, Json, MAX_AGENT_NAME, NameError, OnUnknown};
 
 use super::agent_actor::RestartWindow;
 use super::context::MAX_NAMESPACE;
@@ -316,6 +316,7 @@ pub struct AgentSpec {
     pub(super) max_restarts: u32,
     pub(super) restart_window: Duration,
     pub(super) namespaces: Option<Vec<Arc<str>>>,
+    pub(super) on_unknown: Option<OnUnknown>,
 }
 
 impl AgentSpec {
@@ -358,6 +359,7 @@ impl AgentSpec {
             max_restarts: 5,
             restart_window: Duration::from_secs(60),
             namespaces: None,
+            on_unknown: None,
         }
     }
 
@@ -401,6 +403,7 @@ impl AgentSpec {
             timeout: self.timeout,
             namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
             authority: self.authority,
+            on_unknown: self.on_unknown,
         }
     }
 
@@ -409,6 +412,14 @@ impl AgentSpec {
     #[must_use]
     pub fn authority(mut self, authority: Authority) -> Self {
         self.authority = authority;
+        self
+    }
+
+    /// What follows when one of its effects that must not be repeated may have happened, and the effect itself does not say
+    /// (what the board says; SEMANTICS 14).
+    #[must_use]
+    pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
+        self.on_unknown = Some(on_unknown);
         self
     }
 

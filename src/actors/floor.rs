@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use crate::env::{Bug, Env, is_planted};
-use crate::messages::{AgentName, Authority, Failure, FailureKind, Refusal, TurnId};
+use crate::messages::{AgentName, Authority, Failure, FailureKind, OnUnknown, Refusal, TurnId};
 use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
@@ -95,6 +95,7 @@ struct Place {
     is_blocking: bool,
     timeout: Duration,
     namespaces: Option<Arc<[Arc<str>]>>,
+    on_unknown: Option<OnUnknown>,
     /// What it may cause.
     authority: Authority,
     /// Who has made the value, and makes it again. Its supervisor may not know yet that it runs.
@@ -473,6 +474,7 @@ impl Floor {
                 Arc::clone(&self.context),
                 Arc::clone(&self.hub),
                 place.namespaces.clone(),
+                place.on_unknown,
                 seat,
             ));
             let (generation, is_blocking) = (place.generation, place.is_blocking && self.env.has_threads());

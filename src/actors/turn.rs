@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{
-    Action, AgentEvent, AgentName, Authority, Chain, Command, Durability, EarlierAnswer, Json, Refusal, RunMetrics,
-    State, Task, Timestamp, TraceId, TurnId,
+    Action, AgentEvent, AgentName, Authority, Chain, Command, Durability, EarlierAnswer, Json, OnUnknown, Refusal,
+    RunMetrics, State, Task, Timestamp, TraceId, TurnId,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -54,6 +54,8 @@ pub(super) struct TurnShared {
     hub: Arc<Hub>,
     /// What its agent was granted.
     namespaces: Option<Arc<[Arc<str>]>>,
+    /// What its agent says of unknown outcomes.
+    on_unknown: Option<OnUnknown>,
     /// What it was granted that was made by others, if that is less.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Most turns never ask for it.
@@ -105,6 +107,7 @@ impl TurnShared {
         store: Arc<ContextStore>,
         hub: Arc<Hub>,
         namespaces: Option<Arc<[Arc<str>]>>,
+        on_unknown: Option<OnUnknown>,
         seat: Seat,
     ) -> Self {
         Self {
@@ -112,6 +115,7 @@ impl TurnShared {
             store,
             hub,
             namespaces,
+            on_unknown,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
             seat,

@@ -139,6 +139,7 @@ impl LlmAgent {
             .tools(own)
             .hidden(definition.hidden_tools.iter().map(|name| &**name))
             .asking(definition.ask.iter().map(|name| &**name))
+            .idempotent(definition.idempotent.iter().map(|name| &**name))
             .meta_for(meta, &team)
             .max_iterations(definition.max_iterations)
             .max_tokens(definition.max_tokens)

@@ -19,7 +19,7 @@ use crate::actors::Mode;
 use crate::actors::context::ContextAccess;
 use crate::documents::schema;
 use crate::messages::visible::{cut, quoted};
-use crate::messages::{Effect, Json};
+use crate::messages::{Effect, EffectClass, Intent, Json, OnUnknown, Reconciled};
 
 use gate::Gate;
 
@@ -30,6 +30,16 @@ impl Effect {
         match self {
             Self::Reads | Self::Notes => false,
             Self::Sends | Self::Writes | Self::Executes => true,
+        }
+    }
+
+    /// Whether a tool with it may run again, if its spec does not say otherwise (SEMANTICS 14).
+    #[must_use]
+    pub const fn class(self) -> EffectClass {
+        match self {
+            Self::Reads => EffectClass::Pure,
+            Self::Notes => EffectClass::Idempotent,
+            Self::Sends | Self::Writes | Self::Executes => EffectClass::Once,
         }
     }
 
@@ -58,6 +68,11 @@ pub struct ToolSpec {
     pub parameters: Json,
     /// What it may change.
     pub effect: Effect,
+    /// Whether it may run again when the result of a use was lost (what [`Effect::class`] says of its effect).
+    pub class: EffectClass,
+    /// What follows when it may have run and nobody can say whether it has; what its agent or its board says if nothing is
+    /// said here.
+    pub on_unknown: Option<OnUnknown>,
     /// The argument that says what it is done to, such as a path, for people who are asked for consent.
     pub target: Option<Arc<str>>,
     /// How long a use may take (60 s).
@@ -99,6 +114,8 @@ impl ToolSpec {
             description: description.into(),
             parameters: parameters.into(),
             effect,
+            class: effect.class(),
+            on_unknown: None,
             target: None,
             timeout: USUAL_TIMEOUT,
             max_output: USUAL_OUTPUT,
@@ -110,6 +127,20 @@ impl ToolSpec {
     #[must_use]
     pub fn target(mut self, argument: &str) -> Self {
         self.target = Some(argument.into());
+        self
+    }
+
+    /// Says whether it may run again when the result of a use was lost.
+    #[must_use]
+    pub fn class(mut self, class: EffectClass) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Says what follows when it may have run and nobody can say whether it has.
+    #[must_use]
+    pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
+        self.on_unknown = Some(on_unknown);
         self
     }
 
@@ -138,6 +169,33 @@ pub trait Tool: Send + Sync + 'static {
     /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
     /// cancelled.
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>>;
+
+    /// Whether a use with these arguments may be repeated, if that is not what its spec says of all uses. It says the same
+    /// whenever it is asked.
+    fn class(&self, arguments: &Json) -> Option<EffectClass> {
+        let _ = arguments;
+        None
+    }
+
+    /// What is there before a use, for [`Tool::reconcile`] of a tool of the class [`EffectClass::Once`]: it is journaled before
+    /// the use begins. Of a file this may be its hash.
+    fn before(&self, arguments: Json) -> BoxFuture<'static, Json> {
+        let _ = arguments;
+        futures::future::ready(Json::null()).boxed()
+    }
+
+    /// Finds out what came of a use whose result was lost, for a tool of the class [`EffectClass::Once`]. It may take 30 s; an
+    /// error or a panic means that it is unknown. The intent is what was journaled before the use; the arguments and the key
+    /// of the scope are those of the use.
+    fn reconcile(
+        &self,
+        intent: Intent,
+        arguments: Json,
+        scope: ToolScope,
+    ) -> BoxFuture<'static, Result<Reconciled<ToolOutput>, ToolError>> {
+        let _ = (intent, arguments, scope);
+        futures::future::ready(Ok(Reconciled::Unknown)).boxed()
+    }
 }
 
 /// For whom a tool is used.
@@ -382,6 +440,11 @@ impl Tools {
 }
 
 impl Entry {
+    /// Whether a use with these may be repeated.
+    pub(super) fn class(&self, arguments: &Json) -> EffectClass {
+        self.tool.class(arguments).unwrap_or(self.spec.class)
+    }
+
     /// Whether it may be used with these.
     ///
     /// # Errors

@@ -38,8 +38,21 @@ pub enum OnUnknown {
     Repeat,
 }
 
+impl OnUnknown {
+    /// Its name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Report => "report",
+            Self::Fail => "fail",
+            Self::Repeat => "repeat",
+        }
+    }
+}
+
 /// What a turn is about to do that must not be repeated by itself.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
     /// The name of the step or tool.
     pub name: Arc<str>,
@@ -47,13 +60,22 @@ pub struct Intent {
     pub target: Arc<str>,
     /// SHA-256 of the canonical arguments.
     pub arguments: [u8; 32],
+    /// What was there before, as whoever finds out later whether it happened has noted it; null if nothing was noted.
+    pub before: Json,
 }
 
 impl Intent {
     /// The intent to do something with these arguments.
     #[must_use]
     pub fn new(name: &str, target: &str, arguments: &Json) -> Self {
-        Self { name: name.into(), target: target.into(), arguments: Sha256::digest(arguments.canonical()).into() }
+        let arguments = Sha256::digest(arguments.canonical()).into();
+        Self { name: name.into(), target: target.into(), arguments, before: Json::null() }
+    }
+
+    /// Whether both are to do the same, whatever was there before.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.name, &self.target, &self.arguments) == (&other.name, &other.target, &other.arguments)
     }
 
     /// The hash of the arguments in hexadecimal digits.
@@ -80,9 +102,9 @@ impl fmt::Debug for Intent {
 
 /// What a tool or step finds out about an effect that it may have had.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reconciled {
+pub enum Reconciled<T = Json> {
     /// It happened, with this result.
-    Done(Json),
+    Done(T),
     /// It did not happen: it is done now.
     NotDone,
     /// That cannot be found out.

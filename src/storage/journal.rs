@@ -538,7 +538,10 @@ mod tests {
             RunEvent::IntentRecorded {
                 turn,
                 ordinal,
-                intent: Intent::new("charge", "order 7", &json!({ "amount": 3 }).into()),
+                intent: Intent {
+                    before: "missing".into(),
+                    ..Intent::new("charge", "order 7", &json!({ "amount": 3 }).into())
+                },
                 at,
             },
             RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_marked: true },

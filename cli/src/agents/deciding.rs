@@ -9,6 +9,7 @@ use callboard::Callboard;
 use callboard::actors::approvals::card;
 use callboard::messages::{Envelope, Question};
 use callboard::runtime::RunHandle;
+use callboard::supervision::runs::inbox::AnswerError;
 
 use crate::page::{Failure, note};
 use crate::workflow::people;
@@ -102,8 +103,15 @@ pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Re
             let id = question.id;
             let answer = tokio::task::spawn_blocking(move || asking::answer(&question)).await;
             let Some(answer) = answer.ok().flatten() else { return Ok(false) };
-            let answered = board.answer(id, answer, &people::name()).await;
-            answered.map(|()| true).map_err(|error| trouble(error.to_string()))
+            match board.answer(id, answer, &people::name()).await {
+                Ok(()) => Ok(true),
+                // What is open is asked again.
+                Err(error @ (AnswerError::NotAnOutcome(_) | AnswerError::Unknown(_) | AnswerError::Answered(_))) => {
+                    note(&error.to_string());
+                    Ok(true)
+                }
+                Err(error) => Err(trouble(error.to_string())),
+            }
         }
     }
 }

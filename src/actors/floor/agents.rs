@@ -12,7 +12,7 @@ use crate::actors::agent::{AgentValue, made};
 use crate::actors::agent_actor::AgentMsg;
 use crate::actors::meters;
 use crate::actors::turn::TurnShared;
-use crate::messages::{AgentName, Authority, Json, Refusal, TurnId};
+use crate::messages::{AgentName, Authority, Json, OnUnknown, Refusal, TurnId};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::ReadyTurn;
 
@@ -49,6 +49,7 @@ pub(crate) struct Conditions {
     pub(crate) timeout: Duration,
     pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
     pub(crate) authority: Authority,
+    pub(crate) on_unknown: Option<OnUnknown>,
 }
 
 /// What the floor knows of an agent, for snapshots.
@@ -75,12 +76,13 @@ impl Floor {
             facts.non_reentrant.insert(name.clone());
         }
         drop(facts);
-        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority } = conditions;
+        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority, on_unknown } = conditions;
         let mut state = self.state.lock();
         match state.place_of(name) {
             Some(place) => {
                 (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
                 (place.timeout, place.namespaces, place.authority) = (timeout, namespaces, authority);
+                place.on_unknown = on_unknown;
             }
             None => {
                 let index = state.places.len();
@@ -97,6 +99,7 @@ impl Floor {
                     is_blocking,
                     timeout,
                     namespaces,
+                    on_unknown,
                     authority,
                     actor: None,
                     timer: None,

@@ -48,7 +48,7 @@ impl Turn {
     ///         let receipt: String = turn
     ///             .effect("charge")
     ///             .target(&order)
-    ///             .reconcile(async {
+    ///             .reconcile(|_| async {
     ///                 match receipt_of(&order).await {
     ///                     Some(receipt) => Ok(Reconciled::Done(receipt.into())),
     ///                     None => Ok(Reconciled::NotDone),
@@ -66,9 +66,12 @@ impl Turn {
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
     pub fn effect<'w>(&self, name: &str) -> OutsideEffect<'w> {
-        let intent = Intent::new(name, "", &Json::null());
-        let place = Place { turn: self.clone(), ordinal: self.take_ordinal(), intent, on_unknown: None };
-        OutsideEffect { place, reconcile: None }
+        self.effect_of(Intent::new(name, "", &Json::null()), None)
+    }
+
+    pub(crate) fn effect_of<'w>(&self, intent: Intent, on_unknown: Option<OnUnknown>) -> OutsideEffect<'w> {
+        let place = Place { turn: self.clone(), ordinal: self.take_ordinal(), intent, on_unknown };
+        OutsideEffect { place, before: None, reconcile: None }
     }
 }
 
@@ -76,8 +79,11 @@ impl Turn {
 #[must_use = "an effect happens when `run` is awaited"]
 pub struct OutsideEffect<'w> {
     place: Place,
-    reconcile: Option<BoxFuture<'w, Result<Reconciled, TurnError>>>,
+    before: Option<BoxFuture<'w, Json>>,
+    reconcile: Option<Reconcile<'w>>,
 }
+
+type Reconcile<'w> = Box<dyn FnOnce(Intent) -> BoxFuture<'w, Result<Reconciled, TurnError>> + Send + 'w>;
 
 /// What a turn does in one place of its requests.
 struct Place {
@@ -101,13 +107,21 @@ impl<'w> OutsideEffect<'w> {
         self
     }
 
-    /// Finds out what came of an earlier attempt whose result was lost. It is polled only then, for 30 s at most; an error, a
-    /// panic or silence means that it is unknown. It must not ask the turn for anything.
-    pub fn reconcile<E: Into<TurnError>>(
-        mut self,
-        found: impl Future<Output = Result<Reconciled, E>> + Send + 'w,
-    ) -> Self {
-        self.reconcile = Some(found.map(|found| found.map_err(Into::into)).boxed());
+    /// Notes what is there before it is carried out, for [`OutsideEffect::reconcile`]: it is journaled with the intent. Of a
+    /// file this may be its hash.
+    pub fn noting(mut self, before: impl Future<Output = Json> + Send + 'w) -> Self {
+        self.before = Some(before.boxed());
+        self
+    }
+
+    /// Finds out what came of an earlier attempt whose result was lost, from the intent that it had journaled. It is polled only
+    /// then, for 30 s at most; an error, a panic or silence means that it is unknown. It must not ask the turn for anything.
+    pub fn reconcile<F, E>(mut self, find_out: impl FnOnce(Intent) -> F + Send + 'w) -> Self
+    where
+        F: Future<Output = Result<Reconciled, E>> + Send + 'w,
+        E: Into<TurnError>,
+    {
+        self.reconcile = Some(Box::new(|intent| find_out(intent).map(|found| found.map_err(Into::into)).boxed()));
         self
     }
 
@@ -129,17 +143,31 @@ impl<'w> OutsideEffect<'w> {
         T: Serialize + DeserializeOwned,
         E: Into<TurnError>,
     {
-        let Self { place, reconcile } = self;
-        place.run(reconcile, work).await
+        let intent = self.place.intent.clone();
+        self.run_or_report(work).await?.ok_or_else(|| unknown(&intent))
+    }
+
+    /// As [`OutsideEffect::run`]; `None` if it may have happened and the policy is [`OnUnknown::Report`].
+    pub(crate) async fn run_or_report<T, E>(
+        self,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<Option<T>, TurnError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<TurnError>,
+    {
+        let Self { place, before, reconcile } = self;
+        place.run(before, reconcile, work).await
     }
 }
 
 impl Place {
     async fn run<T, E>(
         &self,
-        mut reconcile: Option<BoxFuture<'_, Result<Reconciled, TurnError>>>,
+        before: Option<BoxFuture<'_, Json>>,
+        mut reconcile: Option<Reconcile<'_>>,
         work: impl Future<Output = Result<T, E>> + Send,
-    ) -> Result<T, TurnError>
+    ) -> Result<Option<T>, TurnError>
     where
         T: Serialize + DeserializeOwned,
         E: Into<TurnError>,
@@ -152,7 +180,7 @@ impl Place {
             next = match next {
                 Next::Result { result: Ok(value), is_marked } => {
                     self.inherit(is_marked);
-                    return value.parse().map_err(|error| {
+                    return value.parse().map(Some).map_err(|error| {
                         changed(format!("the result of step {:?} no longer fits: {error}", &*self.intent.name))
                     });
                 }
@@ -160,30 +188,29 @@ impl Place {
                     self.inherit(is_marked);
                     return Err(TurnError { failure });
                 }
-                Next::Unknown { round, is_new: true } if is_planted(Bug::ForgetIntent) => Next::Begin { round },
+                Next::Unknown { round, begun: Some(_) } if is_planted(Bug::ForgetIntent) => Next::Begin { round },
                 Next::Begin { round } => {
-                    self.begin(round).await?;
-                    return self.carry_out(work).await;
+                    self.begin(round, before).await?;
+                    return self.carry_out(work).await.map(Some);
                 }
-                Next::Unknown { round, is_new: true } => {
-                    let next = once::after(self.reconciled(reconcile.take()).await, round);
+                Next::Unknown { round, begun: Some(intent) } => {
+                    let next = once::after(self.reconciled(reconcile.take(), intent).await, round);
                     if let Next::Result { result: Ok(value), .. } = &next {
                         self.finish(TurnRequest::FinishStep(Arc::clone(&self.intent.name), value.clone()))?;
                     }
                     next
                 }
-                Next::Unknown { round, is_new: false } => self.resolve(round, None).await?,
+                Next::Unknown { round, begun: None } => self.resolve(round, None).await?,
                 Next::Resolved { resolution: Resolution::Repeat, round } => Next::Begin { round: round + 1 },
                 Next::Resolved { resolution: Resolution::Done(value), round } => match value.parse() {
-                    Ok(value) => return Ok(value),
+                    Ok(value) => return Ok(Some(value)),
                     Err(error) => {
                         let problem = format!("The result that was given does not fit: {error}.");
                         self.resolve(round + 1, Some(problem.into())).await?
                     }
                 },
-                Next::Resolved { resolution: Resolution::GiveUp | Resolution::Report, .. } => {
-                    return Err(unknown(&self.intent));
-                }
+                Next::Resolved { resolution: Resolution::Report, .. } => return Ok(None),
+                Next::Resolved { resolution: Resolution::GiveUp, .. } => return Err(unknown(&self.intent)),
             };
         }
     }
@@ -194,11 +221,15 @@ impl Place {
         }
     }
 
-    async fn begin(&self, round: u32) -> Result<(), TurnError> {
+    async fn begin(&self, round: u32, before: Option<BoxFuture<'_, Json>>) -> Result<(), TurnError> {
         if self.turn.shared.has_reported.load(Ordering::Acquire) {
             return Err(no_longer_wanted());
         }
-        let request = TurnRequest::Intend { intent: self.intent.clone(), round };
+        let mut intent = self.intent.clone();
+        if let Some(before) = before {
+            intent.before = as_step(self.turn.id(), before).await;
+        }
+        let request = TurnRequest::Intend { intent, round };
         match self.turn.request(self.ordinal, request).await? {
             TurnReply::Done => {}
             reply => return Err(unexpected(&reply)),
@@ -251,8 +282,9 @@ impl Place {
     }
 
     /// Asks whoever carried it out what came of it.
-    async fn reconciled(&self, found: Option<BoxFuture<'_, Result<Reconciled, TurnError>>>) -> Reconciled {
-        let Some(found) = found else { return Reconciled::Unknown };
+    async fn reconciled(&self, find_out: Option<Reconcile<'_>>, intent: Intent) -> Reconciled {
+        let Some(find_out) = find_out else { return Reconciled::Unknown };
+        let found = async move { find_out(intent).await };
         let found = AssertUnwindSafe(as_step(self.turn.id(), found)).catch_unwind();
         match tokio::time::timeout(RECONCILE_TIMEOUT, found).await {
             Ok(Ok(Ok(reconciled))) => reconciled,
@@ -268,7 +300,8 @@ impl Place {
     }
 
     async fn resolve(&self, round: u32, problem: Option<Arc<str>>) -> Result<Next, TurnError> {
-        let request = TurnRequest::Resolve { intent: self.intent.clone(), round, on_unknown: self.on_unknown, problem };
+        let on_unknown = self.on_unknown.or(self.turn.shared.on_unknown);
+        let request = TurnRequest::Resolve { intent: self.intent.clone(), round, on_unknown, problem };
         match self.turn.request(self.ordinal, request).await? {
             TurnReply::Resolved(resolution) => Ok(Next::Resolved { resolution, round }),
             reply => Err(unexpected(&reply)),

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::actors::{AgentSpec, Mode};
-use crate::messages::{AgentName, Authority, ConversationStrategy, Json};
+use crate::messages::{AgentName, Authority, ConversationStrategy, Json, OnUnknown};
 
 use super::builtin::BuiltIn;
 use super::catalog::ModelChoice;
@@ -52,6 +52,10 @@ pub struct Definition {
     pub hidden_tools: Vec<Arc<str>>,
     /// Tools that people are asked about each time, beside those that its tier asks about.
     pub ask: Vec<Arc<str>>,
+    /// Tools that may be used again when the result of a use was lost, such as a shell that only builds and tests.
+    pub idempotent: Vec<Arc<str>>,
+    /// What follows when an effect that must not be repeated may have happened; what the board says if nothing is said.
+    pub on_unknown: Option<OnUnknown>,
     /// How often its model is asked in one turn (25).
     pub max_iterations: u32,
     /// The role that it announces.
@@ -118,6 +122,8 @@ impl Definition {
             allowed_tools: None,
             hidden_tools: Vec::new(),
             ask: Vec::new(),
+            idempotent: Vec::new(),
+            on_unknown: None,
             max_iterations: 25,
             role: None,
             capabilities: Vec::new(),
@@ -154,6 +160,9 @@ impl Definition {
             .timeout(self.timeout)
             .restarts(max, within)
             .authority(self.authority);
+        if let Some(on_unknown) = self.on_unknown {
+            spec = spec.on_unknown(on_unknown);
+        }
         if let Some(role) = &self.role {
             spec = spec.role(role);
         }

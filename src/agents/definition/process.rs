@@ -12,7 +12,7 @@ use crate::documents::{Defect, Place};
 use crate::messages::visible::quoted;
 
 use super::Definition;
-use super::reading::{authority, check_tier};
+use super::reading::{authority, check_tier, on_unknown};
 
 /// How long a program may take to say that it is ready, if nothing is said.
 pub(in crate::agents) const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -42,10 +42,15 @@ pub(super) const THINKING: [Thinking; 6] = [
 ];
 
 /// Those below `capabilities`.
-const THINKING_WITH_TOOLS: [Thinking; 4] = [
+const THINKING_WITH_TOOLS: [Thinking; 5] = [
     ("allowed_tools", "a program has no tools of callboard", "remove it, or remove [agent.process]"),
     ("hidden_tools", "a program has no tools of callboard", "remove it, or remove [agent.process]"),
     ("ask", "a program has no tools of callboard", "remove it; the program asks people with `approve`"),
+    (
+        "idempotent",
+        "a program has no tools of callboard",
+        "remove it; the program says of each `step` what class it has",
+    ),
     ("max_iterations", "a program asks models itself, if any", "remove it; `timeout` and `tokens` bound a turn"),
 ];
 
@@ -146,6 +151,7 @@ pub(super) fn capabilities(item: &Item<'_>, definition: &mut Definition, found: 
     if let Some(authority) = fields.field("authority").and_then(|field| authority(field, found)) {
         definition.authority = authority;
     }
+    definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));
     if let Some(tier) = fields.field("trust_tier") {
         check_tier(tier, found);
     }

@@ -13,7 +13,7 @@ use crate::documents::values::{Item, count, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
 use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME};
+use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME, OnUnknown};
 
 use super::Definition;
 use super::board::{announces, context, limits};
@@ -267,6 +267,8 @@ impl DefinitionReader {
         let allowed = fields.field("allowed_tools").map(|field| texts(field, found));
         let hidden = fields.field("hidden_tools").map(|field| texts(field, found)).unwrap_or_default();
         let ask = fields.field("ask").map(|field| texts(field, found)).unwrap_or_default();
+        let idempotent = fields.field("idempotent").map(|field| texts(field, found)).unwrap_or_default();
+        definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));
         if let Some(times) = fields.field("max_iterations").and_then(|field| count(field, found)) {
             definition.max_iterations = times.value;
         }
@@ -280,7 +282,7 @@ impl DefinitionReader {
         for tool in allowed.iter().flatten() {
             self.check_tool(tool, definition.mode, found);
         }
-        for tool in hidden.iter().chain(&ask) {
+        for tool in hidden.iter().chain(&ask).chain(&idempotent) {
             match &allowed {
                 Some(allowed) if allowed.iter().all(|one| one.value != tool.value) => {
                     let likely = nearest(&tool.value, allowed.iter().map(|one| one.value.as_str()));
@@ -296,7 +298,7 @@ impl DefinitionReader {
             }
         }
         (definition.allowed_tools, definition.hidden_tools) = (allowed.map(values), values(hidden));
-        definition.ask = values(ask);
+        (definition.ask, definition.idempotent) = (values(ask), values(idempotent));
     }
 
     fn check_tool(&self, tool: &Placed<String>, mode: Mode, found: &mut Found) {
@@ -355,6 +357,12 @@ impl DefinitionReader {
 
 fn mode(field: Field<'_>, found: &mut Found) -> Option<Mode> {
     let words = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General].map(|mode| (mode.name(), mode));
+    word(field, &words, found)
+}
+
+/// What follows when an effect that must not be repeated may have happened.
+pub(super) fn on_unknown(field: Field<'_>, found: &mut Found) -> Option<OnUnknown> {
+    let words = [OnUnknown::Ask, OnUnknown::Report, OnUnknown::Fail, OnUnknown::Repeat].map(|rule| (rule.name(), rule));
     word(field, &words, found)
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agents::{Effect, Tools, tool::Tool};
+use crate::messages::OnUnknown;
 
 struct Named(&'static str, Effect);
 
@@ -59,6 +60,8 @@ compact_at = 90000
 allowed_tools = ["FileRead", "ShellExec", "Task"]
 hidden_tools = ["ShellExec"]
 ask = ["FileRead"]
+idempotent = ["ShellExec"]
+on_unknown = "report"
 max_iterations = 7
 trust_tier = "user_defined"
 authority = ["reads", "executes"]
@@ -92,6 +95,7 @@ schema = { type = "object" }
     assert_eq!(read.model.tags, ["fast".into()]);
     assert_eq!(read.allowed_tools.as_deref().unwrap().len(), 3);
     assert_eq!((&read.hidden_tools[..], &read.ask[..]), (&["ShellExec".into()][..], &["FileRead".into()][..]));
+    assert_eq!((&read.idempotent[..], read.on_unknown), (&["ShellExec".into()][..], Some(OnUnknown::Report)));
     assert_eq!(read.authority, Authority::of([Effect::Reads, Effect::Executes]));
     assert_eq!((read.role.as_deref(), &read.capabilities[..]), (Some("developer"), &["rust".into()][..]));
     assert_eq!(read.projects, ["callboard".into()]);

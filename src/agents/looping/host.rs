@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::actors::{DelegationError, Reservation, Turn, TurnError};
 use crate::env::Env;
-use crate::messages::{Action, AgentEvent, Authority, Command, Handoffs, Json, Refusal};
+use crate::messages::{Action, AgentEvent, Authority, Command, Handoffs, Intent, Json, OnUnknown, Reconciled, Refusal};
 
 use crate::agents::tool::ToolScope;
 
@@ -28,6 +28,13 @@ pub(super) trait Host: Send + Sync {
         name: &'a str,
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>>;
+
+    /// Does something that must not be repeated by itself; `None` if it may have been done, and the model is to be told so.
+    fn effect<'a>(
+        &'a self,
+        effect: Outside<'a>,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Option<Json>, TurnError>>;
 
     fn ask(&self, call: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>>;
 
@@ -79,6 +86,15 @@ pub(super) trait Host: Send + Sync {
     fn handed_over(&self) -> Json;
 }
 
+/// What must not be repeated by itself.
+pub(super) struct Outside<'a> {
+    pub(super) action: Action,
+    pub(super) on_unknown: Option<OnUnknown>,
+    pub(super) before: BoxFuture<'a, Json>,
+    /// Finds out what came of it earlier.
+    pub(super) reconcile: Box<dyn FnOnce(Intent) -> BoxFuture<'a, Result<Reconciled, TurnError>> + Send + 'a>,
+}
+
 /// What people said.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Permission {
@@ -103,6 +119,20 @@ impl Host for InTurn<'_> {
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>> {
         self.0.step(name, work).boxed()
+    }
+
+    fn effect<'a>(
+        &'a self,
+        effect: Outside<'a>,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Option<Json>, TurnError>> {
+        let Outside { action, on_unknown, before, reconcile } = effect;
+        let outside = self.0.effect(&action.action).target(&action.target).arguments(&action.arguments);
+        let outside = match on_unknown {
+            Some(on_unknown) => outside.on_unknown(on_unknown),
+            None => outside,
+        };
+        outside.noting(before).reconcile(reconcile).run_or_report(work).boxed()
     }
 
     fn ask(&self, _: &Arc<str>, question: Json) -> BoxFuture<'_, Result<Json, TurnError>> {
@@ -249,6 +279,14 @@ impl Host for Alone {
         work: BoxFuture<'a, Result<Json, TurnError>>,
     ) -> BoxFuture<'a, Result<Json, TurnError>> {
         work
+    }
+
+    fn effect<'a>(
+        &'a self,
+        _: Outside<'a>,
+        work: BoxFuture<'a, Result<Json, TurnError>>,
+    ) -> BoxFuture<'a, Result<Option<Json>, TurnError>> {
+        work.map(|done| done.map(Some)).boxed()
     }
 
     fn ask(&self, call: &Arc<str>, _: Json) -> BoxFuture<'_, Result<Json, TurnError>> {

@@ -77,6 +77,8 @@ struct Means {
     max_tokens: u32,
     token_budget: Option<u64>,
     asking: BTreeSet<Arc<str>>,
+    /// Tools that may be used again when the result of a use was lost, whatever they say themselves.
+    idempotent: BTreeSet<Arc<str>>,
     tier: Tier,
     output: Option<OutputSchema>,
     /// What other agents are told of the conversation, and in how many tokens.
@@ -111,6 +113,7 @@ impl AgentLoop {
             max_tokens: 4_096,
             token_budget: None,
             asking: BTreeSet::new(),
+            idempotent: BTreeSet::new(),
             tier: Tier::default(),
             output: None,
             conversation: (ConversationStrategy::default(), TOLD_TOKENS),
@@ -198,6 +201,12 @@ impl AgentLoop {
     #[must_use]
     pub fn asking<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.change(|means| means.asking = names.into_iter().map(Arc::from).collect())
+    }
+
+    /// Tools that may be used again when the result of a use was lost, whatever they say themselves (SEMANTICS 14).
+    #[must_use]
+    pub fn idempotent<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.change(|means| means.idempotent = names.into_iter().map(Arc::from).collect())
     }
 
     /// Where the agent comes from, which decides what people are asked about.

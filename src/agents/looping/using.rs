@@ -14,11 +14,13 @@ use crate::agents::permission::Tier;
 use crate::agents::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
-use crate::messages::{Action, AgentEvent, Command, Consent, Effect, Handoffs, Json, ToolCall};
+use crate::messages::{
+    Action, AgentEvent, Command, Consent, Effect, EffectClass, Handoffs, Intent, Json, Reconciled, ToolCall,
+};
 
 use super::context::{Answered, LoopContext};
 use super::delegating::SummedUp;
-use super::host::{Host, Permission};
+use super::host::{Host, Outside, Permission};
 use super::{AgentLoop, recorded};
 
 /// What becomes of a call.
@@ -340,15 +342,47 @@ impl AgentLoop {
             return ready(Ok(Answered::error(error.0))).boxed();
         }
         let scope = host.scope(&format!("tool-{}-{position}", context.lock().iteration));
-        let work = async move {
-            let answered = used(host, entry, action.arguments, scope).await;
-            let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
-            let answered = Answered { is_untrusted, ..answered };
-            Json::of(answered).map_err(|error| TurnError::terminal(error.to_string()))
+        let (arguments, in_scope) = (action.arguments.clone(), scope.clone());
+        let work = async move { kept(entry, used(host, entry, arguments, in_scope).await) };
+        let may_repeat = self.means.idempotent.contains(&entry.spec.name);
+        if may_repeat || entry.class(&action.arguments) != EffectClass::Once {
+            let step = host.step(&entry.spec.name, work.boxed());
+            return async move { recorded(&step.await?) }.boxed();
+        }
+        let arguments = action.arguments.clone();
+        let before = entry.tool.before(arguments.clone()).boxed();
+        let reconcile = move |intent: Intent| async move {
+            let found = entry.tool.reconcile(intent, arguments, scope).await;
+            Ok(match found.map_err(|error| TurnError::transient(error.0))? {
+                Reconciled::Done(output) => Reconciled::Done(kept(entry, answered(&entry.spec, output))?),
+                Reconciled::NotDone => Reconciled::NotDone,
+                Reconciled::Unknown => Reconciled::Unknown,
+            })
         };
-        let step = host.step(&entry.spec.name, work.boxed());
-        async move { recorded(&step.await?) }.boxed()
+        let (on_unknown, reconcile) = (entry.spec.on_unknown, Box::new(|intent| reconcile(intent).boxed()));
+        let done = host.effect(Outside { action, on_unknown, before, reconcile }, work.boxed());
+        let name = &entry.spec.name;
+        async move {
+            Ok(match done.await? {
+                // What a person gives as its result is text, or whatever else they have of it.
+                Some(value) => value.parse().unwrap_or_else(|_| Answered::of(words(value.value()))),
+                None => Answered::error(format!(
+                    "{name} may have run: the work stopped before its result was known; look before you use it again"
+                )),
+            })
+        }
+        .boxed()
     }
+}
+
+/// An answer as a run's journal keeps it.
+fn kept(entry: &Entry, answered: Answered) -> Result<Json, TurnError> {
+    let is_untrusted = answered.is_untrusted || entry.spec.is_untrusted;
+    Json::of(Answered { is_untrusted, ..answered }).map_err(|error| TurnError::terminal(error.to_string()))
+}
+
+fn answered(spec: &ToolSpec, ToolOutput { text, is_untrusted }: ToolOutput) -> Answered {
+    Answered { text: cut(text, spec.max_output).into(), is_error: false, is_untrusted }
 }
 
 /// Uses a tool, unless it has not answered in time again and again.
@@ -369,9 +403,7 @@ async fn used(host: &dyn Host, entry: &Entry, arguments: Json, scope: ToolScope)
         admitted.end(has_answered, now);
     }
     match answer {
-        Ok(Ok(ToolOutput { text, is_untrusted })) => {
-            Answered { text: cut(text, *max_output).into(), is_error: false, is_untrusted }
-        }
+        Ok(Ok(output)) => answered(&entry.spec, output),
         Ok(Err(ToolFailure::Told(ToolError(text)) | ToolFailure::Silent(ToolError(text)))) => {
             Answered::error(cut(text, *max_output))
         }

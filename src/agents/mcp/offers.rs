@@ -12,7 +12,7 @@ use crate::agents::tool::ToolSpec;
 use crate::documents::schema;
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::{cut, quoted};
-use crate::messages::visible_lines;
+use crate::messages::{EffectClass, visible_lines};
 
 /// The most tools of one server.
 const MAX_TOOLS: usize = 256;
@@ -34,6 +34,8 @@ const MAX_NAME: usize = 256;
 pub(super) struct Offer {
     description: String,
     schema: Value,
+    /// The server says that a repeated use changes nothing more.
+    is_idempotent: bool,
 }
 
 /// Tools by the names that the server has for them.
@@ -138,7 +140,9 @@ fn offer(name: &str, item: Value) -> Result<Offer, String> {
     schema::ready(&schema).map_err(|problem| format!("the schema of its arguments: {problem}"))?;
     // What is not shown to people is not shown to models.
     let description = visible_lines(listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default());
-    Ok(Offer { description: shortened(description), schema })
+    let annotations = listed.annotations.as_ref();
+    let is_idempotent = annotations.is_some_and(|hints| hints.idempotent_hint == Some(true));
+    Ok(Offer { description: shortened(description), schema, is_idempotent })
 }
 
 fn shortened(description: String) -> String {
@@ -153,6 +157,9 @@ fn shortened(description: String) -> String {
 pub(super) fn spec(settings: &Settings, name: &str, offer: &Offer) -> ToolSpec {
     let called = names::of_tool(&settings.name, name);
     let mut spec = ToolSpec::new(&called, &offer.description, offer.schema.clone(), settings.effect_of(name));
+    if spec.class == EffectClass::Once && offer.is_idempotent {
+        spec.class = EffectClass::Idempotent;
+    }
     // A use may have to start the server first; each part has its own bound, and says more than this one.
     spec.timeout = settings.start_timeout + settings.timeout + MAX_PING + std::time::Duration::from_secs(1);
     spec.max_output = settings.max_output;

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::actors::context::{ContextAccess, ContextError};
 use crate::actors::{DelegationError, Reservation, Turn, TurnError};
-use crate::messages::{Command, FailureKind, Json, Usage};
+use crate::messages::{Command, FailureKind, Intent, Json, OnUnknown, Usage};
 
 use super::child::{MAX_LINE, Process};
 use super::lines::Line;
@@ -278,7 +278,7 @@ impl<'a> Conversation<'a> {
     fn ask(&mut self, id: Id, request: Request) -> Result<BoxFuture<'static, Reply>, String> {
         let turn = self.turn.clone();
         Ok(match request {
-            Request::Step(name) => step(turn, name, id, self.begun.clone()).boxed(),
+            Request::Step(name, once) => step(turn, name, once, id, self.begun.clone()).boxed(),
             Request::Delegate(delegate) => delegated(turn, delegate).boxed(),
             Request::Ask(question) => async move { Reply::of(turn.ask(question).await) }.boxed(),
             Request::Approve(action, each_time) => async move {
@@ -370,19 +370,36 @@ fn wrote(bad: &BadLine) -> String {
 }
 
 /// A step whose work the process does, once it is told to go.
-async fn step(turn: Turn, name: String, id: Id, begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>) -> Reply {
+async fn step(
+    turn: Turn,
+    name: String,
+    once: Option<(Intent, Option<OnUnknown>)>,
+    id: Id,
+    begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>,
+) -> Reply {
     let mut has_begun = false;
     let work = async {
         has_begun = true;
         let (done, value) = oneshot::channel();
         // There is room for as many as may be open.
         let _ = begun.send((id, done)).await;
-        value.await.map_err(|_| TurnError::transient("the turn has ended"))
+        match value.await {
+            Ok(value) => Ok::<_, TurnError>(value),
+            // The turn has ended: that is not the step's result.
+            Err(_) => std::future::pending().await,
+        }
     };
-    let done: Result<Json, TurnError> = turn.step(&name, work).await;
+    let done: Result<Option<Json>, TurnError> = match once {
+        None => turn.step(&name, work).await.map(Some),
+        Some((intent, on_unknown)) => turn.effect_of(intent, on_unknown).run_or_report(work).await,
+    };
     match done {
         Ok(_) if has_begun => Reply::Known,
-        Ok(value) => Reply::Value(value),
+        Ok(Some(value)) => Reply::Value(value),
+        Ok(None) => {
+            let error = TurnError::transient("it may have been done, and its result is not known");
+            Reply::Unmet { kind: Unmet::OutcomeUnknown, error, output: None }
+        }
         Err(error) => Reply::Fatal(error),
     }
 }

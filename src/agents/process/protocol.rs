@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::messages::visible::{quoted, visible};
 use crate::messages::{
-    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Json, Scope, Send, TraceId, Usage,
+    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, OnUnknown, Scope,
+    Send, TraceId, Usage,
 };
 
 /// The version that is spoken here.
@@ -94,6 +95,8 @@ pub(super) enum Unmet {
     Context,
     /// The run had ended before the call reported.
     TooLate,
+    /// It may have been done, and its result is not known.
+    OutcomeUnknown,
 }
 
 impl Message<'_> {
@@ -105,12 +108,32 @@ impl Message<'_> {
     }
 }
 
+/// Whether a step may be repeated (SEMANTICS 14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StepClass {
+    Pure,
+    #[default]
+    Idempotent,
+    Once,
+}
+
 /// A line from a process, after its first.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line {
-    /// Something that is to be done once.
-    Step { id: Id, name: String },
+    /// Something that is to be done, and not again once its result is known.
+    Step {
+        id: Id,
+        name: String,
+        #[serde(default)]
+        class: StepClass,
+        #[serde(default)]
+        target: String,
+        #[serde(default)]
+        arguments: Json,
+        on_unknown: Option<OnUnknown>,
+    },
     /// It was done.
     StepDone { id: Id, value: Json },
     /// A task for another agent.
@@ -213,7 +236,8 @@ pub(super) enum PlanScope {
 /// A request whose answer is awaited.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
-    Step(String),
+    /// With the intent, and what follows an unknown outcome, if it must not be repeated by itself.
+    Step(String, Option<(Intent, Option<OnUnknown>)>),
     Delegate(Delegate),
     Ask(Json),
     /// Whether it is asked each time, whatever was decided for the whole run.
@@ -322,7 +346,13 @@ impl Line {
     fn meaning(self) -> Result<Said, &'static str> {
         let seconds = Duration::from_secs;
         Ok(match self {
-            Self::Step { id, name } => Said::Asks(id, Request::Step(name)),
+            Self::Step { class: StepClass::Pure | StepClass::Idempotent, on_unknown: Some(_), .. } => {
+                return Err("`on_unknown` is for a step of the class \"once\"");
+            }
+            Self::Step { id, name, class, target, arguments, on_unknown } => {
+                let once = (class == StepClass::Once).then(|| (Intent::new(&name, &target, &arguments), on_unknown));
+                Said::Asks(id, Request::Step(name, once))
+            }
             Self::StepDone { id, value } => Said::Did(id, value),
             Self::Delegate { id, to, body, input, tokens, deadline_seconds, sees, reference, detach } => {
                 let (deadline, is_detached) = (deadline_seconds.map(seconds), detach);

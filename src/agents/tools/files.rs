@@ -3,12 +3,14 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions};
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
-use crate::messages::Json;
 use crate::messages::visible::{cut, quoted};
+use crate::messages::{Intent, Json, Reconciled};
 
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};
 use super::root::{PathError, Place, Root, Why, check_new, check_plain, check_text};
@@ -113,7 +115,7 @@ fn shown(read: &Read, text: &str) -> Result<String, ToolError> {
     Ok(answer)
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Write {
     /// The file, as seen from the folder that the tools work in. Folders that are missing are made.
@@ -138,7 +140,7 @@ enum Change {
 /// a crash, finds the old or the new one.
 #[must_use]
 pub fn file_write(root: &Root) -> impl Tool {
-    let root = root.clone();
+    let (root, written_root) = (root.clone(), root.clone());
     let description = "Writes a text file, with missing folders: the whole of it (`content`), or one place of it (`old`, \
                        which must be in the file exactly once, becomes `new`). At most 1 MiB.";
     let spec = ToolSpec::of::<Write>("FileWrite", description, Effect::Writes).target("path");
@@ -146,7 +148,107 @@ pub fn file_write(root: &Root) -> impl Tool {
         let root = root.clone();
         blocking(move |given_up| written(&root, write, given_up))
     });
-    OfPath(tool)
+    FileWrite { tool: OfPath(tool), root: written_root }
+}
+
+/// Writes files, and finds out whether one was written.
+struct FileWrite<T> {
+    tool: OfPath<T>,
+    root: Root,
+}
+
+impl<T: Tool> Tool for FileWrite<T> {
+    fn spec(&self) -> ToolSpec {
+        self.tool.spec()
+    }
+
+    fn check(&self, arguments: &Json) -> Result<(), ToolError> {
+        self.tool.check(arguments)
+    }
+
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
+        self.tool.call(arguments, scope)
+    }
+
+    fn before(&self, arguments: Json) -> BoxFuture<'static, Json> {
+        let root = self.root.clone();
+        async move {
+            let Ok(write) = arguments.parse::<Write>() else { return Json::null() };
+            blocking(move |_| Ok(standing(&root, &write.path).hash())).await.unwrap_or_default()
+        }
+        .boxed()
+    }
+
+    fn reconcile(
+        &self,
+        intent: Intent,
+        arguments: Json,
+        _: ToolScope,
+    ) -> BoxFuture<'static, Result<Reconciled<ToolOutput>, ToolError>> {
+        let root = self.root.clone();
+        async move {
+            let write: Write = arguments.parse()?;
+            blocking(move |_| Ok(reconciled(&standing(&root, &write.path), &intent.before, &write))).await
+        }
+        .boxed()
+    }
+}
+
+/// What is in the place of a file that is to be written.
+enum Standing {
+    Nothing,
+    Text(String),
+    /// What cannot be compared.
+    Other,
+}
+
+impl Standing {
+    /// Its SHA-256 in hexadecimal digits, `"missing"`, or null.
+    fn hash(&self) -> Json {
+        match self {
+            Self::Nothing => "missing".into(),
+            Self::Text(text) => hash(text),
+            Self::Other => Json::null(),
+        }
+    }
+}
+
+fn hash(text: &str) -> Json {
+    let digest = Sha256::digest(text);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+fn standing(root: &Root, path: &str) -> Standing {
+    let is_missing = |why: &Why| matches!(why, Why::Missing);
+    let place = match root.find(path) {
+        Ok(place) => place,
+        Err(error) if is_missing(&error.why) => return Standing::Nothing,
+        Err(_) => return Standing::Other,
+    };
+    match place.open() {
+        Ok(_) => text_at(&place, path, MAX_WRITE).map_or(Standing::Other, Standing::Text),
+        Err(why) if is_missing(&why) => Standing::Nothing,
+        Err(_) => Standing::Other,
+    }
+}
+
+/// What came of a write whose result was lost. A file is replaced whole, so it is as it was before, or as it was to become;
+/// where it is neither, somebody has changed it since, and it is not known.
+fn reconciled(standing: &Standing, before: &Json, write: &Write) -> Reconciled<ToolOutput> {
+    if !before.is_null() && standing.hash() == *before {
+        // To write again what is there already changes nothing.
+        return Reconciled::NotDone;
+    }
+    let Standing::Text(text) = standing else { return Reconciled::Unknown };
+    let is_done = match (&write.content, &write.old, &write.new) {
+        (Some(content), None, None) => content == text,
+        (None, Some(old), Some(new)) if !new.is_empty() => text.match_indices(&**new).any(|(place, _)| {
+            let undone = [&text[..place], old, &text[place + new.len()..]].concat();
+            hash(&undone) == *before
+        }),
+        _ => false,
+    };
+    if is_done { Reconciled::Done(format!("{} was written", cut(&write.path)).into()) } else { Reconciled::Unknown }
 }
 
 /// A tool whose `path` is looked at first.
@@ -398,6 +500,47 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o750);
         assert_eq!(whole(open, 100).unwrap().unwrap(), b"one\n", "who reads the old one still has all of it");
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn whether_a_file_was_written_is_found_out_from_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let whole = |content: &str| Write { path: "a".into(), content: Some(content.into()), old: None, new: None };
+        let part = |old: &str, new: &str| Write {
+            path: "a".into(),
+            content: None,
+            old: Some(old.into()),
+            new: Some(new.into()),
+        };
+        // What is there before, what is written, and what is there afterwards if nobody else writes.
+        let cases = [
+            (None, whole("x\n"), "x\n"),
+            (Some("one\n"), whole("x\n"), "x\n"),
+            (Some("one two\n"), part("two", "2"), "one 2\n"),
+            (Some("2 two\n"), part("two", "2"), "2 2\n"),
+        ];
+        for (there, write, after) in cases {
+            let file = folder.path().join("a");
+            match there {
+                Some(text) => std::fs::write(&file, text).unwrap(),
+                None => drop(std::fs::remove_file(&file)),
+            }
+            let before = standing(&root, "a").hash();
+            let came_of_it = || reconciled(&standing(&root, "a"), &before, &write);
+            assert_eq!(came_of_it(), Reconciled::NotDone, "{there:?}");
+            written(&root, write.clone(), &GivenUp::default()).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+            assert_eq!(came_of_it(), Reconciled::Done("a was written".into()), "{there:?}");
+            std::fs::write(&file, "what somebody else wrote later\n").unwrap();
+            assert_eq!(came_of_it(), Reconciled::Unknown, "{there:?}");
+            std::fs::remove_file(&file).unwrap();
+            let deleted = if there.is_none() { Reconciled::NotDone } else { Reconciled::Unknown };
+            assert_eq!(came_of_it(), deleted, "{there:?}");
+        }
+        std::fs::write(folder.path().join("a"), [0, 255]).unwrap();
+        let before = standing(&root, "a").hash();
+        assert_eq!(reconciled(&standing(&root, "a"), &before, &whole("x")), Reconciled::Unknown);
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(crate) enum Next {
     Unknown {
         /// For [`TurnRequest::Resolve`].
         round: u32,
-        /// Nobody was asked yet, so that the tool is asked first.
-        is_new: bool,
+        /// As it was recorded, if nobody was asked yet: the tool is asked first.
+        begun: Option<Intent>,
     },
     /// It was decided what follows.
     Resolved {
@@ -54,11 +54,11 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
         Some(Record::StepFailed { name, failure, is_marked }) if *name == intent.name => {
             Ok(Next::Result { result: Err(failure.clone()), is_marked: *is_marked })
         }
-        Some(Record::Once(once)) if once.intent == *intent => {
+        Some(Record::Once(once)) if once.intent.is_same(intent) => {
             let round = once.round;
             Ok(match &once.state {
-                OnceState::Begun => Next::Unknown { round, is_new: true },
-                OnceState::Asked(_) => Next::Unknown { round, is_new: false },
+                OnceState::Begun => Next::Unknown { round, begun: Some(once.intent.clone()) },
+                OnceState::Asked(_) => Next::Unknown { round, begun: None },
                 OnceState::Resolved(resolution) => Next::Resolved { resolution: resolution.clone(), round },
             })
         }
@@ -72,7 +72,7 @@ pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
     match reconciled {
         Reconciled::Done(value) => Next::Result { result: Ok(value), is_marked: false },
         Reconciled::NotDone => Next::Begin { round },
-        Reconciled::Unknown => Next::Unknown { round, is_new: false },
+        Reconciled::Unknown => Next::Unknown { round, begun: None },
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn told(
     let once = match record {
         None => None,
         Some(Record::StepStarted { name }) if *name == intent.name => None,
-        Some(Record::Once(once)) if once.intent == *intent => Some(once),
+        Some(Record::Once(once)) if once.intent.is_same(intent) => Some(once),
         Some(Record::Step { name, .. } | Record::StepFailed { name, .. }) if *name == intent.name => {
             return Some(Told::Recorded);
         }

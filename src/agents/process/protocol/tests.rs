@@ -131,7 +131,10 @@ fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
         ("[1]", "it is no JSON object; the line is \"[1]\""),
         ("{}", "missing field `type`"),
         (r#"{"type":"stop"}"#, "unknown variant `stop`, expected one of `step`, `step_done`, `delegate`"),
-        (r#"{"type":"step","id":1,"nam":"x"}"#, "unknown field `nam`, expected `id` or `name`"),
+        (
+            r#"{"type":"step","id":1,"nam":"x"}"#,
+            "unknown field `nam`, expected one of `id`, `name`, `class`, `target`, `arguments`, `on_unknown`",
+        ),
         (r#"{"type":"step","id":1}"#, "missing field `name`"),
         (r#"{"type":"step","id":"a","name":"x"}"#, "invalid type: string \"a\", expected u64"),
         (r#"{"type":"step","id":-1,"name":"x"}"#, "invalid value: integer `-1`, expected u64"),

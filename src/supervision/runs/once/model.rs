@@ -84,13 +84,13 @@ impl Model {
                     return;
                 }
                 Next::Result { result, .. } => return self.finish(result),
-                Next::Unknown { round, is_new: true } => {
+                Next::Unknown { round, begun: Some(_) } => {
                     let next = after(reconciled.clone(), round);
                     seen.extend(matches!(next, Next::Result { .. }).then_some("found out"));
                     self.permitted += usize::from(matches!(next, Next::Begin { .. }));
                     next
                 }
-                Next::Unknown { round, is_new: false } => {
+                Next::Unknown { round, begun: None } => {
                     let was_open = matches!(&self.record, Some(Record::Once(Once { state: OnceState::Begun, .. })));
                     let request = TurnRequest::Resolve { intent: intent(), round, on_unknown: policy, problem: None };
                     self.request(&request);
