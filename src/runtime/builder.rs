@@ -252,7 +252,6 @@ impl Builder {
 
     /// What follows when an effect that must not be repeated may have happened and neither its tool nor its agent says what to
     /// do (default: [`OnUnknown::Ask`], a person decides; SEMANTICS 14).
-    #[must_use]
     pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
         self.settings.on_unknown = on_unknown;
         self
