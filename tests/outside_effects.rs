@@ -284,7 +284,7 @@ fn a_cancelled_run_asks_nobody_and_keeps_the_intent() {
         run.cancel("enough").await?;
         assert!(run.questions().await.is_empty());
         let events = run.history().await?;
-        let has = |is: fn(&RunEvent) -> bool| events.iter().any(|event| is(event));
+        let has = |is: fn(&RunEvent) -> bool| events.iter().any(is);
         assert!(has(|event| matches!(event, RunEvent::IntentRecorded { .. })));
         assert!(!has(|event| matches!(event, RunEvent::OutcomeUnknown { .. })));
         sim.assert_nothing_left().await;
@@ -460,11 +460,11 @@ async fn told(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
     let result = board.run(run).result().await.unwrap();
     assert_eq!(result.output, "done", "{}", result.outcome);
     let requests = model.requests();
-    let answers = requests[0].messages.iter().filter_map(|message| match message {
+    let mut answers = requests[0].messages.iter().filter_map(|message| match message {
         Message::Tool { text, .. } => Some(text.to_string()),
         _ => None,
     });
-    answers.last().unwrap()
+    answers.next_back().unwrap()
 }
 
 #[test]
