@@ -15,8 +15,8 @@ use callboard::env::Now;
 use callboard::messages::state::{Schema, StateRules};
 use callboard::messages::{
     Action, ActionKind, AgentName, ApprovalId, Authority, Backoff, Chain, Command, Consent, Decision, Envelope,
-    Failure, FailureKind, Json, Limits, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms,
-    Timestamp, TraceId, TurnId, Verdict,
+    Failure, FailureKind, Json, Limits, OnUnknown, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task,
+    Terms, Timestamp, TraceId, TurnId, Verdict,
 };
 use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState, Signal};
 use callboard::supervision::runs::decide::{Surroundings, on_delegation, on_outcome, on_parked_decision};
@@ -494,7 +494,15 @@ impl Engine {
         static BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
         let now = Now { monotonic: self.now, wall: self.wall() };
         let approval_ttl = Duration::from_secs(1_000_000);
-        Surroundings { now, random: 7, dispatch: &self.office, facts: &self.facts, backoff: &BACKOFF, approval_ttl }
+        Surroundings {
+            now,
+            random: 7,
+            dispatch: &self.office,
+            facts: &self.facts,
+            backoff: &BACKOFF,
+            approval_ttl,
+            on_unknown: OnUnknown::Ask,
+        }
     }
 
     fn wall(&self) -> Timestamp {

@@ -28,9 +28,10 @@ use crate::campaigns::{Campaign, cases};
 const ROLE: &str = "CALLBOARD_KILL_ROLE";
 const FOLDER: &str = "CALLBOARD_KILL_FOLDER";
 
-/// Three agents, each with one effect, counted in the state.
+/// Three agents, each with one effect that may be repeated and the last with one that must not be, counted in the state.
 async fn board(folder: &Path) -> Callboard {
-    let sink = Arc::new(OpenOptions::new().create(true).append(true).open(folder.join("effects")).unwrap());
+    let sink_of = |name| Arc::new(OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap());
+    let (sink, charges) = (sink_of("effects"), sink_of("charges"));
     let agent = move |next: Option<&'static str>| {
         let sink = Arc::clone(&sink);
         move |turn: Turn| {
@@ -46,7 +47,7 @@ async fn board(folder: &Path) -> Callboard {
             }
         }
     };
-    let lead = agent(Some("b"));
+    let (lead, last) = (agent(Some("b")), agent(None));
     Callboard::builder()
         .storage(Sled::open(folder.join("store")).unwrap())
         .agent("a", move |turn: Turn| {
@@ -57,7 +58,20 @@ async fn board(folder: &Path) -> Callboard {
             }
         })
         .agent("b", agent(Some("c")))
-        .agent("c", agent(None))
+        .agent("c", move |turn: Turn| {
+            let (last, charges) = (last(turn.clone()), Arc::clone(&charges));
+            async move {
+                let line = format!("{}\n", turn.id());
+                let charge = async {
+                    (&*charges).write_all(line.as_bytes())?;
+                    // It takes its time to answer: here most of the kills strike.
+                    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                    Ok::<_, std::io::Error>(())
+                };
+                turn.effect("charge").target(&turn.id().to_string()).run(charge).await?;
+                last.await
+            }
+        })
         .agent("helper", |_: Turn| async { Ok(Command::output("helped").with("turns", 1)) })
         .start()
         .await
@@ -92,7 +106,13 @@ async fn child_that_finishes(folder: &Path) {
     let board = board(folder).await;
     for line in std::io::stdin().lock().lines() {
         let run: RunId = line.unwrap().parse().unwrap();
-        match board.run(run).result().await {
+        let handle = board.run(run);
+        // A person looks into the shop's own books, and says that it was done.
+        while let Ok(Some(open)) = handle.next_question().await {
+            println!("asked {run}");
+            board.answer(open.id, serde_json::json!({ "done": null }), "ann").await.unwrap();
+        }
+        match handle.result().await {
             Ok(result) => println!("ended {run} {} {}", result.outcome.is_finished(), result.state["turns"]),
             Err(error) => println!("ended {run} lost {error}"),
         }
@@ -174,8 +194,25 @@ fn nothing_acknowledged_is_lost_to_kills() {
         let of_run = effects.range(format!("{run}/")..format!("{run}0")).count();
         assert_eq!(of_run, 3, "run {run} has effects of {of_run} turns");
     }
+    let mut charges: BTreeMap<String, u32> = BTreeMap::new();
+    for line in BufReader::new(File::open(folder.path().join("charges")).unwrap()).lines() {
+        *charges.entry(line.unwrap()).or_default() += 1;
+    }
+    let twice: Vec<_> = charges.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "what must not be repeated was: {twice:?}");
+    let asked: BTreeSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("asked ")).collect();
+    for run in &acknowledged {
+        let is_charged = charges.range(format!("{run}/")..format!("{run}0")).next().is_some();
+        assert!(is_charged || asked.contains(run.as_str()), "run {run} was neither charged nor asked about");
+    }
+    let asked = asked.len();
+    assert!(asked > 0, "no kill struck while something was done that must not be repeated");
     let repeated = effects.values().filter(|count| **count > 1).count();
     campaign.count_many(kills as u64);
     let runs = acknowledged.len();
-    campaign.end(format_args!("{runs} runs acknowledged, each ended as it should; {repeated} effects repeated"));
+    campaign.end(format_args!(
+        "{runs} runs acknowledged, each ended as it should; {repeated} idempotent effects repeated; 0 of {} `once` effects \
+         repeated, {asked} asked about",
+        charges.len()
+    ));
 }
