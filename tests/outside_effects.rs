@@ -84,7 +84,7 @@ async fn crashed_of(
 }
 
 async fn question(board: &Callboard, run: RunId) -> Question {
-    board.run(run).next_question().await.unwrap().unwrap()
+    board.run(run).next_question().await.unwrap().expect("nobody is asked about the charge")
 }
 
 #[test]

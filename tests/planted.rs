@@ -70,7 +70,7 @@ fn check_of(bug: Bug) -> (Check, &'static str) {
         Bug::ForgetIntent => (
             "outside_effects",
             "a_charge_whose_result_was_lost_is_asked_about_and_not_repeated",
-            "an `Option::unwrap()`",
+            "nobody is asked about the charge",
         ),
         bug => panic!("no check is named for {bug}"),
     };

@@ -43,7 +43,7 @@ impl Desk {
         }
         live.is_committing = true;
         let run = live.run.id();
-        let asked = std::mem::take(&mut live.events_durability);
+        let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
         let durability = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { asked };
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
