@@ -212,8 +212,13 @@ fn durability_of(event: &RunEvent, asked: Durability) -> Durability {
         | RunEvent::StepFailed { .. }
         | RunEvent::Noticed { .. }
         | RunEvent::Settled { .. } => asked.min(Durability::Buffered),
-        // What must not happen twice is on disk before it happens. A run in memory promises nothing.
-        RunEvent::IntentRecorded { .. } if asked == Durability::Buffered => Durability::Sync,
+        // What must not happen twice is on disk before it happens, and so is what people are asked and say about it. A run in
+        // memory promises nothing.
+        RunEvent::IntentRecorded { .. } | RunEvent::OutcomeUnknown { .. } | RunEvent::OutcomeResolved { .. }
+            if asked == Durability::Buffered =>
+        {
+            Durability::Sync
+        }
         _ => asked,
     }
 }
