@@ -50,7 +50,7 @@ impl Turn {
     ///             .target(&order)
     ///             .reconcile(|_| async {
     ///                 match receipt_of(&order).await {
-    ///                     Some(receipt) => Ok(Reconciled::Done(receipt.into())),
+    ///                     Some(receipt) => Ok::<_, TurnError>(Reconciled::Done(receipt.into())),
     ///                     None => Ok(Reconciled::NotDone),
     ///                 }
     ///             })
