@@ -1,6 +1,6 @@
 //! An agent asks a person before it writes a file.
 //!
-//! Run it with `cargo run --example approval`, and answer `y`, or `n` with a reason. With `--yes` nobody is asked.
+//! Run it with `cargo run --example approval`, and answer `y` with the code that is on the card, or `n` with a reason. With `--yes` nobody is asked.
 
 use std::error::Error;
 use std::fs;

@@ -439,6 +439,10 @@ impl Dispatch for Office {
         }
     }
 
+    fn look_alike(&self, _: &str) -> Option<AgentName> {
+        None
+    }
+
     fn authority(&self, _: &str) -> Authority {
         Authority::ALL
     }

@@ -145,6 +145,26 @@ async fn a_run_makes_sixteen_agents_and_each_name_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_cannot_be_made_whose_name_looks_like_another_one() {
+    // Of Cyrillic letters alone.
+    let [copy, apex] = ["\u{441}\u{43e}\u{440}\u{443}", "\u{430}\u{440}\u{435}\u{445}"];
+    let model = ScriptedModel::new()
+        .calls("agent_create", draft(copy, &json!({})))
+        .calls("agent_create", draft("apex", &json!({})))
+        .calls("agent_create", draft(apex, &json!({})))
+        .says("done");
+    let lead = thinker(LEAD, model.clone(), &tools(&Arc::default()));
+    let copy = |_: Turn| async { Ok(Command::output("x")) };
+    let board = builder().with(lead).agent("copy", copy).start().await.unwrap();
+    finish(&board, Task::new("x").to("lead")).await;
+    let answers = answers(&model);
+    assert!(answers[0].contains("looks like that of copy"), "{answers:?}");
+    assert!(answers[1].ends_with("is ready for tasks"), "{answers:?}");
+    assert!(answers[2].contains("looks like that of apex"), "{answers:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_was_made_makes_others_of_what_it_has_and_only_its_maker_changes_it() {
     let model = ScriptedModel::new()
         .calls("agent_create", draft("child", &json!({ "tools": ["reads", "Task", "agent_create", "agent_update"] })))

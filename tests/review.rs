@@ -1,19 +1,22 @@
 //! The review example as its users meet it: as a process that is crashed, killed, resumed and denied.
 
-#![cfg(feature = "sled")]
+#![cfg(all(feature = "sled", unix))]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(dead_code, reason = "the tests that run processes share what they need")]
 
 mod processes;
+mod screen;
 
 use std::fs;
 use std::path::PathBuf;
 
 use callboard::storage::Sled;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-use processes::{DEADLINE, Ended, example, output};
+use processes::{Ended, example, output};
+use screen::Screen;
+
+const PROMPT: &str = "approve? [y and the code, or n and a reason] ";
 
 /// A small tree that scores below 80, and a place for what the review writes.
 struct Place {
@@ -53,6 +56,16 @@ impl Place {
         let mut command = example("review");
         command.arg(self.tree()).arg("--data").arg(self.data()).arg("--output").arg(self.report()).args(options);
         command
+    }
+
+    /// What a person makes of it who sits before it.
+    async fn at_a_terminal<T: Send + 'static>(
+        &self,
+        options: &[&str],
+        person: impl FnOnce(Screen) -> T + Send + 'static,
+    ) -> T {
+        let command = self.command(options).into_std();
+        tokio::task::spawn_blocking(move || person(Screen::of(command))).await.unwrap()
     }
 
     async fn review(&self, options: &[&str]) -> Ended {
@@ -135,24 +148,23 @@ async fn a_review_that_dies_anywhere_goes_on_with_resume() {
 #[tokio::test]
 async fn a_review_that_is_killed_while_it_asks_asks_again_with_resume() {
     let place = Place::new();
-    let mut killed = place.command(&[]).spawn().unwrap();
-    let mut lines = BufReader::new(killed.stderr.take().unwrap()).lines();
-    let asks = async {
-        while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains("asks for consent: write_file") {
-                return true;
-            }
-        }
-        false
-    };
-    assert!(tokio::time::timeout(DEADLINE, asks).await.unwrap(), "it never asked");
-    killed.kill().await.unwrap();
+    let killed = place.at_a_terminal(&[], |mut killed| {
+        killed.until("asks for consent: write_file");
+        killed.until(PROMPT);
+        killed.kill();
+    });
+    killed.await;
     assert!(!place.report().exists());
 
-    let resumed = output(place.command(&["--resume"]), "y\n").await;
-    assert_eq!(resumed.code(), Some(0), "{}", resumed.told());
-    assert!(resumed.stderr().contains("it goes on with writer"), "{}", resumed.told());
-    assert!(resumed.stderr().contains("approved by terminal"), "{}", resumed.told());
+    let (code, told) = place
+        .at_a_terminal(&["--resume"], |mut resumed| {
+            let card = resumed.until(PROMPT);
+            resumed.consents(&card);
+            resumed.exited()
+        })
+        .await;
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("it goes on with writer") && told.contains("approved by terminal"), "{told}");
     assert!(place.report().exists());
 }
 
@@ -172,12 +184,21 @@ async fn an_interrupted_review_is_given_up_by_a_new_one() {
 #[tokio::test]
 async fn a_denied_report_is_not_written_and_nothing_is_remembered() {
     let place = Place::new();
-    for (input, reason) in [("n not today\n", ": not today"), ("", ": nobody is there to answer")] {
-        let denied = output(place.command(&[]), input).await;
-        assert_eq!(denied.code(), Some(1), "{}", denied.told());
+    let (code, told) = place
+        .at_a_terminal(&[], |mut screen| {
+            screen.until(PROMPT);
+            screen.types("n not today\n");
+            screen.exited()
+        })
+        .await;
+    let nobody = output(place.command(&[]), "y\n").await;
+    for (code, told, reason) in
+        [(code, told, ": not today"), (nobody.code(), nobody.told().to_string(), ": nobody is there to answer")]
+    {
+        assert_eq!(code, Some(1), "{told}");
         assert!(!place.report().exists());
-        assert!(denied.stdout().contains("No report was written: write_file "), "{}", denied.told());
-        assert!(denied.stdout().contains(&format!("was denied by terminal{reason}")), "{}", denied.told());
+        assert!(told.contains("No report was written: write_file "), "{told}");
+        assert!(told.contains(&format!("was denied by terminal{reason}")), "{told}");
     }
     let first = place.review(&["--yes"]).await;
     assert!(!first.stdout().contains("since the last review"), "{}", first.told());

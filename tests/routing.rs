@@ -236,3 +236,18 @@ async fn an_agent_that_failed_too_often_withdraws() {
     assert!(matches!(refused, callboard::supervision::runs::inbox::SubmitError::Refused(Refusal::Unavailable { .. })));
     board.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_name_looks_like_that_of_another_is_refused() {
+    // Of Cyrillic letters alone.
+    const CLERK: &str = "\u{441}\u{43e}\u{440}\u{443}";
+    let quiet = |name: &str| AgentSpec::new(name, help);
+    let refused = builder().with(quiet("copy")).with(quiet(CLERK)).start().await.unwrap_err().to_string();
+    assert!(refused.contains("looks like that of agent "), "{refused}");
+
+    let board = builder().with(quiet("copy")).start().await.unwrap();
+    let refused = board.spawn(quiet(CLERK)).await.unwrap_err().to_string();
+    assert_eq!(refused, format!("the name of agent {CLERK} looks like that of agent copy; choose another name"));
+    board.spawn(quiet("\u{440}\u{435}\u{434}\u{430}\u{43a}\u{442}\u{43e}\u{440}")).await.unwrap();
+    board.shutdown().await;
+}

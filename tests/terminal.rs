@@ -10,20 +10,21 @@ mod common;
 mod processes;
 mod screen;
 
-use std::process::Command as Process;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::process::{Command as Process, Stdio};
 
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
 use callboard::messages::Action;
 use callboard::prelude::{Callboard, Command, Task, Turn};
 use common::Shaky;
-use screen::Screen;
+use screen::{Screen, code_on};
 use serde_json::{Value, json};
 
 const ACTIONS: &str = "CALLBOARD_TERMINAL_ACTIONS";
 const DENIES_AT_END: &str = "CALLBOARD_TERMINAL_DENIES_AT_END";
 const STORE_FAILS: &str = "CALLBOARD_TERMINAL_STORE_FAILS";
-const PROMPT: &str = "approve? [y/N, or n and a reason] ";
+const PROMPT: &str = "approve? [y and the code, or n and a reason] ";
 const END_OF_INPUT: &str = "\u{4}";
 
 /// Not a test: the program on the terminal. Each action is asked for in a run of its own, all of them at once.
@@ -86,14 +87,14 @@ fn one() -> Value {
 
 #[test]
 fn yes_lets_exactly_what_the_card_shows_go_ahead() {
-    for yes in ["y\n", "yes\n", "  Y  \n"] {
+    for yes in ["y", "yes", "  Y  "] {
         let mut screen = asking(one(), false);
         let card = screen.until(PROMPT);
         for line in ["agent     clerk", "action    write_file", "target    letter.txt", "  │   \"text\": \"Dear Ada\""]
         {
             assert_eq!(card.lines().filter(|shown| *shown == line).count(), 1, "{line:?} in {card}");
         }
-        screen.types(yes);
+        screen.types(format!("{yes} {}\n", code_on(&card)));
         screen.until(r#"run 1: "done: {\"text\":\"Dear Ada\"}""#);
         screen.ended();
     }
@@ -116,17 +117,18 @@ fn no_reaches_the_agent_with_its_reason_and_is_the_answer_of_an_empty_line() {
 
 #[test]
 fn what_is_neither_yes_nor_no_is_asked_again() {
-    let garbage: [&[u8]; 6] =
-        [b"maybe\n", b"y but later\n", b"yyy\n", b"\xff\xfe\n", b"\x1b[A\n", "\u{ff59}\n".as_bytes()];
+    let garbage: [&[u8]; 7] =
+        [b"maybe\n", b"yyy\n", b"\xff\xfe\n", b"\x1b[A\n", "\u{ff59}\n".as_bytes(), b"y\n", b"y but later\n"];
     let mut screen = asking(one(), true);
     let first = screen.until(PROMPT);
     let first = &first[first.find("── approval").unwrap()..];
     for typed in garbage {
         screen.types(typed);
-        screen.until("please answer y or n\n");
+        screen.until("please answer y ");
+        screen.until("\n");
         assert_eq!(screen.until(PROMPT), first, "the same card again");
     }
-    screen.types("y\n");
+    screen.consents(first);
     screen.until("run 1: \"done");
     screen.ended();
 }
@@ -134,9 +136,9 @@ fn what_is_neither_yes_nor_no_is_asked_again() {
 #[test]
 fn a_word_that_was_taken_back_before_the_line_ended_was_not_said() {
     let mut screen = asking(one(), false);
-    screen.until(PROMPT);
+    let card = screen.until(PROMPT);
     // Erases the line, as a person does who has changed their mind.
-    screen.types("y\u{15}n better not\n");
+    screen.types(format!("y {}\u{15}n better not\n", code_on(&card)));
     screen.until("denied by terminal: better not");
     screen.ended();
 }
@@ -158,8 +160,8 @@ fn end_of_input_denies_or_leaves_open_as_the_program_chose() {
 #[test]
 fn an_answer_that_could_not_be_stored_is_asked_for_again() {
     let mut screen = asking_on_a_failing_store(false);
-    screen.until(PROMPT);
-    screen.types("y\n");
+    let card = screen.until(PROMPT);
+    screen.consents(&card);
     screen.until("no acknowledgement\nnothing was decided; please answer again\n");
     let card = screen.until(PROMPT);
     assert!(card.contains("target    letter.txt"), "{card}");
@@ -185,11 +187,11 @@ fn two_questions_are_asked_one_after_the_other_and_each_gets_its_own_answer() {
     for _ in 0..2 {
         let card = screen.until(PROMPT);
         let targets: Vec<&str> = card.lines().filter_map(|line| line.strip_prefix("target    ")).collect();
-        screen.types(match targets.as_slice() {
-            ["a.txt"] => "y\n",
-            ["b.txt"] => "n not b\n",
+        match targets.as_slice() {
+            ["a.txt"] => screen.consents(&card),
+            ["b.txt"] => screen.types("n not b\n"),
             other => panic!("not one question at a time: {other:?} in {card}"),
-        });
+        }
     }
     let told = screen.ended();
     assert!(told.contains(r#"run 1: "done: \"aaa\"""#), "{told}");
@@ -198,7 +200,7 @@ fn two_questions_are_asked_one_after_the_other_and_each_gets_its_own_answer() {
 
 #[test]
 fn what_an_agent_wrote_cannot_pass_for_a_card_or_give_the_terminal_orders() {
-    let fake = "── approval 0000 ──\nagent     admin\naction    read_file\n\napprove? [y/N, or n and a reason] ";
+    let fake = format!("── approval 0000 ──\nagent     admin\naction    read_file\ncode      0000\n{PROMPT}");
     let clear = "\u{1b}[2J\u{1b}[H\u{1b}]0;title\u{7}\u{9b}31m\u{8}\u{8}\u{7f}";
     let turned = "\u{202e}txt.exe\u{2066}\u{200b}\u{feff}\u{e0041}";
     let hostile = [
@@ -215,16 +217,60 @@ fn what_an_agent_wrote_cannot_pass_for_a_card_or_give_the_terminal_orders() {
             c.is_control() && c != '\n' || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}')
         };
         assert!(!card.contains(strange), "{card:?}");
+        // The expiry and the code are the last lines of the head.
         let begins = |with: &str| card.lines().filter(|line| line.starts_with(with)).count();
-        assert_eq!([begins("── approval "), begins("agent "), begins("action "), begins("target ")], [1; 4], "{card}");
+        assert_eq!(["── approval ", "agent ", "action ", "target ", "code "].map(begins), [1; 5], "{card}");
         assert_eq!(begins(PROMPT.trim_end()), 1, "{card}");
-        let arguments = card.lines().skip_while(|line| !line.starts_with("expires ")).skip(1);
+        let arguments = card.lines().skip_while(|line| !line.starts_with("code ")).skip(1);
         for line in arguments.filter(|line| !line.starts_with(PROMPT.trim_end())) {
-            assert!(line.starts_with("  │ ") || line.starts_with("  … "), "{line:?} in {card}");
+            assert!(["  │ ", "  ┆ ", "  … "].iter().any(|bar| line.starts_with(bar)), "{line:?} in {card}");
         }
         screen.types("n no\n");
         screen.until("denied by terminal: no");
         screen.ended();
+    }
+}
+
+#[test]
+fn what_was_typed_before_the_card_was_there_answers_nothing() {
+    let mut screen = Screen::typed_ahead(program(one(), true), &format!("n early\n\ny\n{END_OF_INPUT}"));
+    let card = screen.until(PROMPT);
+    screen.consents(&card);
+    screen.until("run 1: \"done");
+    screen.ended();
+}
+
+#[test]
+fn the_code_of_another_card_approves_nothing() {
+    let mut screen = asking(json!([["write_file", "a.txt", "aaa"], ["write_file", "b.txt", "bbb"]]), false);
+    let first = screen.until(PROMPT);
+    screen.consents(&first);
+    let second = screen.until(PROMPT);
+    assert_ne!(code_on(&first), code_on(&second));
+    screen.consents(&first);
+    screen.until("please answer y and the code that is on this card");
+    screen.until(PROMPT);
+    screen.types("n\n");
+    let told = screen.ended();
+    assert_eq!(told.matches("done").count(), 1, "{told}");
+}
+
+#[test]
+fn where_there_is_no_terminal_nobody_is_asked() {
+    for (denies_at_end, expected) in
+        [(true, "denied by terminal: nobody is there to answer"), (false, "there is no terminal to ask at; approval ")]
+    {
+        let mut program = program(one(), denies_at_end);
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        // What comes over a pipe is not said by a person, whatever it is.
+        child.stdin.take().unwrap().write_all(b"y\ny\n").unwrap();
+        let both: Box<dyn Read> =
+            if denies_at_end { Box::new(child.stdout.take().unwrap()) } else { Box::new(child.stderr.take().unwrap()) };
+        let told = BufReader::new(both).lines().map(Result::unwrap).find(|line| line.contains(expected));
+        assert!(told.is_some(), "{expected}");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
@@ -235,21 +281,31 @@ fn what_is_cut_from_a_long_card_is_counted_and_shown_to_who_asks() {
     assert_eq!(card.matches('ä').count(), 2_000);
     assert!(card.contains("  … 345 more characters; the hash above covers all of them\n"), "{card}");
     screen.types("s\n");
-    assert_eq!(screen.until(PROMPT).matches('ä').count(), 2_345);
-    screen.types("y\n");
+    let whole = screen.until(PROMPT);
+    assert_eq!(whole.matches('ä').count(), 2_345);
+    screen.consents(&whole);
     screen.until(&"ä".repeat(2_345));
     screen.ended();
 }
 
 #[tokio::test]
 async fn the_approval_example_is_answered_on_a_terminal() {
-    let example = processes::example("approval");
-    let screen = tokio::task::spawn_blocking(move || {
-        let mut screen = Screen::of(Process::new(example.as_std().get_program()));
-        screen.until(PROMPT);
-        screen.types("y\n");
-        screen.ended()
-    });
-    let told = screen.await.unwrap();
-    assert!(told.contains("Decided: approved by terminal") && told.contains("Dear Ada,"), "{told}");
+    for (says_yes, story) in [
+        (true, ["Decided: approved by terminal", "The run ended: finished.", "Dear Ada,"]),
+        (false, ["Decided: denied by terminal", "by terminal: wrong address", "There is no letter."]),
+    ] {
+        let example = processes::example("approval");
+        let screen = tokio::task::spawn_blocking(move || {
+            let mut screen = Screen::of(Process::new(example.as_std().get_program()));
+            let card = screen.until(PROMPT);
+            if says_yes {
+                screen.consents(&card)
+            } else {
+                screen.types("n wrong address\n")
+            }
+            screen.ended()
+        });
+        let told = screen.await.unwrap();
+        assert!(story.iter().all(|part| told.contains(part)), "{told}");
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod model;
+#[allow(dead_code, reason = "the tests of terminals share what they need")]
 #[path = "../../tests/screen/mod.rs"]
 mod screen;
 
@@ -11,7 +12,7 @@ use std::fs;
 use std::process::Command;
 
 use model::Model;
-use screen::Screen;
+use screen::{Screen, code_on};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -64,6 +65,9 @@ fn yes_is_said_once() {
     assert_eq!(content(&folder, "a.txt"), None, "nobody has said yes");
     screen.types("y\n");
     screen.until(WAYS);
+    assert_eq!(content(&folder, "a.txt"), None, "a yes takes the code of its card");
+    screen.consents(&card);
+    screen.until(WAYS);
     assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));
     fs::remove_file(folder.path().join("a.txt")).unwrap();
     screen.types("n no\n");
@@ -80,8 +84,8 @@ fn yes_for_the_run_holds_for_exactly_the_same() {
     }
     model.says("written");
     let mut screen = screen(&folder, &RUN);
-    screen.until(WAYS);
-    screen.types("r\n");
+    let card = screen.until(WAYS);
+    screen.types(format!("r {}\n", code_on(&card)));
     let card = screen.until(WAYS);
     assert!(card.contains("target    b.txt\n"), "{card}");
     fs::remove_file(folder.path().join("a.txt")).unwrap();
@@ -97,11 +101,11 @@ fn what_a_person_edits_is_what_is_done() {
     model.calls("FileWrite", file("a.txt", "one"));
     model.says("written");
     let mut screen = screen(&folder, &RUN);
-    screen.until(WAYS);
+    let card = screen.until(WAYS);
     screen.types(format!("e {}\n", file("b.txt", "two")));
     let shown = screen.until("(b)ack? ");
     assert!(shown.contains("target    b.txt\n"), "{shown}");
-    screen.types("y\n");
+    screen.consents(&card);
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two".to_owned())]);
@@ -136,7 +140,7 @@ fn what_is_left_is_asked_again_when_the_run_goes_on() {
     let card = again.until(WAYS);
     assert!(card.contains("target    a.txt\n"), "{card}");
     model.says("written");
-    again.types("y\n");
+    again.consents(&card);
     again.until("written\n");
     again.ended();
     assert_eq!(content(&folder, "a.txt").as_deref(), Some("one"));

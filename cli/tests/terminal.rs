@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod model;
+#[allow(dead_code, reason = "the tests of terminals share what they need")]
 #[path = "../../tests/screen/mod.rs"]
-#[allow(dead_code, reason = "each test file uses its part of it")]
 mod screen;
 
 use std::fs;
@@ -68,13 +68,18 @@ fn what_is_typed_after_e_is_done_once_it_was_seen_and_never_what_was_asked_first
     model.calls("FileWrite", file("a.txt", "one"));
     model.says("written");
     let mut screen = screen(&folder, &["run", "write"]);
-    screen.until(WAYS);
+    let card = screen.until(WAYS);
     screen.types("e\n");
     screen.until("Enter goes back: ");
     screen.types(format!("{}\n", file("b.txt", "two\nlines")));
-    let shown = screen.until("(y)es, this; (e)dit again; (b)ack? ");
+    let shown = screen.until("(y CODE)es, this; (e)dit again; (b)ack? ");
     assert!(shown.contains("target    b.txt\n") && shown.contains("  │     │ two\n  │     │ lines\n"), "{shown}");
     screen.types("y\n");
+    screen.until("yes takes the code that is on the card");
+    screen.until("Enter goes back: ");
+    screen.types(format!("{}\n", file("b.txt", "two\nlines")));
+    screen.until("(b)ack? ");
+    screen.consents(&card);
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two\nlines".to_owned())]);
@@ -129,8 +134,9 @@ fn the_hint_goes_on_in_the_same_place_with_the_same_agents() {
     let line = format!("{} {hint}", env!("CARGO_BIN_EXE_callboard"));
     shell.arg("-c").arg(line).current_dir(&folder).env("USER", "ann");
     let mut screen = Screen::of(shell);
-    assert!(screen.until(WAYS).contains("\nin the folder sub\n"));
-    screen.types("y\n");
+    let card = screen.until(WAYS);
+    assert!(card.contains("\nin the folder sub\n"), "{card}");
+    screen.consents(&card);
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "out.txt"), content(&folder, "sub/out.txt")], [None, Some("x".to_owned())]);
@@ -162,8 +168,8 @@ fn what_commands_may_read_besides_is_said_on_the_command_line() {
         model.calls("ShellExec", json!({ "command": format!("cat {toolchain}/version") }));
         model.says("read");
         let mut screen = screen(&folder, &[&["run", "read"], allowed.as_slice()].concat());
-        screen.until(WAYS);
-        screen.types("y\n");
+        let card = screen.until(WAYS);
+        screen.consents(&card);
         screen.ended();
         model.asked();
         let asked = model.asked();

@@ -6,6 +6,7 @@
 mod actor;
 mod card;
 mod desk;
+mod keyboard;
 mod screen;
 mod terminal;
 
@@ -26,7 +27,8 @@ use super::shards::Shards;
 use desk::Desk;
 
 pub(crate) use actor::GatewayActor;
-pub use card::{arguments_lines, card, whole_card};
+pub use card::{approval_code, arguments_lines, card, folded, whole_card};
+pub use keyboard::Keyboard;
 pub(crate) use screen::{ChannelActor, Screen};
 pub use terminal::TerminalChannel;
 

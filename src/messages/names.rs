@@ -337,6 +337,19 @@ pub(crate) fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a s
     })
 }
 
+/// The first of these names that people cannot tell from `name` by looking at it, being of other characters. Names that are both of
+/// ASCII are told apart.
+pub(crate) fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let is_plain = name.is_ascii();
+    let seen = looks(name);
+    others.find(|other| *other != name && !(is_plain && other.is_ascii()) && looks(other) == seen)
+}
+
+/// What a name looks like: equal for names that are confusable by Unicode Technical Standard 39, whatever their case.
+pub(crate) fn looks(name: &str) -> String {
+    unicode_security::skeleton(&name.to_lowercase()).collect()
+}
+
 /// `; did you mean "x"?`, or nothing.
 pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean {}?", quoted(name))).unwrap_or_default()
@@ -348,6 +361,22 @@ mod tests {
 
     use super::*;
     use crate::messages::visible;
+
+    #[test]
+    fn a_name_in_another_script_may_look_like_one_that_is_there() {
+        let cyrillic = "\u{441}\u{43e}\u{430}\u{441}\u{435}";
+        for (name, there, expected) in [
+            (cyrillic, "coace", true),
+            ("coace", cyrillic, true),
+            ("Coace", cyrillic, true),
+            (cyrillic, cyrillic, false),
+            ("coder", cyrillic, false),
+            ("cod3r", "coder", false),
+            ("l1", "ll", false),
+        ] {
+            assert_eq!(look_alike(name, ["reviewer", there].into_iter()).is_some(), expected, "{name} {there}");
+        }
+    }
 
     fn refused(name: &str) -> String {
         check_name("agent", name, MAX_AGENT_NAME).unwrap_err().to_string()

@@ -10,6 +10,7 @@ use crate::messages::names::did_you_mean;
 use crate::messages::visible::{quoted, visible_lines};
 use crate::messages::{AgentName, Announcement, NameError, Presence, RequestId};
 use crate::supervision::runs::breaker::BreakerState;
+use crate::supervision::runs::dispatch::Dispatch as _;
 use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
 
 use super::handle::Callboard;
@@ -26,6 +27,14 @@ pub enum AgentError {
     NameInUse {
         /// The name.
         name: AgentName,
+    },
+    /// People cannot tell the name from that of another agent.
+    #[error("the name of agent {name} looks like that of agent {other}; choose another name")]
+    LooksLike {
+        /// The name.
+        name: AgentName,
+        /// The other name, which is of other characters.
+        other: AgentName,
     },
     /// There is no such agent.
     #[error("there is no agent {}{}", quoted(name), did_you_mean(nearest.as_deref()))]
@@ -64,6 +73,9 @@ impl Callboard {
         let board = &self.board;
         if board.router.listed(name.as_str()).is_some() {
             return Err(AgentError::NameInUse { name });
+        }
+        if let Some(other) = board.router.look_alike(name.as_str()) {
+            return Err(AgentError::LooksLike { name, other });
         }
         let arguments = Arc::new(AgentArguments {
             name: name.clone(),

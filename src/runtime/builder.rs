@@ -116,6 +116,14 @@ pub enum BuildError {
         /// The name.
         name: AgentName,
     },
+    /// People cannot tell the names of two agents apart.
+    #[error("the name of agent {name} looks like that of agent {other}; give one of them another name")]
+    LooksLike {
+        /// The name.
+        name: AgentName,
+        /// The other name, which is of other characters.
+        other: AgentName,
+    },
     /// Two approval channels have one name.
     #[error("two approval channels are named {name:?}")]
     DuplicateChannel {

@@ -14,7 +14,7 @@ use crate::actors::{
     AgentSpec, Floor, FloorLimits, Keeper, KeeperArguments, KeeperMsg, Router, RouterActor, Shards, default_policy,
 };
 use crate::env::Env;
-use crate::messages::names::check_name;
+use crate::messages::names::{check_name, looks};
 use crate::messages::state::{Schema, StateRules};
 use crate::storage::{Journal, Memory};
 use crate::supervision::answer_of;
@@ -257,6 +257,16 @@ fn check(agents: &[AgentSpec], channels: &[Arc<dyn Channel>]) -> Result<(), Buil
         let name = spec.checked_name()?;
         if !names.insert(name.clone()) {
             return Err(BuildError::DuplicateAgent { name });
+        }
+    }
+    if names.iter().any(|name| !name.as_str().is_ascii()) {
+        let mut seen = std::collections::BTreeMap::new();
+        for name in names {
+            if let Some(other) = seen.insert(looks(name.as_str()), name.clone())
+                && !(name.as_str().is_ascii() && other.as_str().is_ascii())
+            {
+                return Err(BuildError::LooksLike { name, other });
+            }
         }
     }
     let mut names = std::collections::BTreeSet::from(["gateway"]);

@@ -26,7 +26,8 @@ pub(crate) fn example(name: &str) -> Command {
 /// `cargo test --test …` builds none.
 fn build() -> BTreeMap<String, PathBuf> {
     let mut cargo = std::process::Command::new(env!("CARGO"));
-    cargo.args(["build", "--examples", "--message-format=json-render-diagnostics"]);
+    // With the features of the whole workspace, as the tests were built: nothing is built twice.
+    cargo.args(["build", "--workspace", "--examples", "--message-format=json-render-diagnostics"]);
     cargo.args((!cfg!(debug_assertions)).then_some("--release"));
     let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit()).output().unwrap();
     assert!(built.status.success(), "the examples cannot be built");

@@ -28,7 +28,12 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// The program on a terminal of its own.
-    pub(crate) fn of(mut program: Process) -> Self {
+    pub(crate) fn of(program: Process) -> Self {
+        Self::typed_ahead(program, "")
+    }
+
+    /// As [`Screen::of`], on a terminal where these keys were pressed before the program began.
+    pub(crate) fn typed_ahead(mut program: Process, keys_before: &str) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -37,8 +42,12 @@ impl Screen {
             let end: OwnedFd = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
             end.into()
         };
-        let program = program.stdin(theirs()).stdout(theirs()).stderr(theirs()).spawn().unwrap();
-        let keys = File::from(person);
+        program.stdin(theirs()).stdout(theirs()).stderr(theirs());
+        let mut keys = File::from(person);
+        keys.write_all(keys_before.as_bytes()).unwrap();
+        let running = program.spawn().unwrap();
+        // Only the program holds its side now: its end is seen.
+        drop(program);
         let mut screen = keys.try_clone().unwrap();
         let (show, shown) = channel();
         std::thread::spawn(move || {
@@ -50,7 +59,7 @@ impl Screen {
                 }
             }
         });
-        Self { program, keys, shown, seen: Vec::new(), read: 0 }
+        Self { program: running, keys, shown, seen: Vec::new(), read: 0 }
     }
 
     /// Reads on until this is shown, and returns what was shown until then.
@@ -73,6 +82,17 @@ impl Screen {
     /// Presses these keys.
     pub(crate) fn types(&mut self, keys: impl AsRef<[u8]>) {
         self.keys.write_all(keys.as_ref()).unwrap();
+    }
+
+    /// Says yes to this card, as a person does who has read it.
+    pub(crate) fn consents(&mut self, card: &str) {
+        self.types(format!("y {}\n", code_on(card)));
+    }
+
+    /// Ends the program by SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.program.kill().unwrap();
+        self.program.wait().unwrap();
     }
 
     /// Waits for the program's end, which is a good one.
@@ -101,6 +121,14 @@ impl Drop for Screen {
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
+}
+
+/// The code on the last card of what was shown.
+pub(crate) fn code_on(card: &str) -> &str {
+    card.lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("code      "))
+        .unwrap_or_else(|| panic!("no code is on {card}"))
 }
 
 /// What was shown, with the line ends of programs instead of those of terminals.

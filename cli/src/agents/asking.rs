@@ -1,19 +1,33 @@
 //! The person at the terminal, and what agents ask of them.
 
-use std::io::{BufRead, IsTerminal as _, Write};
-
-use callboard::actors::approvals::{arguments_lines, card, whole_card};
+use callboard::actors::approvals::{Keyboard, approval_code, arguments_lines, card, whole_card};
 use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
-use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 
 use crate::arguments::text_in;
 use crate::saying;
 use crate::workflow::arguments::value_of;
 
+/// Who is asked, and answers line by line.
+trait Person {
+    /// Asks a question, whose last line is the prompt; `None` if nobody says anything any more.
+    fn answers(&mut self, question: &str) -> Option<String>;
+}
+
+impl Person for Keyboard {
+    fn answers(&mut self, question: &str) -> Option<String> {
+        let line = self.ask(question);
+        if line.is_none() {
+            // What is said next begins a line.
+            eprintln!();
+        }
+        line.map(|line| line.trim().to_owned())
+    }
+}
+
 /// Whether there is somebody to ask.
 pub(super) fn is_anybody_here(no_input: bool) -> bool {
-    !no_input && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    !no_input && Keyboard::open().is_some()
 }
 
 /// What a person says to an action.
@@ -39,7 +53,8 @@ pub(super) fn shown(question: &Question) -> String {
         Some(text) => (text.to_owned(), question.question.get("choices").and_then(Value::as_array)),
         None => (question.question.as_str().map_or_else(|| question.question.to_string(), str::to_owned), None),
     };
-    let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), visible_lines(&text));
+    let mut shown =
+        format!("{} asks: {}", visible(question.agent.as_str()), visible_lines(&text).replace('\n', "\n  │ "));
     for (position, choice) in choices.into_iter().flatten().enumerate() {
         let choice = choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
         shown.push_str(&format!("\n  {}. {}", position + 1, visible(&choice)));
@@ -47,17 +62,10 @@ pub(super) fn shown(question: &Question) -> String {
     shown
 }
 
-/// Throws away what was typed before a question is shown: it cannot have been meant for it.
-fn forget_what_was_typed() {
-    // What is no terminal has nobody at it who could type too early.
-    let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
-}
-
 /// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
 pub(super) fn decide(envelope: &Envelope, place: Option<&str>) -> Decision {
     saying::ask(|| {
-        forget_what_was_typed();
-        Asking { answers: &mut std::io::stdin().lock(), out: &mut std::io::stderr() }.decide(envelope, place)
+        Keyboard::open().map_or(Decision::Leave, |mut person| Asking { person: &mut person }.decide(envelope, place))
     })
 }
 
@@ -71,35 +79,48 @@ pub(super) fn placed(card: String, place: Option<&str>) -> String {
 
 const EDIT: &str = "the whole arguments, as a JSON object in one line or @FILE with one; Enter goes back: ";
 
-/// A person who is asked, and their answers.
-struct Asking<'a, A, O> {
-    answers: &'a mut A,
-    out: &'a mut O,
+/// A person who is asked about an action.
+struct Asking<'a, P> {
+    person: &'a mut P,
 }
 
-impl<A: BufRead, O: Write> Asking<'_, A, O> {
+impl<P: Person> Asking<'_, P> {
     fn decide(&mut self, envelope: &Envelope, place: Option<&str>) -> Decision {
         let (brief, whole) = (card(envelope), whole_card(envelope));
-        let for_run = if &*envelope.policy == ASK { "(r)un: yes, and the same again in this run; " } else { "" };
-        let show = if brief == whole { "" } else { "(s)how all; " };
-        let ways = format!("(y)es; {for_run}{show}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ");
-        let mut question = format!("\n{}{ways}", placed(brief.clone(), place));
+        let code = approval_code(envelope);
+        let shown = |word: &str| code.as_ref().map_or_else(|| format!("({word})"), |_| format!("({word} CODE)"));
+        let for_run = &*envelope.policy == ASK && code.is_some();
+        let is_cut = brief != whole;
+        let ways = format!(
+            "{}es; {}{}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ",
+            shown("y"),
+            if for_run { format!("{}un: yes, and the same again in this run; ", shown("r")) } else { String::new() },
+            if is_cut { "(s)how all; " } else { "" },
+        );
+        let mut question = format!("\n{}{ways}", placed(brief, place));
         loop {
-            let Some(line) = self.said(&question) else { return Decision::Leave };
+            let Some(line) = self.person.answers(&question) else { return Decision::Leave };
             let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+            let rest = rest.trim();
+            let is_this = rest.eq_ignore_ascii_case(code.as_deref().unwrap_or_default());
             question.clone_from(&ways);
             match word.to_lowercase().as_str() {
-                "y" | "yes" if rest.is_empty() => return Decision::Yes,
-                "r" | "run" if rest.is_empty() && !for_run.is_empty() => return Decision::ForRun,
-                "s" | "show" if rest.is_empty() && !show.is_empty() => {
+                "y" | "yes" if is_this => return Decision::Yes,
+                "r" | "run" if is_this && for_run => return Decision::ForRun,
+                "y" | "yes" | "r" | "run" => {
+                    if let Some(code) = &code {
+                        question = format!("yes takes the code that is on this card: y {code}\n{ways}");
+                    }
+                }
+                "s" | "show" if rest.is_empty() && is_cut => {
                     question = format!("\n{}{ways}", placed(whole.clone(), place));
                 }
-                "e" | "edit" => match self.edited(envelope, rest.trim()) {
+                "e" | "edit" => match self.edited(envelope, rest) {
                     Ok(Some(arguments)) => return Decision::Edited { arguments },
                     Ok(None) => {}
                     Err(Gone) => return Decision::Leave,
                 },
-                "n" | "no" => return self.refused(rest.trim()),
+                "n" | "no" => return self.refused(rest),
                 "l" | "leave" => return Decision::Leave,
                 _ => {}
             }
@@ -112,7 +133,7 @@ impl<A: BufRead, O: Write> Asking<'_, A, O> {
             return Decision::No { reason: reason.to_owned() };
         }
         // Who is gone has said no all the same.
-        let reason = self.said("why not? The agent is told; Enter says nothing: ").unwrap_or_default();
+        let reason = self.person.answers("why not? The agent is told; Enter says nothing: ").unwrap_or_default();
         Decision::No { reason }
     }
 
@@ -121,31 +142,31 @@ impl<A: BufRead, O: Write> Asking<'_, A, O> {
         let mut said = first.to_owned();
         loop {
             if said.is_empty() {
-                said = self.said(EDIT).ok_or(Gone)?;
+                said = self.person.answers(EDIT).ok_or(Gone)?;
             }
             if said.is_empty() {
                 return Ok(None);
             }
             let question = match self::arguments(envelope, &said) {
                 Ok((arguments, shown)) => {
-                    let sure = format!("\nthis would be done instead:\n{shown}(y)es, this; (e)dit again; (b)ack? ");
-                    match self.said(&sure).ok_or(Gone)?.to_lowercase().as_str() {
-                        "y" | "yes" => return Ok(Some(arguments)),
-                        "b" | "back" => return Ok(None),
+                    let code = approval_code(envelope).unwrap_or_default();
+                    let sure =
+                        format!("\nthis would be done instead:\n{shown}(y CODE)es, this; (e)dit again; (b)ack? ");
+                    let answer = self.person.answers(&sure).ok_or(Gone)?.to_lowercase();
+                    match answer.split_once(char::is_whitespace).unwrap_or((&answer, "")) {
+                        ("y" | "yes", rest) if rest.trim() == code => return Ok(Some(arguments)),
+                        ("y" | "yes", _) => format!("yes takes the code that is on the card: y {code}\n{EDIT}"),
+                        ("b" | "back", _) => return Ok(None),
                         _ => EDIT.to_owned(),
                     }
                 }
                 Err(problem) => format!("{problem}\n{EDIT}"),
             };
-            said = self.said(&question).ok_or(Gone)?;
+            said = self.person.answers(&question).ok_or(Gone)?;
             if said.is_empty() {
                 return Ok(None);
             }
         }
-    }
-
-    fn said(&mut self, question: &str) -> Option<String> {
-        said(question, self.answers, self.out)
     }
 }
 
@@ -186,30 +207,14 @@ const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
 pub(super) fn answer(question: &Question) -> Option<Value> {
-    saying::ask(|| {
-        forget_what_was_typed();
-        answer_over(question, &mut std::io::stdin().lock(), &mut std::io::stderr())
-    })
+    saying::ask(|| answer_of(&mut Keyboard::open()?, question))
 }
 
-fn answer_over(question: &Question, answers: &mut impl BufRead, out: &mut impl Write) -> Option<Value> {
-    let line = said(&format!("\n{}\n> ", shown(question)), answers, out)?;
+fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
+    let line = person.answers(&format!("\n{}\n> ", shown(question)))?;
     let choices = question.question.get("choices").and_then(Value::as_array);
     let chosen = choices.and_then(|choices| choices.get(line.parse::<usize>().ok()?.checked_sub(1)?));
     Some(chosen.cloned().unwrap_or_else(|| value_of(&line)))
-}
-
-fn said(question: &str, answers: &mut impl BufRead, out: &mut impl Write) -> Option<String> {
-    let _ = write!(out, "{question}").and_then(|()| out.flush());
-    let mut line = String::new();
-    match answers.read_line(&mut line) {
-        Ok(0) | Err(_) => {
-            // What is said next begins a line.
-            let _ = writeln!(out);
-            None
-        }
-        Ok(_) => Some(line.trim().to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -217,6 +222,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use callboard::messages::{Action, AgentName, EACH_TIME, QuestionId, RequestId, Timestamp, TurnId};
+    use std::io::Write as _;
+
     use serde_json::json;
 
     use super::*;
@@ -247,23 +254,47 @@ mod tests {
         Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0) }
     }
 
+    /// Somebody who says these lines, and what they were asked.
+    struct Script<'a> {
+        lines: std::str::Lines<'a>,
+        asked: String,
+    }
+
+    impl<'a> Script<'a> {
+        fn new(lines: &'a str) -> Self {
+            Self { lines: lines.lines(), asked: String::new() }
+        }
+    }
+
+    impl Person for Script<'_> {
+        fn answers(&mut self, question: &str) -> Option<String> {
+            self.asked.push_str(question);
+            self.lines.next().map(|line| line.trim().to_owned())
+        }
+    }
+
+    /// What is decided by who says these lines, in which CODE stands for the one on the card.
     fn decided(envelope: &Envelope, answers: &str) -> (Decision, String) {
-        let mut out = Vec::new();
-        let decision = Asking { answers: &mut answers.as_bytes(), out: &mut out }.decide(envelope, None);
-        (decision, String::from_utf8(out).unwrap())
+        decided_in(envelope, None, answers)
+    }
+
+    fn decided_in(envelope: &Envelope, place: Option<&str>, answers: &str) -> (Decision, String) {
+        let answers = answers.replace("CODE", &approval_code(envelope).unwrap());
+        let mut person = Script::new(&answers);
+        (Asking { person: &mut person }.decide(envelope, place), person.asked)
     }
 
     #[test]
     fn a_person_is_shown_what_would_be_done_and_decides() {
         let decide = |answers: &str| decided(&envelope(), answers);
-        let (decision, asked) = decide("what\ny\n");
+        let (decision, asked) = decide("what\ny CODE\n");
         assert_eq!(decision, Decision::Yes);
         insta::assert_snapshot!("approval", asked);
         assert_eq!(decide("n not this file\n").0, Decision::No { reason: "not this file".to_owned() });
-        assert_eq!(decide("y but\nl\n").0, Decision::Leave);
-        assert_eq!(decide("x {\nr\n").0, Decision::ForRun);
+        assert_eq!(decide("y but\ny\ny 12345\nr\nl\n").0, Decision::Leave);
+        assert_eq!(decide("x {\nr CODE\n").0, Decision::ForRun);
         let each_time = Envelope { policy: EACH_TIME.into(), ..envelope() };
-        assert_eq!(decided(&each_time, "r\nl\n").0, Decision::Leave);
+        assert_eq!(decided(&each_time, "r CODE\nl\n").0, Decision::Leave);
         assert_eq!(decide("").0, Decision::Leave);
     }
 
@@ -280,15 +311,17 @@ mod tests {
     #[test]
     fn other_arguments_are_taken_as_they_are_and_shown_before_they_are_done() {
         let other = json!({ "path": "src/\u{202e}lib.rs", "content": "a\nb" });
-        for answers in
-            [format!("e\n{other}\ny\n"), format!("e {other}\nyes\n"), format!("e []\ny\n{other}\ne\n{other}\ny\n")]
-        {
+        for answers in [
+            format!("e\n{other}\ny CODE\n"),
+            format!("e {other}\nyes CODE\n"),
+            format!("e []\ny\n{other}\ny\n{other}\ny CODE\n"),
+        ] {
             let (decision, asked) = decided(&envelope(), &answers);
             assert_eq!(decision, Decision::Edited { arguments: other.clone() }, "{asked}");
             assert!(
                 asked.contains("this would be done instead:\naction    FileWrite\ntarget    src/\\u{202e}lib.rs\n")
             );
-            assert!(asked.contains("  │     │ a\n  │     │ b\n  │ }\n(y)es, this;"), "{asked}");
+            assert!(asked.contains("  │     │ a\n  │     │ b\n  │ }\n(y CODE)es, this;"), "{asked}");
         }
     }
 
@@ -316,7 +349,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let long = json!({ "path": "b", "content": "z".repeat(10_000) });
         file.write_all(format!("{long:#}").as_bytes()).unwrap();
-        let answers = format!("e @{}\ny\n", file.path().display());
+        let answers = format!("e @{}\ny CODE\n", file.path().display());
         assert_eq!(decided(&envelope(), &answers).0, Decision::Edited { arguments: long });
     }
 
@@ -325,10 +358,8 @@ mod tests {
         let content = "echo harmless\n".repeat(400) + "curl evil";
         let action = Action::new("FileWrite", "a", json!({ "path": "a", "content": content }));
         let long = Envelope { action, ..envelope() };
-        let mut out = Vec::new();
-        let mut asking = Asking { answers: &mut "s\nn no\n".as_bytes(), out: &mut out };
-        assert_eq!(asking.decide(&long, Some("su\u{202e}b")), Decision::No { reason: "no".to_owned() });
-        let asked = String::from_utf8(out).unwrap();
+        let (decision, asked) = decided_in(&long, Some("su\u{202e}b"), "s\nn no\n");
+        assert_eq!(decision, Decision::No { reason: "no".to_owned() });
         let (cut, whole) = asked.split_once("(s)how all; ").unwrap();
         assert!(cut.contains("more characters") && cut.contains("curl evil") && cut.matches("harmless").count() < 200);
         assert_eq!(whole.matches("harmless").count(), 400);
@@ -338,13 +369,14 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_in_words_or_by_the_number_of_a_choice() {
-        let answer =
-            |asked: Value, answers: &str| answer_over(&question(asked), &mut answers.as_bytes(), &mut Vec::new());
+        let answer = |asked: Value, answers: &str| answer_of(&mut Script::new(answers), &question(asked));
         assert_eq!(answer(json!("Which?"), "that one\n"), Some(json!("that one")));
         let choice = json!({ "question": "Where?", "choices": ["here", "there"] });
         assert_eq!(answer(choice.clone(), "2\n"), Some(json!("there")));
         assert_eq!(answer(choice.clone(), "elsewhere\n"), Some(json!("elsewhere")));
         assert_eq!(answer(choice.clone(), ""), None);
         assert_eq!(shown(&question(choice)), "lead asks: Where?\n  1. here\n  2. there");
+        // No line of a question passes for a card.
+        assert_eq!(shown(&question(json!("Which?\n── approval ──"))), "lead asks: Which?\n  │ ── approval ──");
     }
 }

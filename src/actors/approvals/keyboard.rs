@@ -1,0 +1,97 @@
+//! The person at the terminal: a question with a prompt goes out, a line comes back.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+
+use super::folded;
+
+/// The width of a terminal that does not say how wide it is, in columns.
+const COLUMNS: usize = 80;
+
+/// The terminal at which this process is used, opened apart from standard input and closed in every program that is started.
+///
+/// Questions go to standard error. What was typed before a question was complete is discarded: it cannot have been meant for it.
+#[derive(Debug)]
+pub struct Keyboard {
+    input: BufReader<File>,
+}
+
+impl Keyboard {
+    /// The terminal of this process; `None` where standard input or standard error is none, because then nobody sees the
+    /// question or it is not a person who answers.
+    #[must_use]
+    pub fn open() -> Option<Self> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        Some(Self { input: BufReader::new(open_terminal()?) })
+    }
+
+    /// Shows a text, folded to the terminal's width, whose last line is a prompt, and returns the next line that is typed
+    /// after it, without its line break. `None` at the end of the input. Blocks until then.
+    pub fn ask(&mut self, question: &str) -> Option<String> {
+        let question = folded(question, columns());
+        let (text, prompt) = question.split_at(question.rfind('\n').map_or(0, |end| end + 1));
+        show(text);
+        self.forget();
+        show(prompt);
+        let mut line = Vec::new();
+        let read = self.input.read_until(b'\n', &mut line);
+        // What is not UTF-8 says nothing clear; it is not the end of the input.
+        read.is_ok_and(|bytes| bytes > 0).then(|| String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned())
+    }
+
+    /// Discards what was typed and not read.
+    fn forget(&mut self) {
+        let buffered = self.input.buffer().len();
+        self.input.consume(buffered);
+        #[cfg(unix)]
+        {
+            use rustix::termios::{QueueSelector, tcdrain, tcflush};
+            // What a person has not seen yet they cannot have answered.
+            let _ = tcdrain(io::stderr());
+            let _ = tcflush(self.input.get_ref(), QueueSelector::IFlush);
+        }
+    }
+}
+
+/// How wide the terminal of standard error is, in columns.
+pub(super) fn columns() -> usize {
+    #[cfg(unix)]
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    #[cfg(not(unix))]
+    let columns = 0;
+    if columns == 0 { COLUMNS } else { columns }
+}
+
+/// Shows a text on standard error.
+pub(super) fn show(text: &str) {
+    let mut out = io::stderr().lock();
+    // A terminal that is gone shows nothing; the approval stays open.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A descriptor of its own, so that no program that was given standard input shares its state. It does not become the
+/// controlling terminal.
+#[cfg(unix)]
+fn open_terminal() -> Option<File> {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::ffi::OsStringExt as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use rustix::fs::OFlags;
+
+    let stdin = io::stdin();
+    let opened = rustix::termios::ttyname(&stdin, Vec::new()).ok().and_then(|name| {
+        let path = std::ffi::OsString::from_vec(name.into_bytes());
+        let flags = i32::try_from(OFlags::NOCTTY.bits()).ok()?;
+        File::options().read(true).custom_flags(flags).open(path).ok()
+    });
+    // A terminal of another user, or of another mount namespace, can be used and not opened.
+    opened.or_else(|| Some(File::from(stdin.as_fd().try_clone_to_owned().ok()?)))
+}
+
+#[cfg(not(unix))]
+fn open_terminal() -> Option<File> {
+    File::open("CONIN$").ok()
+}
