@@ -52,7 +52,7 @@ async fn filled() -> TempDir {
 
 fn refusal(folder: &Path) -> String {
     match Sled::open(folder) {
-        Err(error @ StorageError::Open { .. }) => {
+        Err(error @ (StorageError::Open { .. } | StorageError::InUse { .. })) => {
             let text = error.to_string();
             assert!(text.contains(&folder.display().to_string()), "the error names the folder: {text}");
             text

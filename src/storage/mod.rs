@@ -555,6 +555,17 @@ pub enum StorageError {
         /// Why, and what to do.
         detail: String,
     },
+    /// Another process has the store open, or lets go of it right now.
+    #[error(
+        "cannot open the store at {path}: {} has it open; one process at a time can use a store: stop that one first",
+        .holder.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    InUse {
+        /// The folder.
+        path: String,
+        /// The id of the process, if it has written it down.
+        holder: Option<u32>,
+    },
     /// The store has stopped acknowledging, because a sync failed or because it was closed.
     #[error("the store has stopped: {detail}")]
     Stopped {

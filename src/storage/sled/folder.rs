@@ -15,6 +15,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::disk::{Disk, sync_folder};
 use super::log_check;
@@ -52,10 +53,17 @@ impl Folder {
     /// Takes the folder for this process and checks it, before sled sees it. Changes nothing but `lock` in a folder that it
     /// refuses.
     pub(super) fn open(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), StorageError> {
-        Self::open_checked(path, disk).map_err(|detail| refused(path, detail))
+        let refuse = |detail: String| refused(path, detail);
+        Self::make(path, disk).map_err(refuse)?;
+        let lock = match lock(path, is_gone, || std::thread::sleep(LOOK_AGAIN)).map_err(refuse)? {
+            Ok(lock) => lock,
+            Err(holder) => return Err(StorageError::InUse { path: path.display().to_string(), holder }),
+        };
+        let (folder, synced) = Self::check(path, disk).map_err(refuse)?;
+        Ok((folder, lock, synced))
     }
 
-    fn open_checked(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), String> {
+    fn make(path: &Path, disk: &dyn Disk) -> Result<(), String> {
         let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         if path.as_os_str().is_empty() {
             return Err("an empty path names no folder; write `.` for the current one".to_owned());
@@ -66,7 +74,11 @@ impl Folder {
                 sync_folder(disk, parent).map_err(io("the folder's name cannot be synced"))?;
             }
         }
-        let lock = lock(path)?;
+        Ok(())
+    }
+
+    fn check(path: &Path, disk: &dyn Disk) -> Result<(Self, Synced), String> {
+        let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let is_new = check_format(path)?;
         let mut synced = OpenOptions::new()
             .read(true)
@@ -81,7 +93,7 @@ impl Folder {
         if is_new {
             write_format(path, disk).map_err(io("the file `format` cannot be written"))?;
         }
-        Ok((Self { path: path.to_owned(), synced }, lock, last))
+        Ok((Self { path: path.to_owned(), synced }, last))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -114,7 +126,13 @@ pub(super) fn make(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
-fn lock(path: &Path) -> Result<Lock, String> {
+/// How often a lock is tried whose owner is dead, and how long in between: a child that the owner was about to start holds it
+/// until it has become its program, or has died too.
+const TRIES: u32 = 500;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Locks the folder; `Err` says which process has it.
+fn lock(path: &Path, is_gone: impl Fn(u32) -> bool, wait: impl Fn()) -> Result<Result<Lock, Option<u32>>, String> {
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -122,24 +140,47 @@ fn lock(path: &Path) -> Result<Lock, String> {
         .truncate(false)
         .open(path.join("lock"))
         .map_err(|error| format!("the lock file cannot be opened: {error}"))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Unreadable on systems where a lock also keeps readers out.
-            let _ = file.read_to_string(&mut holder);
-            let holder = match holder.trim() {
-                "" => "another process".to_owned(),
-                pid => format!("process {pid}"),
-            };
-            return Err(format!("{holder} has it open; one process at a time can use a store: stop that one first"));
+    for tries in 1.. {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Unreadable on systems where a lock also keeps readers out.
+                let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+                let holder = holder.trim().parse().ok();
+                if tries == TRIES || !holder.is_some_and(&is_gone) {
+                    return Ok(Err(holder));
+                }
+                wait();
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(format!("the lock file cannot be locked: {error}")),
         }
-        Err(fs::TryLockError::Error(error)) => return Err(format!("the lock file cannot be locked: {error}")),
     }
     let pid = std::process::id();
-    let written = file.set_len(0).and_then(|()| file.write_all(pid.to_string().as_bytes()));
+    let written =
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.to_string().as_bytes()));
     written.map_err(|error| format!("the lock file cannot be written: {error}"))?;
-    Ok(Lock { _file: file })
+    Ok(Ok(Lock { _file: file }))
+}
+
+/// Whether no process of this id lives; one that has ended and is not waited for does not live.
+#[cfg(unix)]
+fn is_gone(pid: u32) -> bool {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, test_kill_process};
+
+    let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    let ended = || {
+        // The state follows the name, which is in parentheses and may have some itself.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    };
+    test_kill_process(id) == Err(Errno::SRCH) || ended()
+}
+
+#[cfg(not(unix))]
+fn is_gone(_: u32) -> bool {
+    false
 }
 
 /// Whether the folder is new. Refuses those of newer programs and of others.
@@ -204,6 +245,54 @@ fn check_log(path: &Path, last: Synced) -> Result<(), String> {
     ))
 }
 
+/// Files of sled that it makes again from the log, out of its way.
+#[derive(Debug, Default)]
+pub(super) struct SetAside {
+    moved: Vec<(PathBuf, PathBuf)>,
+}
+
+impl SetAside {
+    /// Moves snapshots and the configuration aside. The log has everything that they have.
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let mut aside = Self::default();
+        for file in fs::read_dir(folder)? {
+            let path = file?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name == "conf" || name.starts_with("snap.") {
+                let away = folder.join(format!("{DAMAGED}{name}"));
+                fs::rename(&path, &away)?;
+                aside.moved.push((path, away));
+            }
+        }
+        Ok(aside)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.moved.is_empty()
+    }
+
+    /// They were not what was wrong.
+    pub(super) fn put_back(self) {
+        for (path, away) in self.moved {
+            if let Err(error) = fs::rename(&away, &path) {
+                tracing::error!(file = %away.display(), %error, "a file of the store could not be put back");
+            }
+        }
+    }
+
+    /// They were what was wrong, and have been made again.
+    pub(super) fn remove(self) {
+        for (path, away) in self.moved {
+            tracing::warn!(file = %path.display(), "a damaged file of the store was made again; nothing was lost");
+            // It is in nobody's way.
+            let _ = fs::remove_file(away);
+        }
+    }
+}
+
+/// What the names of files begin with that were moved aside. sled takes whatever begins with `snap.` for a snapshot.
+const DAMAGED: &str = "damaged.";
+
 /// A crash while sled writes a snapshot leaves one half written, which sled would then refuse to read.
 fn remove_unfinished_snapshots(path: &Path) -> io::Result<()> {
     for file in fs::read_dir(path)? {
@@ -215,4 +304,61 @@ fn remove_unfinished_snapshots(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// A folder whose lock is held, and was taken by the process of this id.
+    fn held_by(owner: u32) -> (tempfile::TempDir, File) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut held = File::create(folder.path().join("lock")).unwrap();
+        held.write_all(owner.to_string().as_bytes()).unwrap();
+        held.try_lock().unwrap();
+        (folder, held)
+    }
+
+    fn ended() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        // It has ended, and was not waited for.
+        while !is_gone(child.id()) {}
+        child.wait().unwrap();
+        assert!(is_gone(child.id()));
+        child.id()
+    }
+
+    #[test]
+    fn a_lock_that_outlived_its_owner_is_waited_for() {
+        let (folder, held) = held_by(ended());
+        let (held, waited) = (RefCell::new(Some(held)), Cell::new(0));
+        let let_go_at_the_third = || {
+            waited.set(waited.get() + 1);
+            if waited.get() == 3 {
+                held.borrow_mut().take();
+            }
+        };
+        let lock = lock(folder.path(), is_gone, let_go_at_the_third).unwrap();
+        assert!(lock.is_ok() && waited.get() == 3);
+        assert_eq!(fs::read_to_string(folder.path().join("lock")).unwrap(), std::process::id().to_string());
+    }
+
+    #[test]
+    fn a_lock_whose_owner_lives_is_not_waited_for_and_no_lock_for_ever() {
+        let waited = Cell::new(0);
+        let tries = |owner| {
+            let (folder, _held) = held_by(owner);
+            lock(folder.path(), is_gone, || waited.set(waited.get() + 1)).unwrap().map(drop)
+        };
+        let me = std::process::id();
+        assert_eq!(tries(me), Err(Some(me)));
+        assert_eq!(waited.get(), 0);
+        let gone = ended();
+        assert_eq!(tries(gone), Err(Some(gone)));
+        assert_eq!(waited.get(), TRIES - 1);
+    }
 }

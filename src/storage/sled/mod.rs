@@ -37,7 +37,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use self::desk::Desk;
 use self::disk::{Disk, SystemDisk};
-use self::folder::{Folder, Lock, SEGMENT, refused};
+use self::folder::{Folder, Lock, SEGMENT, SetAside, refused};
 use self::payloads::Payloads;
 use self::row_batch::RowBatch;
 use self::rows::Progress;
@@ -172,7 +172,7 @@ impl Sled {
     /// Opens the store in a folder, or makes one there. Blocks for as long as sled reads its log.
     ///
     /// # Errors
-    /// [`StorageError::Open`] if another process has it open, if a newer version of callboard wrote it, if it is damaged
+    /// [`StorageError::InUse`] if another process has it open; [`StorageError::Open`] if a newer version of callboard wrote it, if it is damaged
     /// or truncated, or if the disk fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         Self::open_with_clock(path, Arc::new(SystemClock::default()))
@@ -189,7 +189,7 @@ impl Sled {
     fn open_on(path: &Path, clock: Arc<dyn Clock>, disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
         let (folder, lock, synced) = Folder::open(path, &*disk)?;
         let refuse = |detail: String| refused(path, detail);
-        let db = open_sled(path).map_err(refuse)?;
+        let db = open_sled(path).or_else(|error| open_without_extras(path).ok_or(error)).map_err(refuse)?;
         let stored = db.get(rows::PROGRESS).map_err(|error| refuse(format!("the log cannot be read: {error}")))?;
         let progress = match stored {
             Some(row) => codec::decode::<Progress>(&row).map_err(|error| refuse(error.to_string()))?,
@@ -287,6 +287,9 @@ impl fmt::Debug for Sled {
     }
 }
 
+/// What helps against a damaged log.
+const WAY_OUT: &str = "restore the folder from a copy, or import an export into a new one";
+
 /// Opens sled with settings under which it is safe.
 fn open_sled(path: &Path) -> Result<sled::Db, String> {
     let config = sled::Config::new()
@@ -305,8 +308,23 @@ fn open_sled(path: &Path) -> Result<sled::Db, String> {
             {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            Ok(Err(error)) => return Err(format!("the log cannot be read: {error}")),
-            Err(_) => return Err("the log is damaged: sled gave up on it".to_owned()),
+            Ok(Err(error)) => return Err(format!("the file `db` cannot be read: {error}; {WAY_OUT}")),
+            Err(_) => return Err(format!("the file `db` is damaged: sled gave up on it; {WAY_OUT}")),
+        }
+    }
+}
+
+/// Opens sled by its log alone, if there is anything else that may be what was wrong. `None` leaves everything as it was.
+fn open_without_extras(path: &Path) -> Option<sled::Db> {
+    let aside = SetAside::of(path).ok().filter(|aside| !aside.is_empty())?;
+    match open_sled(path) {
+        Ok(db) => {
+            aside.remove();
+            Some(db)
+        }
+        Err(_) => {
+            aside.put_back();
+            None
         }
     }
 }

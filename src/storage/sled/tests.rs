@@ -319,3 +319,54 @@ async fn nothing_is_served_after_closing() {
     assert_eq!(store.append(append("a", 1, b"x", Durability::Sync)).await, Err(stopped.clone()));
     assert_eq!(store.read(&Key::new(["a"]), 1, 1).await, Err(stopped));
 }
+
+#[tokio::test]
+async fn a_damaged_snapshot_or_configuration_loses_nothing() {
+    let damages: [fn(&mut Vec<u8>); 4] = [
+        |bytes| bytes.clear(),
+        |bytes| bytes.truncate(bytes.len() / 2),
+        |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 0x55),
+        |bytes| bytes.extend([7; 100]),
+    ];
+    for damage in damages {
+        for damaged in ["conf", "snap."] {
+            let folder = folder();
+            for expected in 0..3 {
+                let store = Sled::open(folder.path()).unwrap();
+                store.append(append("a", expected, b"x", Durability::Sync)).await.unwrap();
+            }
+            let names = || {
+                let files = std::fs::read_dir(folder.path()).unwrap();
+                files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+            };
+            let hit: Vec<String> = names().into_iter().filter(|name| name.starts_with(damaged)).collect();
+            assert!(!hit.is_empty(), "{damaged} {:?}", names());
+            for name in hit {
+                let path = folder.path().join(name);
+                let mut bytes = std::fs::read(&path).unwrap();
+                damage(&mut bytes);
+                std::fs::write(path, bytes).unwrap();
+            }
+            let store = Sled::open(folder.path()).unwrap();
+            assert_eq!(store.read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 3);
+            store.append(append("a", 3, b"x", Durability::Sync)).await.unwrap();
+            drop(store);
+            assert!(names().iter().all(|name| !name.starts_with("damaged.")), "{:?}", names());
+            assert_eq!(Sled::open(folder.path()).unwrap().read(&Key::new(["a"]), 1, 9).await.unwrap().len(), 4);
+        }
+    }
+}
+
+#[test]
+fn what_was_not_wrong_is_put_back() {
+    let folder = folder();
+    drop(Sled::open(folder.path()).unwrap());
+    std::fs::write(folder.path().join("conf"), "no configuration").unwrap();
+    // Nothing was synced that it would have to hold, so this is sled's to judge.
+    std::fs::remove_file(folder.path().join("synced")).unwrap();
+    std::fs::remove_file(folder.path().join("db")).unwrap();
+    std::fs::create_dir(folder.path().join("db")).unwrap();
+    let refused = Sled::open(folder.path()).unwrap_err().to_string();
+    assert!(refused.contains("`db`"), "{refused}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("conf")).unwrap(), "no configuration");
+}
