@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
 
 use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
+use crate::stores::Choice;
 use crate::workflow::arguments::Workflow;
 
 /// Runs agents and workflows, and looks into their runs
@@ -22,7 +22,7 @@ pub(crate) enum Arguments {
     /// Have agents do something
     #[command(after_help = RUN_CODES)]
     Run(Run),
-    /// The runs of a store
+    /// The runs of the project, or of a store
     #[command(after_help = EXIT_CODES)]
     Runs {
         #[command(subcommand)]
@@ -50,14 +50,14 @@ pub(crate) enum Runs {
     Show {
         #[command(flatten)]
         common: Common,
-        /// The run's id, or a beginning that no other run has
+        /// The run's id, a beginning that no other run has, or @last
         run: String,
     },
     /// What happened in a run, event by event, with what each event changed
     Replay {
         #[command(flatten)]
         common: Common,
-        /// The run's id, or a beginning that no other run has
+        /// The run's id, a beginning that no other run has, or @last
         run: String,
         /// The state as this turn saw it and as it left it, instead of all events
         #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
@@ -70,16 +70,24 @@ pub(crate) enum Runs {
     Diff {
         #[command(flatten)]
         common: Common,
-        /// The id of one run, or a beginning that no other run has
+        /// The id of one run, a beginning that no other run has, or @last
         first: String,
         /// The other run
         second: String,
+    },
+    /// Remove runs, with everything that was kept for them
+    Delete {
+        #[command(flatten)]
+        common: Common,
+        /// Their ids, or beginnings that no other runs have
+        #[arg(required = true)]
+        runs: Vec<String>,
     },
     /// A new run that begins as a copy of one, up to a turn; the program with the agents goes on with it at its next start
     Fork {
         #[command(flatten)]
         common: Common,
-        /// The run's id, or a beginning that no other run has
+        /// The run's id, a beginning that no other run has, or @last
         run: String,
         /// The turn that begins anew
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -143,9 +151,8 @@ pub(crate) fn setting(text: &str) -> Result<Setting, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// The folder of the store
-    #[arg(long, visible_alias = "store", value_name = "FOLDER")]
-    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
     /// Answer in JSON, for machines
     #[arg(long)]
     pub(crate) json: bool,
@@ -158,6 +165,7 @@ impl Runs {
             | Self::Show { common, .. }
             | Self::Replay { common, .. }
             | Self::Diff { common, .. }
+            | Self::Delete { common, .. }
             | Self::Fork { common, .. } => common,
         }
     }

@@ -13,7 +13,7 @@ use callboard::messages::{Durability, RunId, visible};
 use callboard::supervision::runs::fork::{Fork, ForkError, fork_at};
 use callboard::supervision::runs::replay::Replay;
 
-use crate::agents::hints::quoted;
+use crate::agents::hints::store_flag;
 use crate::arguments::Setting;
 use crate::page::{Failure, Page, brief_json, count};
 use crate::store::{Loaded, Store};
@@ -25,7 +25,7 @@ pub(crate) async fn fork(
     turn: u32,
     input: Option<&serde_json::Value>,
     settings: &[Setting],
-    folder: &Path,
+    named: Option<&Path>,
 ) -> Result<Page, Failure> {
     for (place, Setting { channel, .. }) in settings.iter().enumerate() {
         if settings[..place].iter().any(|before| before.channel == *channel) {
@@ -62,9 +62,9 @@ pub(crate) async fn fork(
         ));
     }
     text.push_str("unless it was built to cancel unfinished runs, or to leave them.\n");
-    let (is_workflow, folder) = (replay.submission().task.plan.is_some(), quoted(&folder.display().to_string()));
-    let line = if is_workflow { "workflow resume" } else { "run --resume" };
-    text.push_str(&format!("If this program has its agents: callboard {line} {run} --store {}\n", visible(&folder)));
+    let line = if replay.submission().task.plan.is_some() { "workflow resume" } else { "run --resume" };
+    let store = store_flag(named);
+    text.push_str(&format!("If this program has its agents: callboard {line} {run}{}\n", visible(&store)));
     let open: Vec<_> = open.iter().map(|turn| json!({ "turn": turn.number, "agent": turn.agent })).collect();
     let set: BTreeMap<_, _> = settings.iter().map(|Setting { channel, value }| (channel, value)).collect();
     let json = json!({

@@ -1,5 +1,7 @@
 //! `callboard runs list`.
 
+use std::path::PathBuf;
+
 use comfy_table::ColumnConstraint;
 use serde_json::{Value, json};
 
@@ -9,11 +11,17 @@ use callboard::supervision::runs::snapshot::fold;
 
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::store::{Rules, Store};
+use crate::stores::Open;
 
 /// All runs, one line each. One that cannot be read is listed as such.
-pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
-    let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), String::new());
-    for run in store.ids().await? {
+pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
+    let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
+    let mut runs = Vec::new();
+    for store in &open.stores {
+        runs.extend(store.ids().await?.into_iter().map(|run| (run, store)));
+    }
+    runs.sort_by_key(|(run, _)| *run);
+    for (run, store) in runs {
         let read = match store.history(run).await {
             Ok(history) => {
                 let origin = origin(&history);
@@ -35,22 +43,25 @@ pub(crate) async fn list(store: &Store) -> Result<Page, Failure> {
                     duration(metrics.elapsed),
                     format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
                 ]);
-                rows.push(row(run, &fold, origin));
+                rows.push(row(run, &fold, origin, store));
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
                 let mut line: [String; 8] = Default::default();
                 (line[0], line[OUTCOME]) = (run.to_string(), "unreadable".to_owned());
                 lines.push(line);
-                rows.push(json!({ "run": run, "error": error }));
+                rows.push(json!({ "run": run, "store": store.folder().to_string_lossy(), "error": error }));
             }
         }
     }
-    if rows.is_empty() {
-        return Ok(Page::new("the store has no runs\n".to_owned(), json!([])));
+    let count_of_runs = rows.len();
+    let closed = |(folder, why): &(PathBuf, String)| json!({ "store": folder.to_string_lossy(), "error": why });
+    rows.extend(open.closed.iter().map(closed));
+    if count_of_runs == 0 {
+        return Ok(Page::new(format!("there are no runs\n{unreadable}"), Value::from(rows)));
     }
     let width = table([""], &[]).width();
-    let text = format!("{}{}\n{unreadable}", lines_of(&drawn(&lines, width)), count(rows.len(), "run"));
+    let text = format!("{}{}\n{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
     Ok(Page::new(text, Value::from(rows)))
 }
 
@@ -128,10 +139,11 @@ pub(crate) fn standing(run: &Run) -> String {
     format!("open ({})", count(run.open_turns().count(), "turn"))
 }
 
-fn row(run: RunId, fold: &Run, origin: Option<TurnId>) -> Value {
+fn row(run: RunId, fold: &Run, origin: Option<TurnId>, store: &Store) -> Value {
     let submission = fold.submission();
     json!({
         "run": run,
+        "store": store.folder().to_string_lossy(),
         "submitted": submission.at,
         "agent": submission.agent,
         "task": submission.task.body,

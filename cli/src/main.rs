@@ -4,6 +4,8 @@
 mod agents;
 mod arguments;
 mod comparing;
+mod copying;
+mod deleting;
 mod forking;
 mod listing;
 mod page;
@@ -12,6 +14,7 @@ mod saying;
 mod showing;
 mod stops;
 mod store;
+mod stores;
 mod workflow;
 
 use std::process::ExitCode;
@@ -66,16 +69,22 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 }
 
 async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
-    let store = store::Store::open(&command.common().data)?;
+    let stores = command.common().choice.stores()?;
     match command {
-        Runs::List { .. } => listing::list(&store).await,
-        Runs::Show { run, .. } => showing::show(&store.load(run).await?),
-        Runs::Diff { first, second, .. } => Ok(comparing::diff(&store.load(first).await?, &store.load(second).await?)),
-        Runs::Fork { run, turn, input, set, .. } => {
-            forking::fork(&store, &store.load(run).await?, *turn, input.as_ref(), set, &command.common().data).await
+        Runs::List { .. } => listing::list(&stores.open()?).await,
+        Runs::Show { run, .. } => showing::show(&stores.load(run).await?),
+        Runs::Diff { first, second, .. } => {
+            let open = stores.open()?;
+            Ok(comparing::diff(&open.load(first).await?, &open.load(second).await?))
         }
-        Runs::Replay { run, turn, step, .. } => {
+        Runs::Fork { run, turn, input, set, .. } => {
+            let (store, run) = stores.take_with(run).await?;
             let loaded = store.load(run).await?;
+            forking::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
+        }
+        Runs::Delete { runs, .. } => deleting::delete(&stores, runs).await,
+        Runs::Replay { run, turn, step, .. } => {
+            let loaded = stores.load(run).await?;
             match turn {
                 Some(turn) => replaying::at_turn(&loaded, *turn),
                 None if *step => replaying::step_by_step(&loaded),

@@ -45,6 +45,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The same, with more to say.
+    pub(crate) fn with(mut self, notes: &str) -> Self {
+        if !notes.is_empty() {
+            self.text.push_str(&format!("\n{}", notes.trim_end()));
+        }
+        self
+    }
+
     /// There is no such run or turn.
     pub(crate) fn unknown(text: String) -> Self {
         Self { code: 1, text }

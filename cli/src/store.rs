@@ -1,6 +1,6 @@
-//! The store that a command looks into, and the runs in it.
+//! A store, and the runs in it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
@@ -8,6 +8,9 @@ use callboard::messages::{Durability, RunEvent, RunId, visible};
 use callboard::storage::{Fence, Journal, Sled, StorageError};
 use callboard::supervision::runs::replay::{Replay, ReplayError};
 
+use tempfile::TempDir;
+
+use crate::copying::copy_if_needed;
 use crate::page::{Failure, brief};
 
 /// How many runs are named when one is not found.
@@ -17,6 +20,9 @@ const SUGGESTED: usize = 3;
 pub(crate) struct Store {
     sled: Arc<Sled>,
     journal: Journal,
+    folder: PathBuf,
+    /// What is read, if it cannot be opened where it is. Removed after the store is closed.
+    _copy: Option<TempDir>,
 }
 
 /// A run that was read.
@@ -37,17 +43,40 @@ pub(crate) struct Rules {
 impl Store {
     /// Opens a store that is there. It makes none: a folder that is misspelt is an error.
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
-        if !folder.join("format").is_file() {
-            let folder = visible(&folder.display().to_string());
-            return Err(Failure::trouble(format!("there is no callboard store in {folder}")));
+        check_is_there(folder)?;
+        Self::open_or_make(folder).map_err(trouble)
+    }
+
+    /// As [`Store::open`], to look into it: one that cannot be written to is copied first.
+    pub(crate) fn open_to_read(folder: &Path) -> Result<Self, Failure> {
+        check_is_there(folder)?;
+        Self::read(folder).map_err(trouble)
+    }
+
+    pub(crate) fn read(folder: &Path) -> Result<Self, StorageError> {
+        match copy_if_needed(folder)? {
+            Some(copy) => {
+                let opened = Self::open_or_make(copy.path())?;
+                Ok(Self { folder: folder.to_owned(), _copy: Some(copy), ..opened })
+            }
+            None => Self::open_or_make(folder),
         }
-        Self::open_or_make(folder)
     }
 
     /// Opens a store, or makes one.
-    pub(crate) fn open_or_make(folder: &Path) -> Result<Self, Failure> {
-        let sled = Arc::new(Sled::open(folder).map_err(trouble)?);
-        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled })
+    pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
+        let sled = Arc::new(Sled::open(folder)?);
+        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), _copy: None })
+    }
+
+    /// Where it is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes a run, with everything that was kept for it.
+    pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
+        self.journal.forget(run).await.map_err(trouble)
     }
 
     /// For a board.
@@ -75,14 +104,7 @@ impl Store {
         begun.map(|_| ()).map_err(trouble)
     }
 
-    /// The run that an id, or the beginning of one, stands for.
-    pub(crate) async fn find(&self, wanted: &str) -> Result<RunId, Failure> {
-        let ids = self.ids().await?;
-        find(wanted, &ids)
-    }
-
-    pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
-        let id = self.find(wanted).await?;
+    pub(crate) async fn load(&self, id: RunId) -> Result<Loaded, Failure> {
         let history = self.history(id).await.map_err(|error| Failure::trouble(format!("run {id}: {error}")))?;
         let rules = Rules::of(&history);
         let replay = Replay::of(history.clone(), &rules.state).map_err(|error| not_replayed(id, error))?;
@@ -125,7 +147,19 @@ impl Rules {
     }
 }
 
-fn trouble(error: StorageError) -> Failure {
+pub(crate) fn is_there(folder: &Path) -> bool {
+    folder.join("format").is_file()
+}
+
+fn check_is_there(folder: &Path) -> Result<(), Failure> {
+    if is_there(folder) {
+        return Ok(());
+    }
+    let folder = visible(&folder.display().to_string());
+    Err(Failure::trouble(format!("there is no callboard store in {folder}")))
+}
+
+pub(crate) fn trouble(error: StorageError) -> Failure {
     Failure::trouble(error.to_string())
 }
 
@@ -134,14 +168,14 @@ fn not_replayed(run: RunId, error: ReplayError) -> Failure {
 }
 
 /// The only run whose id begins like this; hyphens and upper case do not matter.
-fn find(wanted: &str, ids: &[RunId]) -> Result<RunId, Failure> {
+pub(crate) fn find(wanted: &str, ids: &[RunId]) -> Result<RunId, Failure> {
     let digits: String = wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect();
     let shown = brief(wanted, 80);
     let plain = |run: &RunId| run.0.as_simple().to_string();
     let fitting: Vec<&RunId> = ids.iter().filter(|run| !digits.is_empty() && plain(run).starts_with(&digits)).collect();
     let (mut text, named) = match fitting.as_slice() {
         [only] => return Ok(**only),
-        [] if ids.is_empty() => (format!("there is no run \"{shown}\": the store has none"), Vec::new()),
+        [] if ids.is_empty() => (format!("there is no run \"{shown}\": no store has any"), Vec::new()),
         [] => {
             let likeness = |run: &&RunId| {
                 let id = plain(run);

@@ -26,6 +26,7 @@ fn callboard(folder: &Path, arguments: &[&str]) -> Said {
 /// As [`callboard`], with these variables and no others.
 fn callboard_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     let output = command.env_clear().env("USER", "ann").envs(variables.iter().copied()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -146,8 +147,9 @@ fn the_fake_model_needs_no_catalog_and_what_is_kept_nowhere_is_said_to_be() {
     let folder = begun();
     write(&folder, "agents/writer.toml", WRITER);
     write(&folder, "models.toml", "[[models");
-    let said = callboard(folder.path(), &["run", "look", "--to", "writer", "--model", "fake", "--no-input"]);
-    assert!(said.code == Some(3) && said.error.contains("no --store was given"), "{}", said.error);
+    let said =
+        callboard(folder.path(), &["run", "look", "--to", "writer", "--model", "fake", "--no-input", "--ephemeral"]);
+    assert!(said.code == Some(3) && said.error.contains("because it is --ephemeral"), "{}", said.error);
     let said = callboard(folder.path(), &["run", "look", "--to", "writer", "--no-input"]);
     assert!(said.code == Some(2) && said.error.contains("models.toml:1:"), "{}", said.error);
 }

@@ -147,8 +147,8 @@ fn a_file_is_no_store_and_an_empty_store_has_no_runs() {
     assert!(refused.error.contains("there is no callboard store in"), "{}", refused.error);
     let empty = folder.path().join("store");
     drop(Sled::open(&empty).unwrap());
-    assert_eq!(shown(&empty, &["list"], 0), "the store has no runs\n");
-    assert_eq!(callboard(&empty, &["show", "7"]).error, "error: there is no run \"7\": the store has none\n");
+    assert_eq!(shown(&empty, &["list"], 0), "there are no runs\n");
+    assert_eq!(callboard(&empty, &["show", "7"]).error, "error: there is no run \"7\": no store has any\n");
     assert_eq!(callboard(&empty, &["show", "7", "--step"]).code, 2);
     assert_eq!(callboard(&empty, &["replay", "7", "--step", "--json"]).code, 2, "machines do not press Enter");
 }

@@ -83,6 +83,7 @@ struct Said {
 
 fn callboard(folder: &Path, arguments: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann").env("GREETING", "hello");
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -37,6 +37,7 @@ fn writer() -> (TempDir, Model) {
 /// `callboard ARGUMENTS` in the folder, on a terminal.
 fn screen(folder: &TempDir, arguments: &[&str]) -> Screen {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder).env("USER", "ann").env("NO_COLOR", "1");
     Screen::of(command)
 }

@@ -52,6 +52,7 @@ struct Said {
 
 fn command(folder: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).env("USER", "ann");
     for variable in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"] {
         command.env_remove(variable);
@@ -158,7 +159,7 @@ fn paths_are_told_from_the_root_wherever_callboard_is_started() {
 fn nodes_of_a_workflow_are_programs_from_files() {
     let folder = folder();
     let run = ["workflow", "run", "--line", "counter -> namer", "--input-json", "\"to be\"", "--agents", "agents"];
-    let said = callboard(&folder, &run);
+    let said = callboard(&folder, &[&run[..], &["--ephemeral"]].concat());
     assert_eq!((said.code, said.out.as_str(), said.error.as_str()), (Some(0), "On being\n", ""));
     let watched = callboard(&folder, &[&run[..], &["--watch"]].concat());
     assert!(watched.error.contains("namer │ the namer has begun\n"), "{}", watched.error);

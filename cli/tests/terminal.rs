@@ -38,6 +38,7 @@ fn writer() -> (TempDir, Model) {
 
 fn command(folder: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann").env("NO_COLOR", "1");
     command
 }

@@ -22,6 +22,7 @@ struct Said {
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
     command
 }

@@ -51,6 +51,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.arg("workflow").args(arguments).current_dir(folder).stdin(Stdio::null()).env("USER", "ann");
     command
 }
@@ -69,6 +70,7 @@ fn said(mut command: Command) -> Said {
 /// The only run that the store in `store` had first.
 fn first_run(folder: &Path) -> String {
     let mut list = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    list.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     let output = list.args(["runs", "list", "--json", "--data", "store"]).current_dir(folder).output().unwrap();
     let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
     runs[0]["run"].as_str().unwrap().to_owned()
@@ -286,12 +288,16 @@ fn a_node_that_waits_for_a_person_ends_the_process_and_is_resumed_by_another() {
 }
 
 #[test]
-fn without_a_store_a_run_that_waits_is_not_kept() {
+fn an_ephemeral_run_that_waits_is_not_kept() {
     let folder = folder(&[]);
-    let said = workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat"]);
+    let said =
+        workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--ephemeral"]);
     assert_eq!(said.code, Some(3));
-    assert!(said.error.ends_with("nothing of it is kept, because no --store was given\n"), "{}", said.error);
-    let said = workflow(folder.path(), &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--json"]);
+    assert!(said.error.ends_with("nothing of it is kept, because it is --ephemeral\n"), "{}", said.error);
+    let said = workflow(
+        folder.path(),
+        &["run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--json", "--ephemeral"],
+    );
     let waits: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&waits["waits_for"][0]["node"], &waits["to_go_on"]), (&json!("a"), &Value::Null), "{}", said.error);
 }
@@ -348,6 +354,7 @@ fn a_run_that_is_resumed_leaves_the_others_of_its_store_as_they_are() {
     assert_eq!((wait("a"), wait("b")), (Some(3), Some(3)));
     let list = || {
         let mut list = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        list.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
         let output = list.args(["runs", "list", "--json", "--data", "store"]).current_dir(path).output().unwrap();
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
@@ -415,6 +422,7 @@ fn a_workflow_is_drawn_with_how_the_nodes_of_a_run_stand() {
     let run = ["run", "review.toml", "--input", "source_code=x", "--agent", "*=cat", "--store", "store", "--no-input"];
     assert_eq!(workflow(folder.path(), &run).code, Some(3));
     let listed = Command::new(env!("CARGO_BIN_EXE_callboard"))
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .args(["runs", "list", "--data", "store", "--json"])
         .current_dir(folder.path())
         .output()
@@ -483,6 +491,7 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
 
     let runs = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
         command.arg("runs").args(arguments).args(["--data", "store"]).current_dir(path);
         said(command)
     };
@@ -509,6 +518,7 @@ fn a_program_that_an_agent_has_started_begins_no_run_of_its_own() {
     for variable in ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"] {
         for arguments in [&["run", "x", "--model", "fake"][..], &["workflow", "run", "--line", "a"]] {
             let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
+            program.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
             let output = program.args(arguments).env(variable, "x").stdin(Stdio::null()).output().unwrap();
             let error = String::from_utf8(output.stderr).unwrap();
             assert!(error.contains(variable) && error.contains("have the agent delegate the task"), "{error}");

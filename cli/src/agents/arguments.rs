@@ -10,6 +10,8 @@ use callboard::messages::Limits;
 use crate::arguments::json;
 use crate::workflow::arguments::limits;
 
+use crate::stores::Choice;
+
 use super::together::Way;
 
 /// Write a folder of agents to begin with
@@ -56,7 +58,7 @@ pub(crate) struct Files {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// What to do, in words; @FILE reads it from there, @- from standard input
-    #[arg(required_unless_present = "resume", conflicts_with = "resume", value_parser = crate::arguments::words)]
+    #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::arguments::words)]
     pub(crate) task: Option<String>,
     /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
     #[arg(long, value_name = "AGENT")]
@@ -80,17 +82,22 @@ pub(crate) struct Run {
     #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
     pub(crate) limits: Option<Allowance>,
     /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, conflicts_with_all = ["resume", "retry"])]
     pub(crate) enable_handoffs: bool,
     /// Ask nobody: what would have to be asked ends the run
     #[arg(long)]
     pub(crate) no_input: bool,
-    /// The folder in which the run is kept, so that it outlives this process; memory if none is given
-    #[arg(long, visible_alias = "data", value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
-    /// Go on with a run that a process left, or that waits for a person: its id, or a beginning that no other run has
-    #[arg(long, value_name = "RUN", requires = "store")]
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Keep nothing of the run
+    #[arg(long, conflicts_with_all = ["store", "resume", "retry"])]
+    pub(crate) ephemeral: bool,
+    /// Go on with a run that a process left, or that waits for a person: its id, a beginning that no other run has, or @last
+    #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,
+    /// Do what failed in a run again, in a new run that has what came before it: its id, a beginning of it, or @last
+    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
+    pub(crate) retry: Option<String>,
     /// Say nothing of what happens on the way
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -1,6 +1,5 @@
 //! Command lines that people are told to go on with.
 
-use std::fmt::Display;
 use std::path::Path;
 
 use callboard::messages::{RunId, visible, visible_lines};
@@ -8,8 +7,17 @@ use callboard::messages::{RunId, visible, visible_lines};
 use super::arguments::{Files, Run};
 
 /// The command line that goes on with a run, with the same agents, models and tools, in the same place.
-pub(super) fn resumption(run: impl Display, store: &Path, arguments: &Run) -> String {
-    let mut line = format!("callboard run --resume {run} --store {}", path(store));
+pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
+    going_on(&format!("--resume {run}"), store, arguments)
+}
+
+/// The command line that does what failed in a run again, in a run of its own.
+pub(super) fn retrial(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
+    going_on(&format!("--retry {run}"), store, arguments)
+}
+
+fn going_on(how: &str, store: Option<&Path>, arguments: &Run) -> String {
+    let mut line = format!("callboard run {how}{}", store_flag(store));
     let Run { files, model, .. } = arguments;
     if files.agents != Path::new("agents") {
         line.push_str(&format!(" --agents {}", path(&files.agents)));
@@ -17,13 +25,9 @@ pub(super) fn resumption(run: impl Display, store: &Path, arguments: &Run) -> St
     line + &flags(files, model.as_deref())
 }
 
-/// The command lines that do a failed turn again, in a run of its own.
-pub(super) fn retrial(run: RunId, turn: u32, store: &Path, arguments: &Run) -> String {
-    let fork = format!("callboard runs fork {run} --turn {turn} --store {}", path(store));
-    let resumption = resumption("NEW", store, arguments);
-    format!(
-        "to do turn {turn} again in a new run, with what came before it: {fork}\nand then, with the new run's id: {resumption}"
-    )
+/// What names the store, unless it is the project's own.
+pub(crate) fn store_flag(store: Option<&Path>) -> String {
+    store.map(|store| format!(" --store {}", path(store))).unwrap_or_default()
 }
 
 /// What a turn waits for that cannot go on by itself, in words of the command line.
@@ -77,7 +81,7 @@ mod tests {
         let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
             panic!("it is a run")
         };
-        resumption("0192f0c1-2345-7abc-8def-0123456789ab", run.store.as_deref().unwrap(), &run)
+        resumption("0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), run.choice.store.as_deref(), &run)
     }
 
     #[test]
@@ -97,6 +101,7 @@ mod tests {
     #[test]
     fn a_run_is_gone_on_with_by_the_same_agents_in_the_same_place() {
         let begin = "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab --store";
+        assert_eq!(hint(&[]), "callboard run --resume 0192f0c1-2345-7abc-8def-0123456789ab");
         assert_eq!(hint(&["--store", "data", "--agents", "agents", "--root", "."]), format!("{begin} data"));
         let all = [
             "--store=../my data",

@@ -7,9 +7,10 @@ use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
 use callboard::messages::state::StateRules;
-use callboard::messages::{AgentName, RunEvent, RunResult, TurnId, Usage, visible, visible_lines};
+use callboard::messages::{AgentName, RunEvent, RunId, RunResult, TurnId, Usage, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
+use callboard::supervision::runs::fork::Fork;
 use callboard::supervision::runs::replay::Replay;
 use callboard::workflow::Workflow;
 
@@ -18,6 +19,7 @@ use crate::saying;
 use crate::showing::taken;
 use crate::stops::Stops;
 use crate::store::Store;
+use crate::stores::Stores;
 use crate::workflow::End;
 
 use super::arguments::{Allowance, Run};
@@ -29,11 +31,10 @@ use super::telling::Teller;
 use super::watching::Watch;
 
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
-    // Before the tools are made, which must not see it. A run to go on with is in a store that is there.
-    let open = if arguments.resume.is_some() { Store::open } else { Store::open_or_make };
-    let store = arguments.store.as_deref().map(open).transpose()?;
-    let (named, hidden) = (arguments.model.as_deref(), arguments.store.as_deref());
     let way = arguments.way.workflow(arguments.rounds)?;
+    // Before the tools are made, which must not see it.
+    let kept = if arguments.ephemeral { None } else { Some(Kept::open(arguments).await?) };
+    let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     // Before a program runs, because it may be what stops this process.
     let mut stops = Stops::new()?;
     let loaded = tokio::select! {
@@ -51,14 +52,36 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     if !arguments.quiet {
         logged::show();
     }
-    let session = Session::start(builder, store, arguments, own).await?;
+    let session = Session::start(builder, kept, arguments, own).await?;
     session.see_through(stops, way, watch).await
+}
+
+/// Where the run is kept.
+struct Kept {
+    stores: Stores,
+    store: Store,
+    /// The run to go on with, or to do again.
+    run: Option<RunId>,
+}
+
+impl Kept {
+    async fn open(arguments: &Run) -> Result<Self, Failure> {
+        let stores = arguments.choice.stores()?;
+        let (store, run) = match arguments.resume.as_ref().or(arguments.retry.as_ref()) {
+            Some(wanted) => {
+                let (store, run) = stores.take_with(wanted).await?;
+                (store, Some(run))
+            }
+            None => (stores.take()?, None),
+        };
+        Ok(Self { stores, store, run })
+    }
 }
 
 /// A board that works on one run.
 struct Session<'a> {
     board: Callboard,
-    store: Option<Store>,
+    kept: Option<Kept>,
     arguments: &'a Run,
     /// Those of the folder.
     agents: Vec<String>,
@@ -67,15 +90,15 @@ struct Session<'a> {
 impl<'a> Session<'a> {
     async fn start(
         mut builder: Builder,
-        store: Option<Store>,
+        kept: Option<Kept>,
         arguments: &'a Run,
         agents: Vec<String>,
     ) -> Result<Self, Failure> {
-        if let Some(store) = &store {
-            builder = builder.storage(store.sled());
+        if let Some(kept) = &kept {
+            builder = builder.storage(kept.store.sled());
         }
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
-        Ok(Self { board, store, arguments, agents })
+        Ok(Self { board, kept, arguments, agents })
     }
 
     async fn see_through(self, mut stops: Stops, way: Option<Workflow>, mut watch: Watch) -> Result<End, Failure> {
@@ -126,20 +149,19 @@ impl<'a> Session<'a> {
 
     /// Says which command line goes on with the run, if one does.
     fn tell_how_to_go_on(&self, run: &RunHandle) -> Option<String> {
-        let hint = self.arguments.store.as_deref().map(|store| hints::resumption(run.id(), store, self.arguments));
+        let hint = self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
         match &hint {
             Some(hint) => note(&format!("to go on: {}", visible(hint))),
-            None => note("nothing of it is kept, because no --store was given"),
+            None => note("nothing of it is kept, because it is --ephemeral"),
         }
         hint
     }
 
     async fn begin(&self, way: Option<Workflow>) -> Result<RunHandle, Failure> {
         let trouble = |error: String| Failure::trouble(error);
-        if let (Some(id), Some(store)) = (&self.arguments.resume, &self.store) {
-            let run = self.board.take_up(store.find(id).await?).await;
-            run.restart_turns().await;
-            return Ok(run);
+        let before = self.kept.as_ref().and_then(|kept| kept.run);
+        if let Some(before) = before {
+            return if self.arguments.retry.is_some() { self.retry(before).await } else { self.resume(before).await };
         }
         let words = self.arguments.task.as_deref().unwrap_or_default();
         let input = self.arguments.input.clone();
@@ -171,6 +193,26 @@ impl<'a> Session<'a> {
         Ok(run)
     }
 
+    async fn resume(&self, run: RunId) -> Result<RunHandle, Failure> {
+        let run = self.board.take_up(run).await;
+        run.restart_turns().await;
+        Ok(run)
+    }
+
+    /// A new run that begins with the turn that failed last in an earlier one.
+    async fn retry(&self, before: RunId) -> Result<RunHandle, Failure> {
+        let trouble = |error: String| Failure::trouble(format!("run {before}: {error}"));
+        let history = self.board.run(before).history().await.map_err(|error| trouble(error.to_string()))?;
+        let turn = failed_turn(&history).ok_or_else(|| {
+            trouble("no turn of it has failed; --resume goes on with it, or prints its result".to_owned())
+        })?;
+        let run = self.board.fork(before, turn, Fork::new()).await.map_err(|error| trouble(error.to_string()))?;
+        if !self.arguments.quiet {
+            note(&format!("turn {turn} of run {before} is done again"));
+        }
+        Ok(run)
+    }
+
     /// Who does it.
     fn target(&self) -> Result<&str, Failure> {
         match (self.arguments.to.as_deref(), self.agents.as_slice()) {
@@ -190,6 +232,9 @@ impl<'a> Session<'a> {
         let mut teller = Teller::new(self.arguments.quiet);
         let modes = [StreamMode::Live, StreamMode::Messages, StreamMode::Updates];
         let mut events = run.events(1, &modes).await.map_err(trouble)?;
+        if !self.arguments.quiet && self.kept.is_some() {
+            note(&format!("run {}", run.id()));
+        }
         let asker = Asker::new(self.arguments.no_input, &self.arguments.files.root);
         loop {
             // Whoever is told everything is not told faster than they read.
@@ -265,14 +310,10 @@ impl<'a> Session<'a> {
 
     /// Says how a failed turn is done again, if the run is kept.
     async fn tell_how_to_try_again(&self, run: &RunHandle, result: &RunResult) {
-        let Some(store) = self.arguments.store.as_deref().filter(|_| !result.outcome.is_finished()) else { return };
-        let history = run.history().await.unwrap_or_default();
-        let failed = history.iter().rev().find_map(|event| match event {
-            RunEvent::TurnFailed { turn, .. } => Some(*turn),
-            _ => None,
-        });
-        if let Some(turn) = failed {
-            note(&visible_lines(&hints::retrial(run.id(), turn, store, self.arguments)));
+        let Some(kept) = self.kept.as_ref().filter(|_| !result.outcome.is_finished()) else { return };
+        if let Some(turn) = failed_turn(&run.history().await.unwrap_or_default()) {
+            let line = hints::retrial(run.id(), kept.stores.named(), self.arguments);
+            note(&format!("to do turn {turn} again, in a new run: {}", visible(&line)));
         }
     }
 
@@ -283,11 +324,19 @@ impl<'a> Session<'a> {
             Some(run) => run.result().await.ok(),
             None => None,
         };
-        if let Some(store) = &self.store {
-            store.sled().close().await;
+        if let Some(kept) = &self.kept {
+            kept.store.sled().close().await;
         }
         result
     }
+}
+
+/// The turn that has failed last.
+fn failed_turn(history: &[RunEvent]) -> Option<u32> {
+    history.iter().rev().find_map(|event| match event {
+        RunEvent::TurnFailed { turn, .. } => Some(*turn),
+        _ => None,
+    })
 }
 
 /// Whose turn it is, or was.

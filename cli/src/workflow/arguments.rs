@@ -9,6 +9,7 @@ use callboard::messages::{Complexity, Limits};
 
 use crate::agents::arguments::Files;
 use crate::arguments::{Setting, json, setting, text_in};
+use crate::stores::Choice;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
@@ -44,11 +45,10 @@ pub(crate) enum Workflow {
         #[arg(long)]
         mermaid: bool,
         /// Show how the nodes of this run stand: its id, or a beginning that no other run has
-        #[arg(long, requires = "store")]
+        #[arg(long)]
         run: Option<String>,
-        /// The folder of the run's store
-        #[arg(long, visible_alias = "data", value_name = "FOLDER", requires = "run")]
-        store: Option<PathBuf>,
+        #[command(flatten)]
+        choice: Choice,
     },
     /// Run a workflow to its end, with programs or agents in files
     #[command(after_help = RUN_CODES, group = ArgGroup::new("text").required(true))]
@@ -71,9 +71,11 @@ pub(crate) enum Workflow {
         /// Let agents that think pass control to other nodes; without it each finishes its task alone
         #[arg(long)]
         enable_handoffs: bool,
-        /// The folder in which the run is kept, so that it outlives this process; memory if none is given
-        #[arg(long, visible_alias = "data", value_name = "FOLDER")]
-        store: Option<PathBuf>,
+        #[command(flatten)]
+        choice: Choice,
+        /// Keep nothing of the run
+        #[arg(long, conflicts_with = "store")]
+        ephemeral: bool,
         #[command(flatten)]
         going: Going,
     },
@@ -145,11 +147,10 @@ const HISTORY_CODES: &str = "Exit codes: 0 done; 1 no such run; 2 the command li
 /// A run in a store.
 #[derive(Debug, Args)]
 pub(crate) struct Stored {
-    /// The run's id, or a beginning that no other run has
+    /// The run's id, a beginning that no other run has, or @last
     pub(crate) run: String,
-    /// The folder of the store
-    #[arg(long, visible_alias = "data", value_name = "FOLDER")]
-    pub(crate) store: PathBuf,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
 }
 
 /// What is changed before a node starts.

@@ -8,7 +8,7 @@ use callboard::supervision::runs::glance::node_states_of;
 use callboard::workflow::Drawing;
 
 use crate::page::{Failure, Page};
-use crate::store::Store;
+use crate::stores::Choice;
 
 use super::reading;
 
@@ -17,7 +17,7 @@ pub(crate) async fn draw(
     files: &[PathBuf],
     line: Option<&str>,
     is_svg: bool,
-    run: Option<(&str, &PathBuf)>,
+    run: Option<(&str, &Choice)>,
 ) -> Result<Page, Failure> {
     let texts = reading::texts(files, line)?;
     let workflow = match reading::workflows(files, &texts).into_iter().next() {
@@ -28,8 +28,8 @@ pub(crate) async fn draw(
         None => return Err(Failure::trouble("there is no workflow to draw".to_owned())),
     };
     let mut drawing = Drawing::of(&workflow);
-    if let Some((run, folder)) = run {
-        let loaded = Store::open(folder)?.load(run).await?;
+    if let Some((run, choice)) = run {
+        let loaded = choice.stores()?.load(run).await?;
         let states = node_states_of(loaded.history.clone(), &loaded.rules.state);
         let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
         drawing = drawing.with(states);

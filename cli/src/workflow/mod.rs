@@ -18,7 +18,6 @@ use std::time::Duration;
 use crate::page::{self, Failure, Page};
 use crate::saying;
 use crate::stops::Stops;
-use crate::store::Store;
 
 use arguments::Workflow;
 pub(crate) use running::End;
@@ -37,18 +36,21 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
         Workflow::Check { files, line, format: false, json } => {
             page::print(checking::check(&files, line.as_deref()), json)
         }
-        Workflow::Draw { file, line, svg, run, store, mermaid: _ } => {
+        Workflow::Draw { file, line, svg, run, choice, mermaid: _ } => {
             let files: Vec<_> = file.into_iter().collect();
-            let run = run.as_deref().zip(store.as_ref());
+            let run = run.as_deref().map(|run| (run, &choice));
             page::print(block_on(drawing::draw(&files, line.as_deref(), svg, run)), false)
         }
         Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
-        Workflow::Run { file, line, input, input_json, limits, enable_handoffs, store, going } => {
+        Workflow::Run { file, line, input, input_json, limits, enable_handoffs, choice, ephemeral, going } => {
             let limits = (limits, page::handoffs(enable_handoffs));
             let files: Vec<_> = file.into_iter().collect();
             let input = inputs::whole(input, input_json);
             let json = going.json;
-            let run = async { running::run((&files, line.as_deref()), input?, limits, store.as_deref(), &going).await };
+            let run = async {
+                let stores = if ephemeral { None } else { Some(choice.stores()?) };
+                running::run((&files, line.as_deref()), input?, limits, stores, &going).await
+            };
             finish(block_on(run), json)
         }
         Workflow::Resume { stored, node, change, going } => {
@@ -62,7 +64,7 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
 }
 
 async fn history(stored: arguments::Stored) -> Result<Page, Failure> {
-    Ok(history::history(&Store::open(&stored.store)?.load(&stored.run).await?))
+    Ok(history::history(&stored.choice.stores()?.load(&stored.run).await?))
 }
 
 /// Runs it on one thread: the work is that of the programs.

@@ -7,7 +7,7 @@ use callboard::messages::{RunId, visible};
 use callboard::supervision::runs::interrupts::Interrupt;
 use serde_json::Value;
 
-use crate::agents::hints::{flags, quoted};
+use crate::agents::hints::{flags, quoted, store_flag};
 use crate::page::{brief_json, whole_json};
 use crate::saying;
 
@@ -74,8 +74,8 @@ fn ask_over(interrupt: &Interrupt, answers: &mut impl BufRead, out: &mut impl Wr
 }
 
 /// The command line that goes on with a run.
-pub(crate) fn resumption(run: RunId, store: &Path, going: &Going) -> String {
-    let mut line = format!("callboard workflow resume {run} --store {}", quoted(&store.display().to_string()));
+pub(crate) fn resumption(run: RunId, store: Option<&Path>, going: &Going) -> String {
+    let mut line = format!("callboard workflow resume {run}{}", store_flag(store));
     for program in &going.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }

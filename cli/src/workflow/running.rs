@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ use crate::page::{Failure, Page, count, is_coloured, json_text, note};
 use crate::saying;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
+use crate::stores::Stores;
 
 use super::arguments::{Change, Going, Stored};
 use super::following::{Follower, Line};
@@ -45,7 +46,7 @@ pub(crate) enum End {
 /// A board that works on one run.
 struct Session<'a> {
     board: Callboard,
-    store: Option<(&'a Path, Store)>,
+    kept: Option<(Stores, Store)>,
     going: &'a Going,
     watch: Option<Watch>,
 }
@@ -55,7 +56,7 @@ pub(crate) async fn run(
     (files, line): (&[PathBuf], Option<&str>),
     input: Value,
     (limits, handoffs): (Option<Limits>, Handoffs),
-    store: Option<&Path>,
+    stores: Option<Stores>,
     going: &Going,
 ) -> Result<End, Failure> {
     let workflow = one(files, line)?;
@@ -64,9 +65,15 @@ pub(crate) async fn run(
     let cast: Vec<String> = workflow.plan().cast().into_iter().map(ToString::to_string).collect();
     let place = Place::default();
     // Before the tools of agents are made, which must not see it.
-    let store = store.map(|folder| Ok((folder, Store::open_or_make(folder)?))).transpose()?;
-    let agents = agents(going, store.as_ref().map(|(folder, _)| *folder), &cast, &place).await?;
-    let (session, stops) = Session::start(agents, &place, store, going).await?;
+    let kept = match stores {
+        Some(stores) => {
+            let store = stores.take()?;
+            Some((stores, store))
+        }
+        None => None,
+    };
+    let agents = agents(going, kept.as_ref().map(|(stores, _)| stores.folder()), &cast, &place).await?;
+    let (session, stops) = Session::start(agents, &place, kept, going).await?;
     let mut task = workflow.task(input);
     (task.limits, task.handoffs) = (limits, handoffs);
     let run = match session.board.submit(task).await {
@@ -82,7 +89,7 @@ pub(crate) async fn run(
 
 /// Goes on with a run that is in a store.
 pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, going: &Going) -> Result<End, Failure> {
-    let (store, loaded) = load(stored).await?;
+    let (kept, loaded) = load(stored).await?;
     if let Some(result) = loaded.replay.result() {
         note(&format!("run {} has ended already", loaded.id));
         return Ok(End::Result(Box::new(result.clone())));
@@ -91,8 +98,8 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place).await?;
-    let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
+    let agents = agents(going, Some(kept.0.folder()), &cast(&loaded)?, &place).await?;
+    let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
     let mut follower = Follower::new(loaded.rules.state.clone());
@@ -111,15 +118,15 @@ pub(crate) async fn fork(
     change: &Change,
     going: &Going,
 ) -> Result<End, Failure> {
-    let (store, loaded) = load(stored).await?;
+    let (kept, loaded) = load(stored).await?;
     let turn = match place {
         (Some(turn), _) => turn,
         (None, node) => turn_of(&loaded.replay, node.unwrap_or_default())?,
     };
     let fork = Fork { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(going, Some(&stored.store), &cast(&loaded)?, &place).await?;
-    let (session, stops) = Session::start(agents, &place, Some((&stored.store, store)), going).await?;
+    let agents = agents(going, Some(kept.0.folder()), &cast(&loaded)?, &place).await?;
+    let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {
         Ok(run) => run,
@@ -163,14 +170,14 @@ impl<'a> Session<'a> {
     async fn start(
         agents: Agents,
         place: &Place,
-        store: Option<(&'a Path, Store)>,
+        kept: Option<(Stores, Store)>,
         going: &'a Going,
     ) -> Result<(Self, Stops), Failure> {
         // Before a program runs, because it may be what stops this process.
         let stops = Stops::new()?;
         // What else is unfinished in the store has agents that this process does not have.
         let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
-        if let Some((_, store)) = &store {
+        if let Some((_, store)) = &kept {
             builder = builder.storage(store.sled());
         }
         if going.watch {
@@ -180,7 +187,7 @@ impl<'a> Session<'a> {
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
         // It is set here alone.
         let _ = place.set(board.clone());
-        Ok((Self { board, store, going, watch: agents.watch }, stops))
+        Ok((Self { board, kept, going, watch: agents.watch }, stops))
     }
 
     /// Resumes the nodes that were chosen, and reads where the run stands.
@@ -213,11 +220,12 @@ impl<'a> Session<'a> {
         if matches!(end, Ok(End::Waits(_))) {
             self.tell_what_waits(&follower);
         }
-        let resumption = self.store.as_ref().map(|(folder, _)| people::resumption(run.id(), folder, self.going));
+        let kept = self.kept.as_ref();
+        let resumption = kept.map(|(stores, _)| people::resumption(run.id(), stores.named(), self.going));
         let hint = match &end {
             Ok(End::Waits(_) | End::Stopped) => Some(match &resumption {
                 Some(resumption) => format!("to go on: {}", visible(resumption)),
-                None => "nothing of it is kept, because no --store was given".to_owned(),
+                None => "nothing of it is kept, because it is --ephemeral".to_owned(),
             }),
             Ok(End::Result(_) | End::Told) | Err(_) => None,
         };
@@ -315,7 +323,7 @@ impl<'a> Session<'a> {
 
     /// Says where the run is kept, or shows that it goes on.
     fn say(&self, text: &str) {
-        if self.going.watch || self.store.is_some() {
+        if self.going.watch || self.kept.is_some() {
             note(text);
         }
     }
@@ -329,7 +337,7 @@ impl<'a> Session<'a> {
 
     async fn end(&self) {
         self.board.shutdown().await;
-        if let Some((_, store)) = &self.store {
+        if let Some((_, store)) = &self.kept {
             store.sled().close().await;
         }
     }
@@ -387,12 +395,13 @@ fn no_reducer(channel: &str, reducer: &str) -> Failure {
     ))
 }
 
-async fn load(stored: &Stored) -> Result<(Store, Loaded), Failure> {
-    let store = Store::open(&stored.store)?;
-    let loaded = store.load(&stored.run).await?;
+async fn load(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
+    let stores = stored.choice.stores()?;
+    let (store, run) = stores.take_with(&stored.run).await?;
+    let loaded = store.load(run).await?;
     match loaded.rules.missing.first() {
         Some((channel, reducer)) => Err(no_reducer(channel, reducer)),
-        None => Ok((store, loaded)),
+        None => Ok(((stores, store), loaded)),
     }
 }
 

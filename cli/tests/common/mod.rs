@@ -109,6 +109,7 @@ pub(crate) fn callboard(folder: &Path, arguments: &[&str]) -> Said {
 
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> process::Command {
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.arg("runs").args(arguments).arg("--data").arg(folder);
     command
 }

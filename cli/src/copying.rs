@@ -1,0 +1,80 @@
+//! A store that cannot be written to is read from a private copy: to open one is to write to its folder.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use callboard::storage::StorageError;
+use tempfile::TempDir;
+
+/// How much room a store needs to be opened, in bytes: two pieces of its log.
+const ROOM: u64 = 16 << 20;
+
+/// A copy of the store, if it cannot be opened where it is; removed with the value.
+pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageError> {
+    let Some(why) = why_not_writable(folder) else { return Ok(None) };
+    let refuse = |detail: String| StorageError::Open { path: folder.display().to_string(), detail };
+    if is_locked(folder) {
+        return Err(StorageError::InUse { path: folder.display().to_string(), holder: None });
+    }
+    let needed = size(folder).map_err(|error| refuse(format!("{why}, and it cannot be read: {error}")))?;
+    let temporary = std::env::temp_dir();
+    let free = free(&temporary).unwrap_or(u64::MAX);
+    if free < needed + ROOM {
+        return Err(refuse(format!(
+            "{why}, and a copy to read takes {} bytes in {}, which has {free}: name a folder with more in TMPDIR",
+            needed + ROOM,
+            temporary.display()
+        )));
+    }
+    let copied = tempfile::Builder::new().prefix("callboard-store-").tempdir().and_then(|copy| {
+        copy_all(folder, copy.path())?;
+        Ok(copy)
+    });
+    copied.map(Some).map_err(|error| refuse(format!("{why}, and it cannot be copied: {error}")))
+}
+
+fn why_not_writable(folder: &Path) -> Option<&'static str> {
+    match OpenOptions::new().write(true).open(folder.join("lock")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some("this user may not write to it"),
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Some("it is on a read-only file system"),
+        _ if free(folder).is_some_and(|free| free < ROOM) => Some("its disk is full"),
+        _ => None,
+    }
+}
+
+fn is_locked(folder: &Path) -> bool {
+    File::open(folder.join("lock")).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// How many bytes are free where the folder is.
+fn free(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+fn size(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for file in fs::read_dir(folder)? {
+        let file = file?;
+        let kind = file.file_type()?;
+        bytes += if kind.is_dir() { size(&file.path())? } else { file.metadata()?.len() };
+    }
+    Ok(bytes)
+}
+
+/// Files and folders; anything else is none of a store's.
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        let (kind, target) = (file.file_type()?, to.join(file.file_name()));
+        if kind.is_dir() {
+            fs::create_dir(&target)?;
+            copy_all(&file.path(), &target)?;
+        } else if kind.is_file() {
+            // Not `fs::copy`, which would keep it from being written.
+            io::copy(&mut File::open(file.path())?, &mut File::create(target)?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Where runs are kept: in a folder that is named, or in the numbered stores of the project.
+//!
+//! A store is open to one process at a time. So each process that begins a run takes the project's first store that is free,
+//! and those that look for runs look into all of them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sha2::{Digest as _, Sha256};
+
+use callboard::messages::{RunId, visible};
+use callboard::storage::StorageError;
+
+use crate::page::{Failure, note};
+use crate::store::{self, Loaded, Store};
+
+/// What names the folder of the store, if nothing on the command line does.
+const VARIABLE: &str = "CALLBOARD_STORE";
+
+/// What a project's folder has.
+const MARKS: [&str; 3] = [".callboard", "agents", ".git"];
+
+/// The newest run, on the command line.
+const LAST: &str = "@last";
+
+/// Which store.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Choice {
+    /// The folder of the store; CALLBOARD_STORE names one too. Without either, the stores of the project are used, which lie in the
+    /// user's state folder
+    #[arg(long, visible_alias = "data", value_name = "FOLDER")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+/// Where runs are kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Stores {
+    Named(PathBuf),
+    Project(Project),
+}
+
+/// The stores of a project, each in a folder that is its number.
+#[derive(Clone, Debug)]
+pub(crate) struct Project {
+    folder: PathBuf,
+}
+
+/// Stores that are open to be read, and those that cannot be.
+pub(crate) struct Open {
+    pub(crate) stores: Vec<Store>,
+    pub(crate) closed: Vec<(PathBuf, String)>,
+}
+
+impl Choice {
+    pub(crate) fn stores(&self) -> Result<Stores, Failure> {
+        let variable = || std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        match self.store.clone().or_else(variable) {
+            Some(folder) => Ok(Stores::Named(folder)),
+            None => Ok(Stores::Project(Project::here()?)),
+        }
+    }
+}
+
+impl Stores {
+    /// What a command line that goes on in the same place has to name.
+    pub(crate) fn named(&self) -> Option<&Path> {
+        match self {
+            Self::Named(folder) => Some(folder),
+            Self::Project(_) => None,
+        }
+    }
+
+    /// Where all of it lies; no tool may see it.
+    pub(crate) fn folder(&self) -> &Path {
+        match self {
+            Self::Named(folder) | Self::Project(Project { folder }) => folder,
+        }
+    }
+
+    /// A store for a run that begins.
+    pub(crate) fn take(&self) -> Result<Store, Failure> {
+        match self {
+            Self::Named(folder) => Store::open_or_make(folder).map_err(store::trouble),
+            Self::Project(project) => project.take(),
+        }
+    }
+
+    /// The store that a run to go on with is in, and its id.
+    pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
+        let found = match self {
+            Self::Named(folder) => Open { stores: vec![Store::open(folder)?], closed: Vec::new() },
+            Self::Project(project) => project.open(|folder| Store::open_or_make(folder))?,
+        };
+        found.find(wanted).await
+    }
+
+    /// All stores, to be looked into.
+    pub(crate) fn open(&self) -> Result<Open, Failure> {
+        match self {
+            Self::Named(folder) => Ok(Open { stores: vec![Store::open_to_read(folder)?], closed: Vec::new() }),
+            Self::Project(project) => project.open(Store::read),
+        }
+    }
+
+    /// A run, from whichever store has it.
+    pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
+        self.open()?.load(wanted).await
+    }
+}
+
+impl Open {
+    /// The run that an id, the beginning of one, or `@last` stands for, and its store.
+    pub(crate) async fn find(self, wanted: &str) -> Result<(Store, RunId), Failure> {
+        let (place, run) = self.place_of(wanted).await?;
+        let store = self.stores.into_iter().nth(place);
+        store.map(|store| (store, run)).ok_or_else(|| Failure::trouble("the store is gone".to_owned()))
+    }
+
+    pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
+        let (place, run) = self.place_of(wanted).await?;
+        self.stores[place].load(run).await
+    }
+
+    async fn place_of(&self, wanted: &str) -> Result<(usize, RunId), Failure> {
+        let mut runs = Vec::new();
+        for (place, store) in self.stores.iter().enumerate() {
+            runs.extend(store.ids().await?.into_iter().map(|run| (run, place)));
+        }
+        runs.sort();
+        let ids: Vec<RunId> = runs.iter().map(|(run, _)| *run).collect();
+        let found = match ids.last() {
+            Some(last) if wanted == LAST => Ok(*last),
+            _ => store::find(wanted, &ids),
+        };
+        let run = found.map_err(|failure| failure.with(&self.notes()))?;
+        let place = runs.iter().find(|(id, _)| *id == run).map_or(0, |(_, place)| *place);
+        Ok((place, run))
+    }
+
+    /// What is said of the stores that nobody can look into now.
+    pub(crate) fn notes(&self) -> String {
+        self.closed.iter().map(|(folder, why)| format!("not looked into: {}: {why}\n", shown(folder))).collect()
+    }
+}
+
+impl Project {
+    /// The project of the current folder: the nearest parent that has one of the marks, or else the folder itself.
+    fn here() -> Result<Self, Failure> {
+        let folder = std::env::current_dir()
+            .map_err(|error| Failure::trouble(format!("the current folder cannot be read: {error}")))?;
+        let root = folder.ancestors().find(|parent| MARKS.iter().any(|mark| parent.join(mark).exists()));
+        let state = state_folder().ok_or_else(|| {
+            Failure::trouble(format!(
+                "there is no folder to keep runs in, because HOME is not set: name one with --store or {VARIABLE}"
+            ))
+        })?;
+        Ok(Self { folder: state.join(name_of(root.unwrap_or(&folder))) })
+    }
+
+    /// Its stores in order.
+    fn stores(&self) -> Result<Vec<PathBuf>, Failure> {
+        let files = match std::fs::read_dir(&self.folder) {
+            Ok(files) => files,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Failure::trouble(format!("{}: {error}", shown(&self.folder)))),
+        };
+        let number = |file: std::io::Result<std::fs::DirEntry>| file.ok()?.file_name().to_str()?.parse::<u32>().ok();
+        let mut numbers: Vec<u32> = files.filter_map(number).collect();
+        numbers.sort_unstable();
+        let folders = numbers.into_iter().map(|number| self.folder.join(number.to_string()));
+        Ok(folders.filter(|folder| store::is_there(folder)).collect())
+    }
+
+    fn take(&self) -> Result<Store, Failure> {
+        for number in 1_u32.. {
+            let folder = self.folder.join(number.to_string());
+            let was_there = store::is_there(&folder);
+            match Store::open_or_make(&folder) {
+                Err(StorageError::InUse { .. }) => {}
+                // The next one is as good.
+                Err(error) if was_there => note(&error.to_string()),
+                taken => return taken.map_err(store::trouble),
+            }
+        }
+        Err(Failure::trouble("there is no free store".to_owned()))
+    }
+
+    fn open(&self, open: impl Fn(&Path) -> Result<Store, StorageError>) -> Result<Open, Failure> {
+        let mut found = Open { stores: Vec::new(), closed: Vec::new() };
+        for folder in self.stores()? {
+            match open(&folder) {
+                Ok(store) => found.stores.push(store),
+                Err(StorageError::InUse { holder: Some(holder), .. }) => {
+                    found.closed.push((folder, format!("process {holder} has it open")));
+                }
+                Err(error) => found.closed.push((folder, error.to_string())),
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn shown(folder: &Path) -> String {
+    visible(&folder.display().to_string())
+}
+
+/// Where programs keep what outlives them and is no setting, by the XDG base directories.
+fn state_folder() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let state = named.or_else(|| Some(std::env::home_dir().filter(|home| home.is_absolute())?.join(".local/state")))?;
+    Some(state.join("callboard"))
+}
+
+/// A project's folder among the others: its name, for people, and what tells it from others of that name.
+fn name_of(root: &Path) -> String {
+    let hash = Sha256::digest(root.as_os_str().as_bytes());
+    let digits: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let name = root.file_name().unwrap_or(OsStr::new("root")).to_string_lossy();
+    let plain: String = name.chars().take(40).map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+    format!("{plain}-{digits}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn projects_of_one_name_are_told_apart_and_names_are_plain() {
+        let names = ["/a/site", "/b/site", "/a/si te\u{1b}", "/"].map(|root| name_of(Path::new(root)));
+        assert!(names[0].starts_with("site-") && names[1].starts_with("site-") && names[0] != names[1], "{names:?}");
+        assert!(names[2].starts_with("si-te--") && names[3].starts_with("root-"), "{names:?}");
+        assert_eq!(names[0], name_of(Path::new("/a/site")));
+    }
+
+    #[test]
+    fn each_process_takes_the_first_store_that_is_free() {
+        let state = tempfile::tempdir().unwrap();
+        let project = Project { folder: state.path().join("site-0") };
+        let first = project.take().unwrap();
+        let second = project.take().unwrap();
+        assert_eq!([&first, &second].map(|store| store.folder().file_name().unwrap().to_owned()), ["1", "2"]);
+        drop(first);
+        assert!(project.take().unwrap().folder().ends_with("1"));
+        let open = project.open(Store::open_or_make).unwrap();
+        assert_eq!((open.stores.len(), open.closed.len()), (1, 1));
+        assert!(open.notes().contains(&format!("2: process {} has it open", std::process::id())), "{}", open.notes());
+    }
+
+    #[test]
+    fn a_store_that_is_damaged_keeps_no_run_from_beginning() {
+        let state = tempfile::tempdir().unwrap();
+        let project = Project { folder: state.path().join("site-0") };
+        drop(project.take().unwrap());
+        std::fs::write(project.folder.join("1/format"), "x").unwrap();
+        assert!(project.take().unwrap().folder().ends_with("2"));
+        let open = project.open(Store::open_or_make).unwrap();
+        assert!(open.notes().contains("its file `format` is damaged"), "{}", open.notes());
+    }
+}
