@@ -2,8 +2,11 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use clap::{Args, Parser, Subcommand};
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
@@ -136,6 +139,12 @@ pub(crate) fn text_in(file: &str) -> Result<String, String> {
         file => (file, File::open(file).and_then(bounded)),
     };
     read.map_err(|error| format!("{what}: {error}"))
+}
+
+/// Opens a file, and nothing else: a pipe without a writer would never end.
+pub(crate) fn open_file(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is not a file")) }
 }
 
 fn bounded(from: impl Read) -> std::io::Result<String> {

@@ -11,6 +11,7 @@ mod listing;
 mod page;
 mod replaying;
 mod saying;
+mod scratch;
 mod showing;
 mod stops;
 mod store;

@@ -91,7 +91,7 @@ impl Stores {
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
         let found = match self {
             Self::Named(folder) => Open { stores: vec![Store::open(folder)?], closed: Vec::new() },
-            Self::Project(project) => project.open(|folder| Store::open_or_make(folder))?,
+            Self::Project(project) => project.open(Store::open_or_make)?,
         };
         found.find(wanted).await
     }
@@ -207,7 +207,7 @@ fn shown(folder: &Path) -> String {
 }
 
 /// Where programs keep what outlives them and is no setting, by the XDG base directories.
-fn state_folder() -> Option<PathBuf> {
+pub(crate) fn state_folder() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let state = named.or_else(|| Some(std::env::home_dir().filter(|home| home.is_absolute())?.join(".local/state")))?;
     Some(state.join("callboard"))

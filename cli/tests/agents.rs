@@ -26,9 +26,9 @@ fn callboard(folder: &Path, arguments: &[&str]) -> Said {
 /// As [`callboard`], with these variables and no others.
 fn callboard_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
-    let output = command.env_clear().env("USER", "ann").envs(variables.iter().copied()).output().unwrap();
+    command.env_clear().env("USER", "ann").env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    let output = command.envs(variables.iter().copied()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
 }
@@ -301,4 +301,20 @@ fn control_is_passed_on_only_if_the_command_line_says_so() {
     let [first, then] = run(&["--enable-handoffs"]);
     assert_eq!(first.tools(), ["handoff_to_agent"]);
     assert!(then.body.to_string().contains("You write."), "{}", then.body);
+}
+
+#[test]
+fn what_is_no_file_is_not_read() {
+    let folder = begun();
+    for name in ["models.toml", "named.toml", "agents/pipe.toml"] {
+        let pipe = folder.path().join(name);
+        let _ = fs::remove_file(&pipe);
+        let made = rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0);
+        made.unwrap();
+    }
+    let named = callboard(folder.path(), &["check", "--models", "named.toml"]);
+    assert!(named.code == Some(2) && named.error.contains("named.toml: it is not a file"), "{}", named.error);
+    // What nobody named is as if it were not there.
+    let run = ["run", "look", "--to", "coder", "--model", "fake", "--no-input", "--ephemeral"];
+    assert_eq!(callboard(folder.path(), &run).code, Some(0));
 }

@@ -142,7 +142,7 @@ fn a_text_of_one_line_is_checked_and_formatted() {
 fn programs_read_their_input_and_print_their_output() {
     let folder = folder(&[("review.toml", REVIEW), ("source.rs", "fn main() {}\n")]);
     let output = |arguments: &[&str]| {
-        let said = workflow(folder.path(), &[&["run"], arguments].concat());
+        let said = workflow(folder.path(), &[&["run", "--ephemeral"], arguments].concat());
         assert_eq!((said.code, &*said.error), (Some(0), ""), "{arguments:?}");
         said.out
     };
@@ -207,7 +207,7 @@ fn what_a_run_lacks_is_told_with_the_flags_to_give() {
 fn a_program_that_fails_fails_its_node_with_what_it_said_last() {
     let folder = folder(&[]);
     let failed = |arguments: &[&str]| {
-        let said = workflow(folder.path(), &[&["run"], arguments].concat());
+        let said = workflow(folder.path(), &[&["run", "--ephemeral"], arguments].concat());
         assert_eq!((said.code, &*said.out), (Some(1), ""), "{arguments:?}");
         said.error
     };

@@ -351,6 +351,9 @@ pub enum ToolsError {
     /// Providers would not take its name.
     #[error("a tool's name has 1 to 64 letters, digits, `_` and `-`; {} has not", quoted(.0))]
     Name(String),
+    /// The name is one of the runtime's own actions.
+    #[error("no tool can be named {}, which is what a handoff is called; choose another name", quoted(.0))]
+    Reserved(String),
     /// Two tools have one name.
     #[error("two tools are named {}; give one of them another name", quoted(.0))]
     Twice(String),
@@ -365,6 +368,9 @@ pub enum ToolsError {
 }
 
 const MAX_NAME: usize = 64;
+
+/// What people are asked about when control passes on.
+const RESERVED: &str = "handoff";
 
 impl Tools {
     /// No tools.
@@ -391,6 +397,9 @@ impl Tools {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if spec.name.is_empty() || spec.name.len() > MAX_NAME || !spec.name.chars().all(is_plain) {
             return Err(ToolsError::Name(spec.name.to_string()));
+        }
+        if spec.name.eq_ignore_ascii_case(RESERVED) {
+            return Err(ToolsError::Reserved(spec.name.to_string()));
         }
         if self.0.contains_key(&spec.name) {
             return Err(ToolsError::Twice(spec.name.to_string()));

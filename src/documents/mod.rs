@@ -14,7 +14,10 @@ pub(crate) mod template;
 pub(crate) mod values;
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::ops::Range;
+use std::path::Path;
 
 use toml::de::DeTable;
 
@@ -22,6 +25,22 @@ use found::Found;
 
 /// The longest text, in bytes.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
+
+/// What stands in a file, as far as a text may go and one byte more. Anything but a file is refused: a pipe without a writer would
+/// never end.
+pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = File::options();
+    // To open a pipe does not wait for its writer then.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.read(true).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
 
 /// Something and where it was written, in bytes; nowhere (`None`) if code made it.
 #[derive(Clone, Debug, Default, PartialEq)]

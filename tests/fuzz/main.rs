@@ -13,7 +13,7 @@ mod campaigns;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use callboard::actors::approvals::card;
+use callboard::actors::approvals::{card, folded};
 use callboard::messages::state::{Reducer, Schema, State, StateRules};
 use callboard::messages::{
     Action, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan, RequestId,
@@ -361,7 +361,13 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
         if visible_lines(&card) != card || card.contains('\t') {
             return Err("it is shown with what deceives".to_owned());
         }
-        match card.lines().skip(5).find(|line| !line.starts_with("  │ ") && !line.starts_with("  … ")) {
+        let is_marked = |line: &&str| ["  │ ", "  … ", "  ┆ "].iter().any(|mark| line.starts_with(mark));
+        let heads =
+            ["── approval ", "agent     ", "action    ", "target    ", "expires   ", "code      ", "          ┆ "];
+        let is_head = |line: &&str| heads.iter().any(|head| line.starts_with(head));
+        let shown = folded(&card, 40);
+        let rows = shown.lines().skip_while(is_head).chain(card.lines().skip(heads.len() - 1));
+        match rows.into_iter().find(|line| !is_marked(line)) {
             Some(line) => Err(format!("the arguments have a line of their own: {line}")),
             None => Ok(true),
         }

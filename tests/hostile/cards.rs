@@ -134,9 +134,10 @@ fn assert_honest(envelope: &Envelope, written: &str) {
     assert!(
         card.starts_with(&format!("── approval {} ──\nagent     clerk\naction    writes\ntarget    ", envelope.id()))
     );
-    let mut below = card.lines().skip(5);
+    let mut below = card.lines().skip(6);
     assert!(below.all(|line| line.starts_with("  │ ") || line.starts_with("  … ")), "{card}");
-    for (position, word) in ["── approval ", "agent     ", "action    ", "target    ", "expires   "].iter().enumerate()
+    for (position, word) in
+        ["── approval ", "agent     ", "action    ", "target    ", "expires   ", "code      "].iter().enumerate()
     {
         let found: Vec<usize> =
             card.lines().enumerate().filter(|(_, line)| line.starts_with(word)).map(|(at, _)| at).collect();

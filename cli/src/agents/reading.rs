@@ -1,6 +1,5 @@
 //! The agents of a folder, and the tools that they may use.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use callboard::agents::{CatalogFile, Defects, Definition, DefinitionSource, McpP
 use callboard::env::Env;
 use callboard::messages::visible;
 
+use crate::arguments::open_file;
 use crate::page::{Failure, count};
 
 use super::arguments::Files;
@@ -145,6 +145,6 @@ fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
 fn source(file: &Path) -> Result<DefinitionSource, Failure> {
     let cannot = |error: std::io::Error| Failure::trouble(format!("{}: {error}", visible(&file.display().to_string())));
     let mut bytes = Vec::new();
-    File::open(file).and_then(|opened| opened.take(MAX_TEXT + 1).read_to_end(&mut bytes)).map_err(cannot)?;
+    open_file(file).and_then(|opened| opened.take(MAX_TEXT + 1).read_to_end(&mut bytes)).map_err(cannot)?;
     Ok(DefinitionSource { origin: file.display().to_string(), bytes })
 }

@@ -13,6 +13,7 @@ use callboard::prelude::*;
 use callboard_confine::{CoreDumps, apart};
 
 use crate::page::brief;
+use crate::scratch;
 
 /// The most that a program may print, in bytes.
 const MAX_OUTPUT: u64 = 8 << 20;
@@ -73,7 +74,7 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) ->
 fn state_file(turn: &Turn) -> Result<NamedTempFile, TurnError> {
     let cannot =
         |error: std::io::Error| TurnError::transient(format!("the state cannot be written to a file: {error}"));
-    let mut file = tempfile::Builder::new().prefix("callboard-state-").suffix(".json").tempfile().map_err(cannot)?;
+    let mut file = scratch::file(".json").map_err(cannot)?;
     std::io::Write::write_all(&mut file, turn.state().to_json().to_string().as_bytes()).map_err(cannot)?;
     Ok(file)
 }

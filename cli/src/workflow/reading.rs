@@ -1,13 +1,13 @@
 //! Workflows from files, folders and the command line.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use callboard::messages::visible;
 use callboard::workflow::{Defects, Form, Source, Workflow};
 
+use crate::arguments::open_file;
 use crate::page::Failure;
 
 /// No workflow is longer than this, in bytes: the rest of a file is not read.
@@ -86,7 +86,7 @@ fn text(file: &Path) -> Result<Source, Failure> {
             shown(file)
         ))
     })?;
-    let opened = File::open(file).map_err(|error| Failure::trouble(format!("{}: {error}", shown(file))))?;
+    let opened = open_file(file).map_err(|error| Failure::trouble(format!("{}: {error}", shown(file))))?;
     Ok(Source { origin: file.display().to_string(), bytes: read(opened, file)?, form })
 }
 

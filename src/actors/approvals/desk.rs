@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ractor::ActorRef;
@@ -19,7 +20,7 @@ use crate::supervision::{Mailbox, answer_of};
 use super::DecideError;
 use super::actor::Msg;
 
-/// How long a decision is kept: well past every approval's expiry, so that a late click finds it.
+/// How long a decision is kept after its approval has expired, so that a late click finds it.
 const KEEP_SECS: u64 = 60 * 24 * 3600;
 
 pub(super) struct Desk {
@@ -123,11 +124,12 @@ impl Desk {
                 decided.map_or(DecideError::Unknown { id }, |decision| DecideError::AlreadyDecided { decision })
             );
         }
+        let left = self.expiry(id).map_or(Duration::ZERO, |expires_at| expires_at.since(decision.at));
         let put = Put {
             key: key(id),
             value: codec::encode_shared(&StoredDecision { decision: decision.clone() }),
             expected: Expected::Absent,
-            ttl_secs: Some(KEEP_SECS),
+            ttl_secs: Some(left.as_secs().saturating_add(KEEP_SECS)),
             durability: self.durability,
         };
         match answer_of(self.storage.put_if_revision(put)).await {

@@ -1,21 +1,17 @@
 //! The models that agents of a folder choose among, as a file says that is read again with theirs.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::agents::catalog::Models;
 use crate::agents::definition::Definition;
 use crate::agents::model::Model;
-use crate::documents::Defects;
+use crate::documents::{Defects, bytes_of};
 use crate::messages::visible::visible;
 
 use super::FileChange;
-
-/// No catalog is longer than this, in bytes: the rest of the file is not read.
-const MAX_TEXT: u64 = 1 << 20;
 
 /// Reads a text: its origin, as errors name it, and itself.
 type Reader = Arc<dyn Fn(&str, &str) -> Result<Models, Defects> + Send + Sync>;
@@ -115,9 +111,8 @@ pub(super) type Bytes = Result<Option<Vec<u8>>, String>;
 
 /// Reads the file.
 pub(super) fn bytes(path: &Path) -> Bytes {
-    let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes)) {
-        Ok(_) => Ok(Some(bytes)),
+    match bytes_of(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),
     }

@@ -1,16 +1,13 @@
 //! The files of a folder of agents, as they are read.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
+use crate::documents::bytes_of;
 use crate::messages::visible::visible;
 
 use super::catalog::{self, Bytes};
-
-/// No definition is longer than this, in bytes: the rest of a file is not read.
-const MAX_TEXT: u64 = 1 << 20;
 
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
@@ -66,7 +63,7 @@ impl Files {
                 continue;
             }
             let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
-            match read(&path) {
+            match bytes_of(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 read => drop(files.insert(name, read.map_err(|error| error.to_string()))),
             }
@@ -76,10 +73,4 @@ impl Files {
         }
         Ok(Self { agents: files, catalog: catalog.map(catalog::bytes) })
     }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

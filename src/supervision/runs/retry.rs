@@ -21,11 +21,14 @@ pub enum AfterFailure {
 #[must_use]
 pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff, random: u64) -> AfterFailure {
     match kind {
-        FailureKind::Terminal | FailureKind::Refused | FailureKind::Denied | FailureKind::OutcomeUnknown => {
-            AfterFailure::GiveUp
-        }
+        // A command that cannot be applied is the work of code that would return it again.
+        FailureKind::Terminal
+        | FailureKind::Refused
+        | FailureKind::Denied
+        | FailureKind::InvalidCommand
+        | FailureKind::OutcomeUnknown => AfterFailure::GiveUp,
         FailureKind::ChangedTurn | FailureKind::Unregistered => AfterFailure::NeedAttention,
-        FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
+        FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout => {
             if failures >= attempts {
                 AfterFailure::GiveUp
             } else {
@@ -39,10 +42,9 @@ pub fn decide(kind: FailureKind, failures: u32, attempts: u32, backoff: &Backoff
 #[must_use]
 pub fn signal(kind: FailureKind) -> Signal {
     match kind {
-        FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout | FailureKind::InvalidCommand => {
-            Signal::Failure
-        }
+        FailureKind::Transient | FailureKind::Panic | FailureKind::Timeout => Signal::Failure,
         FailureKind::Terminal
+        | FailureKind::InvalidCommand
         | FailureKind::Refused
         | FailureKind::Denied
         | FailureKind::ChangedTurn
@@ -58,16 +60,17 @@ mod tests {
     #[test]
     fn the_kind_of_failure_decides_between_retry_and_end() {
         let after = |kind, failures| decide(kind, failures, 3, &Backoff::default(), 0);
-        for kind in [FailureKind::Transient, FailureKind::Panic, FailureKind::Timeout, FailureKind::InvalidCommand] {
+        for kind in [FailureKind::Transient, FailureKind::Panic, FailureKind::Timeout] {
             assert!(matches!(after(kind, 1), AfterFailure::Retry(_)));
             assert!(matches!(after(kind, 2), AfterFailure::Retry(_)));
             assert_eq!(after(kind, 3), AfterFailure::GiveUp);
             assert_eq!(signal(kind), Signal::Failure);
         }
-        assert_eq!(after(FailureKind::Terminal, 1), AfterFailure::GiveUp);
+        for kind in [FailureKind::Terminal, FailureKind::InvalidCommand] {
+            assert_eq!((after(kind, 1), signal(kind)), (AfterFailure::GiveUp, Signal::Neutral));
+        }
         for kind in [FailureKind::ChangedTurn, FailureKind::Unregistered] {
             assert_eq!((after(kind, 1), signal(kind)), (AfterFailure::NeedAttention, Signal::Neutral));
         }
-        assert_eq!(signal(FailureKind::Terminal), Signal::Neutral);
     }
 }
