@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use serde_json::Value;
 
 use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
+use crate::listing::Filter;
 use crate::stores::Choice;
 use crate::workflow::arguments::Workflow;
 
@@ -44,10 +45,12 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// All runs, oldest first
+    /// All runs, or those that are wanted, oldest first
     List {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        filter: Filter,
     },
     /// One run: its task, its turns, what it came to, and who handed what to whom
     Show {
@@ -85,6 +88,13 @@ pub(crate) enum Runs {
         /// Their ids, or beginnings that no other runs have
         #[arg(required = true)]
         runs: Vec<String>,
+    },
+    /// Remove the runs that have ended and are wanted: at least one choice has to be made
+    Prune {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        filter: Filter,
     },
     /// A new run that begins as a copy of one, up to a turn; the program with the agents goes on with it at its next start
     Fork {
@@ -170,11 +180,12 @@ pub(crate) struct Common {
 impl Runs {
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Self::List { common }
+            Self::List { common, .. }
             | Self::Show { common, .. }
             | Self::Replay { common, .. }
             | Self::Diff { common, .. }
             | Self::Delete { common, .. }
+            | Self::Prune { common, .. }
             | Self::Fork { common, .. } => common,
         }
     }

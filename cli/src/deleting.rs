@@ -1,8 +1,11 @@
-//! `callboard runs delete`.
+//! `callboard runs delete|prune`.
 
 use serde_json::json;
 
-use crate::page::{Failure, Page};
+use callboard::env::Env;
+
+use crate::listing::{Filter, folded};
+use crate::page::{Failure, Page, count};
 use crate::stores::Stores;
 
 /// Removes runs, each from the store that has it. What was removed before one could not be stays removed.
@@ -15,5 +18,25 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
         text.push_str(&format!("run {run} is deleted\n"));
         deleted.push(run);
     }
+    Ok(Page { done: Some("the runs are deleted".to_owned()), ..Page::new(text, json!({ "deleted": deleted })) })
+}
+
+/// Removes the runs that have ended and are wanted. Those that go on, or cannot be read, stay.
+pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Failure> {
+    if filter.is_empty() {
+        return Err(Failure::trouble("say which runs are to be removed: --older-than 30d, --state failed".to_owned()));
+    }
+    let (open, now, mut deleted) = (stores.open_to_change()?, Env::system().now().wall, Vec::new());
+    for store in &open.stores {
+        for run in store.ids().await? {
+            let read = store.history(run).await.map_err(|error| error.to_string()).and_then(folded);
+            if read.is_ok_and(|fold| fold.result().is_some() && filter.has(&fold, now)) {
+                store.delete(run).await?;
+                deleted.push(run);
+            }
+        }
+        store.sled().close().await;
+    }
+    let text = format!("{} deleted\n{}", count(deleted.len(), "run"), open.notes());
     Ok(Page { done: Some("the runs are deleted".to_owned()), ..Page::new(text, json!({ "deleted": deleted })) })
 }

@@ -1,11 +1,14 @@
 //! `callboard runs list`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use clap::Args;
 use comfy_table::ColumnConstraint;
 use serde_json::{Value, json};
 
-use callboard::messages::{RunEvent, RunId, TurnId};
+use callboard::env::Env;
+use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
 use callboard::supervision::runs::run::Run;
 use callboard::supervision::runs::snapshot::fold;
 
@@ -13,9 +16,63 @@ use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, tabl
 use crate::store::{Rules, Store};
 use crate::stores::Open;
 
-/// All runs, one line each. One that cannot be read is listed as such.
-pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
+/// Which runs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Filter {
+    /// Runs that stand so: finished, failed, refused, denied, cancelled, open, `waits for consent` or `needs attention`
+    #[arg(long)]
+    state: Option<String>,
+    /// Runs that were given to this agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// Runs that were submitted within this time: 90m, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = time_ago)]
+    since: Option<Duration>,
+    /// Runs that were submitted longer ago than this time: 90m, 12h or 30d
+    #[arg(long, value_name = "TIME", value_parser = time_ago)]
+    older_than: Option<Duration>,
+    /// Runs whose task has these words, in upper or lower case
+    #[arg(long, value_name = "WORDS")]
+    text: Option<String>,
+}
+
+impl Filter {
+    /// Whether nothing is left out.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { state, agent, since, older_than, text } = self;
+        state.is_none() && agent.is_none() && since.is_none() && older_than.is_none() && text.is_none()
+    }
+
+    /// Whether the run is one of those.
+    pub(crate) fn has(&self, run: &Run, now: Timestamp) -> bool {
+        let submission = run.submission();
+        let (age, body) = (now.since(submission.at), submission.task.body.to_lowercase());
+        self.state.as_ref().is_none_or(|state| standing(run).starts_with(&**state))
+            && self.agent.as_ref().is_none_or(|agent| submission.agent.as_str() == agent)
+            && self.since.is_none_or(|since| age <= since)
+            && self.older_than.is_none_or(|older_than| age > older_than)
+            && self.text.as_ref().is_none_or(|text| body.contains(&text.to_lowercase()))
+    }
+}
+
+fn time_ago(text: &str) -> Result<Duration, String> {
+    let seconds = |unit: char| match unit {
+        'm' => Some(60),
+        'h' => Some(3_600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    let parsed = text.char_indices().next_back().and_then(|(end, unit)| {
+        let number: u64 = text[..end].parse().ok()?;
+        Some(Duration::from_secs(number.checked_mul(seconds(unit)?)?))
+    });
+    parsed.ok_or_else(|| "write a number of minutes, hours or days: 90m, 12h or 7d".to_owned())
+}
+
+/// The runs, one line each. One that cannot be read is listed as such, unless only some are to be.
+pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> {
     let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
+    let now = Env::system().now().wall;
     let mut runs = Vec::new();
     for store in &open.stores {
         runs.extend(store.ids().await?.into_iter().map(|run| (run, store)));
@@ -30,6 +87,8 @@ pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
             Err(error) => Err(error.to_string()),
         };
         match read {
+            Ok((fold, _)) if !filter.has(&fold, now) => {}
+            Err(_) if !filter.is_empty() => {}
             Ok((fold, origin)) => {
                 let metrics = fold.metrics();
                 let submission = fold.submission();
@@ -58,7 +117,8 @@ pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
     let closed = |(folder, why): &(PathBuf, String)| json!({ "store": folder.to_string_lossy(), "error": why });
     rows.extend(open.closed.iter().map(closed));
     if count_of_runs == 0 {
-        return Ok(Page::new(format!("there are no runs\n{unreadable}"), Value::from(rows)));
+        let such = if filter.is_empty() { "" } else { "such " };
+        return Ok(Page::new(format!("there are no {such}runs\n{unreadable}"), Value::from(rows)));
     }
     let width = table([""], &[]).width();
     let text = format!("{}{}\n{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
@@ -120,7 +180,7 @@ fn origin(history: &[RunEvent]) -> Option<TurnId> {
     })
 }
 
-fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
+pub(crate) fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
     let rules = Rules::of(&history);
     fold(history, &rules.state).ok_or_else(|| "its journal does not go back to its beginning".to_owned())
 }
@@ -158,6 +218,14 @@ fn row(run: RunId, fold: &Run, origin: Option<TurnId>, store: &Store) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(["90m", "12h", "7d"].map(time_ago), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
+        for wrong in ["", "7", "d", "7 d", "-1d", "7w", "99999999999999999999d", "1ä"] {
+            assert!(time_ago(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn ids_are_whole_in_the_narrowest_window() {

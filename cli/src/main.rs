@@ -72,7 +72,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
     let stores = command.common().choice.stores()?;
     match command {
-        Runs::List { .. } => listing::list(&stores.open()?).await,
+        Runs::List { filter, .. } => listing::list(&stores.open()?, filter).await,
         Runs::Show { run, .. } => showing::show(&stores.load(run).await?),
         Runs::Diff { first, second, .. } => {
             let open = stores.open()?;
@@ -83,6 +83,7 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
             let loaded = store.load(run).await?;
             forking::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
         }
+        Runs::Prune { filter, .. } => deleting::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => deleting::delete(&stores, runs).await,
         Runs::Replay { run, turn, step, .. } => {
             let loaded = stores.load(run).await?;

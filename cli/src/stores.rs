@@ -89,11 +89,15 @@ impl Stores {
 
     /// The store that a run to go on with is in, and its id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
-        let found = match self {
-            Self::Named(folder) => Open { stores: vec![Store::open(folder)?], closed: Vec::new() },
-            Self::Project(project) => project.open(Store::open_or_make)?,
-        };
-        found.find(wanted).await
+        self.open_to_change()?.find(wanted).await
+    }
+
+    /// All stores, to be written to.
+    pub(crate) fn open_to_change(&self) -> Result<Open, Failure> {
+        match self {
+            Self::Named(folder) => Ok(Open { stores: vec![Store::open(folder)?], closed: Vec::new() }),
+            Self::Project(project) => project.open(Store::open_or_make),
+        }
     }
 
     /// All stores, to be looked into.

@@ -182,6 +182,26 @@ fn a_run_that_is_deleted_is_gone_and_no_other_is() {
 }
 
 #[test]
+fn runs_are_listed_and_removed_by_what_they_are() {
+    let place = Place::new();
+    for words in ["Fix the parser", "write a test"] {
+        place.run(words);
+    }
+    let failed = place.said(&["run", "judge", "--to", "complexity", "--model", "fake"]);
+    assert_eq!(failed.code, Some(1), "{}", failed.error);
+    let listed = |choice: &[&str]| tasks(&place.said(&[&["runs", "list", "--json"], choice].concat()));
+    assert_eq!(listed(&["--text", "PARSER"]), ["Fix the parser"]);
+    assert_eq!(listed(&["--state", "failed"]), ["judge"]);
+    assert_eq!(listed(&["--agent", "writer", "--since", "1h"]).len(), 2);
+    assert_eq!(listed(&["--older-than", "1h"]), [""; 0]);
+    assert_eq!(place.said(&["runs", "list", "--text", "nothing"]).out, "there are no such runs\n");
+    assert_eq!(place.said(&["runs", "prune"]).code, Some(2), "nobody means all of them");
+    assert_eq!(place.said(&["runs", "prune", "--older-than", "1h"]).out, "0 runs deleted\n");
+    assert_eq!(place.said(&["runs", "prune", "--state", "f", "--text", "e", "--since", "1d"]).out, "3 runs deleted\n");
+    assert_eq!(listed(&[]), [""; 0]);
+}
+
+#[test]
 fn a_store_that_may_not_be_written_to_is_read_from_a_copy() {
     let place = Place::new();
     place.run("one");

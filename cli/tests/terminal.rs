@@ -9,9 +9,13 @@ mod model;
 mod screen;
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
 use model::Model;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use screen::Screen;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -178,4 +182,73 @@ fn what_commands_may_read_besides_is_said_on_the_command_line() {
     }
     let (code, said) = told(&folder, &["run", "read", "--allow-read", "nowhere"]);
     assert!(code == Some(2) && said.contains("--allow-read nowhere: "), "{said}");
+}
+
+/// A command that tells its process id and then stays.
+fn waiting_command(folder: &TempDir) -> (Value, std::path::PathBuf) {
+    let pipe = folder.path().join("began");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    (json!({ "command": "echo $$ > began; exec sleep 1000" }), pipe)
+}
+
+/// The process that has told its id.
+fn told_by(pipe: &std::path::Path) -> OwnedFd {
+    let id: i32 = fs::read_to_string(pipe).unwrap().trim().parse().unwrap();
+    pidfd_open(Pid::from_raw(id).unwrap(), PidfdFlags::empty()).unwrap()
+}
+
+fn assert_ended(process: &OwnedFd) {
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    let deadline = Timespec { tv_sec: 60, tv_nsec: 0 };
+    assert_eq!(poll(&mut ended, Some(&deadline)), Ok(1), "the command goes on");
+}
+
+const COMMANDER: &str =
+    "[agent]\nname = \"writer\"\nmode = \"build\"\n[agent.capabilities]\nallowed_tools = [\"ShellExec\"]\n";
+
+#[test]
+fn a_confined_command_ends_with_the_run_whatever_signal_stops_it() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let model = Model::start();
+        let folder = model.folder(COMMANDER);
+        let (command, pipe) = waiting_command(&folder);
+        model.calls("ShellExec", command);
+        let mut screen = screen(&folder, &["run", "x"]);
+        let card = screen.until(WAYS);
+        screen.consents(&card);
+        let command = told_by(&pipe);
+        screen.sends(signal);
+        screen.until("Ctrl-C again stops them at once");
+        screen.sends(signal);
+        let (code, told) = screen.exited();
+        assert_eq!(code, Some(130), "{told}");
+        assert_ended(&command);
+    }
+}
+
+#[test]
+fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person_is_asked() {
+    let model = Model::start();
+    let folder = model.folder(COMMANDER);
+    let (command, pipe) = waiting_command(&folder);
+    model.calls("ShellExec", command);
+    let mut killed = screen(&folder, &["run", "x"]);
+    let card = killed.until(WAYS);
+    killed.consents(&card);
+    let command = told_by(&pipe);
+    killed.kill();
+    // Nobody is left who would end it.
+    pidfd_send_signal(&command, Signal::KILL).unwrap();
+
+    let (code, told) = self::told(&folder, &["run", "--resume", "@last", "--no-input"]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("nobody is here to be asked") && told.contains("ShellExec"), "{told}");
+    let line = told.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
+    let mut again = screen(&folder, &line.split(' ').collect::<Vec<_>>());
+    let question = again.until("\n> ");
+    assert!(question.contains("ShellExec"), "{question}");
+    again.types("2\n");
+    let (code, told) = again.exited();
+    assert!(code == Some(1) && told.contains("may have run"), "{code:?} {told}");
+    assert!(!folder.path().join("began").is_file(), "it did not run again");
 }

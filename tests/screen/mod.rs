@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// Longer than any program takes to say something on a busy machine.
@@ -87,6 +88,11 @@ impl Screen {
     /// Says yes to this card, as a person does who has read it.
     pub(crate) fn consents(&mut self, card: &str) {
         self.types(format!("y {}\n", code_on(card)));
+    }
+
+    /// Sends the program a signal.
+    pub(crate) fn sends(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.program), signal).unwrap();
     }
 
     /// Ends the program by SIGKILL.
