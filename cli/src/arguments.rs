@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use rustix::fs::OFlags;
@@ -96,6 +96,22 @@ pub(crate) enum Runs {
         #[command(flatten)]
         filter: Filter,
     },
+    /// Write a store as text, with its runs and all else that it keeps, to standard output or to a file
+    Export {
+        #[command(flatten)]
+        common: Common,
+        /// Where to; it must not be there yet
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Read an exported store into an empty or a new one
+    Import {
+        #[command(flatten)]
+        common: Common,
+        /// The file; `-` is the standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// A new run that begins as a copy of one, up to a turn; the program with the agents goes on with it at its next start
     Fork {
         #[command(flatten)]
@@ -186,6 +202,8 @@ impl Runs {
             | Self::Diff { common, .. }
             | Self::Delete { common, .. }
             | Self::Prune { common, .. }
+            | Self::Export { common, .. }
+            | Self::Import { common, .. }
             | Self::Fork { common, .. } => common,
         }
     }

@@ -8,6 +8,7 @@ mod copying;
 mod deleting;
 mod forking;
 mod listing;
+mod moving;
 mod page;
 mod replaying;
 mod saying;
@@ -83,6 +84,8 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
             let loaded = store.load(run).await?;
             forking::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
         }
+        Runs::Export { file, .. } => moving::export(&stores, file.as_deref()).await,
+        Runs::Import { file, .. } => moving::import(&stores, file).await,
         Runs::Prune { filter, .. } => deleting::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => deleting::delete(&stores, runs).await,
         Runs::Replay { run, turn, step, .. } => {

@@ -87,6 +87,14 @@ impl Stores {
         }
     }
 
+    /// A store for an export to be read into.
+    pub(crate) fn take_new(&self) -> Result<Store, Failure> {
+        match self {
+            Self::Named(_) => self.take(),
+            Self::Project(project) => project.new_store(),
+        }
+    }
+
     /// The store that a run to go on with is in, and its id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
         self.open_to_change()?.find(wanted).await
@@ -133,7 +141,9 @@ impl Open {
             runs.extend(store.ids().await?.into_iter().map(|run| (run, place)));
         }
         runs.sort();
-        let ids: Vec<RunId> = runs.iter().map(|(run, _)| *run).collect();
+        let mut ids: Vec<RunId> = runs.iter().map(|(run, _)| *run).collect();
+        // A store that was imported may have the same ones.
+        ids.dedup();
         let found = match ids.last() {
             Some(last) if wanted == LAST => Ok(*last),
             _ => store::find(wanted, &ids),
@@ -189,6 +199,16 @@ impl Project {
             }
         }
         Err(Failure::trouble("there is no free store".to_owned()))
+    }
+
+    fn new_store(&self) -> Result<Store, Failure> {
+        for number in 1_u32.. {
+            let folder = self.folder.join(number.to_string());
+            if !folder.exists() {
+                return Store::open_or_make(&folder).map_err(store::trouble);
+            }
+        }
+        Err(Failure::trouble("there is no free number for a store".to_owned()))
     }
 
     fn open(&self, open: impl Fn(&Path) -> Result<Store, StorageError>) -> Result<Open, Failure> {

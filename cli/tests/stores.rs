@@ -202,6 +202,29 @@ fn runs_are_listed_and_removed_by_what_they_are() {
 }
 
 #[test]
+fn an_export_is_read_into_another_project() {
+    let (place, other) = (Place::new(), Place::new());
+    let run = place.run("one");
+    let file = place.project.path().join("runs.export");
+    let exported = place.said(&["runs", "export", file.to_str().unwrap()]);
+    assert!(exported.code == Some(0) && exported.out.starts_with("exported: "), "{} {}", exported.out, exported.error);
+    assert_eq!(place.said(&["runs", "export", file.to_str().unwrap()]).code, Some(2), "nothing is overwritten");
+    assert_eq!(place.said(&["runs", "export"]).out, fs::read_to_string(&file).unwrap());
+    for expected in [1, 2] {
+        let imported = other.said(&["runs", "import", file.to_str().unwrap()]);
+        assert_eq!(imported.code, Some(0), "{}", imported.error);
+        assert_eq!(fs::read_dir(other.stores()).unwrap().count(), expected, "each into a store of its own");
+    }
+    assert_eq!(tasks(&other.said(&["runs", "list", "--json"])), ["one", "one"]);
+    assert!(other.said(&["runs", "show", &run]).out.contains("one"));
+    fs::write(&file, "no export").unwrap();
+    let refused = other.said(&["runs", "import", file.to_str().unwrap(), "--store", "data"]);
+    assert!(refused.code == Some(2) && refused.error.contains("runs.export: "), "{}", refused.error);
+    let several = other.said(&["runs", "export"]);
+    assert!(several.code == Some(2) && several.error.contains("there are several stores"), "{}", several.error);
+}
+
+#[test]
 fn a_store_that_may_not_be_written_to_is_read_from_a_copy() {
     let place = Place::new();
     place.run("one");
