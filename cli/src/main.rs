@@ -10,6 +10,7 @@ mod forking;
 mod listing;
 mod moving;
 mod page;
+mod person;
 mod replaying;
 mod saying;
 mod scratch;

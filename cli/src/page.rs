@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
 use serde_json::{Value, json};
 
@@ -133,10 +133,11 @@ pub(crate) fn is_one_terminal() -> bool {
     out.is_terminal() && error.is_terminal() && device(out.as_fd()) == device(error.as_fd())
 }
 
-/// A table in the style of this program, as wide as the terminal if there is one.
+/// A table in the style of this program, as wide as the terminal if there is one. What is no terminal gets no lines between.
 pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    let preset = if std::io::stdout().is_terminal() { UTF8_HORIZONTAL_ONLY } else { NOTHING };
+    table.load_preset(preset).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     table.remove_style(comfy_table::TableComponent::HorizontalLines);
     table.remove_style(comfy_table::TableComponent::MiddleIntersections);
     for column in numbers {

@@ -98,8 +98,14 @@ fn turns_table(replay: &Replay) -> comfy_table::Table {
     table
 }
 
+/// `15 tokens ($0.00002)`.
+pub(crate) fn tokens_taken(usage: Usage) -> String {
+    let tokens = usage.total();
+    format!("{} {}{}", grouped(tokens), if tokens == 1 { "token" } else { "tokens" }, cost(usage))
+}
+
 /// Tokens, and what they cost if that is known.
-pub(crate) fn taken(usage: Usage) -> String {
+fn taken(usage: Usage) -> String {
     grouped(usage.total()) + &cost(usage)
 }
 

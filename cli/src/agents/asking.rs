@@ -1,34 +1,12 @@
 //! The person at the terminal, and what agents ask of them.
 
-use callboard::actors::approvals::{Keyboard, approval_code, arguments_lines, card, whole_card};
+use callboard::actors::approvals::{approval_code, arguments_lines, card, whole_card};
 use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
 use serde_json::Value;
 
 use crate::arguments::text_in;
-use crate::saying;
+use crate::person::{Person, at_the_terminal};
 use crate::workflow::arguments::value_of;
-
-/// Who is asked, and answers line by line.
-trait Person {
-    /// Asks a question, whose last line is the prompt; `None` if nobody says anything any more.
-    fn answers(&mut self, question: &str) -> Option<String>;
-}
-
-impl Person for Keyboard {
-    fn answers(&mut self, question: &str) -> Option<String> {
-        let line = self.ask(question);
-        if line.is_none() {
-            // What is said next begins a line.
-            eprintln!();
-        }
-        line.map(|line| line.trim().to_owned())
-    }
-}
-
-/// Whether there is somebody to ask.
-pub(super) fn is_anybody_here(no_input: bool) -> bool {
-    !no_input && Keyboard::open().is_some()
-}
 
 /// What a person says to an action.
 #[derive(Debug, PartialEq)]
@@ -64,9 +42,7 @@ pub(super) fn shown(question: &Question) -> String {
 
 /// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
 pub(super) fn decide(envelope: &Envelope, place: Option<&str>) -> Decision {
-    saying::ask(|| {
-        Keyboard::open().map_or(Decision::Leave, |mut person| Asking { person: &mut person }.decide(envelope, place))
-    })
+    at_the_terminal(|person| Asking { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
 }
 
 /// A card, and where it would be done.
@@ -207,7 +183,7 @@ const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
 pub(super) fn answer(question: &Question) -> Option<Value> {
-    saying::ask(|| answer_of(&mut Keyboard::open()?, question))
+    at_the_terminal(|person| answer_of(person, question)).flatten()
 }
 
 fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
@@ -227,6 +203,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::person::Script;
 
     fn request() -> RequestId {
         let run = "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap();
@@ -252,25 +229,6 @@ mod tests {
         let id = QuestionId { request: request(), nonce: 3 };
         let agent = AgentName::new("lead").unwrap();
         Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0) }
-    }
-
-    /// Somebody who says these lines, and what they were asked.
-    struct Script<'a> {
-        lines: std::str::Lines<'a>,
-        asked: String,
-    }
-
-    impl<'a> Script<'a> {
-        fn new(lines: &'a str) -> Self {
-            Self { lines: lines.lines(), asked: String::new() }
-        }
-    }
-
-    impl Person for Script<'_> {
-        fn answers(&mut self, question: &str) -> Option<String> {
-            self.asked.push_str(question);
-            self.lines.next().map(|line| line.trim().to_owned())
-        }
     }
 
     /// What is decided by who says these lines, in which CODE stands for the one on the card.

@@ -12,6 +12,7 @@ use callboard::runtime::RunHandle;
 use callboard::supervision::runs::inbox::AnswerError;
 
 use crate::page::{Failure, note};
+use crate::person::is_anybody_here;
 use crate::workflow::people;
 
 use super::asking::{self, Decision};
@@ -76,7 +77,7 @@ impl Asker {
 pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Result<bool, Failure> {
     let trouble = |error: String| Failure::trouble(error);
     let place = asker.place.clone();
-    if !asking::is_anybody_here(asker.no_input) {
+    if !is_anybody_here(asker.no_input) {
         let what = match &asked {
             Asked::Approval(envelope) => asking::placed(card(envelope), place.as_deref()),
             Asked::Question(question) => asking::shown(question),

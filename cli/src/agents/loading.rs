@@ -40,18 +40,23 @@ pub(crate) async fn load(
     left: &[&str],
 ) -> Result<Thinkers, Failure> {
     let Read { definitions, tools, mcp, .. } = reading::read(files, hidden).await?;
-    if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root)) {
-        let store = visible(&store.display().to_string());
-        note(&format!(
-            "the store {store} lies in the folder of the tools: commands of ShellExec can make no files beside it; a store \
-             elsewhere, as in --store ../{}, is in nobody's way",
-            Path::new(&store).file_name().unwrap_or_default().display()
-        ));
-    }
     for problem in mcp.iter().flat_map(|mcp| &mcp.problems) {
         note(&problem.to_string());
     }
     let definitions = sound(definitions)?;
+    let has_shell = |definition: &Definition| {
+        definition.allowed_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| &**tool == "ShellExec"))
+    };
+    if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root))
+        && definitions.iter().any(has_shell)
+    {
+        let store = visible(&store.display().to_string());
+        note(&format!(
+            "the store {store} lies in the folder of the tools: commands of ShellExec can make no files beside it; name a store \
+             elsewhere, as in --store ../{}",
+            Path::new(&store).file_name().unwrap_or_default().display()
+        ));
+    }
     let folder = AgentFolder::new(&files.agents).tools(&tools).root(&files.root).leaving(left.iter().copied());
     let asked = named.map(str::to_owned);
     let mut folder = match named {

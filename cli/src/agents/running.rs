@@ -16,7 +16,7 @@ use callboard::workflow::Workflow;
 
 use crate::page::{self, Failure, handoffs, note};
 use crate::saying;
-use crate::showing::taken;
+use crate::showing::tokens_taken;
 use crate::stops::Stops;
 use crate::store::Store;
 use crate::stores::Stores;
@@ -277,7 +277,7 @@ impl<'a> Session<'a> {
         if !self.arguments.quiet {
             result.alone.iter().for_each(|alone| note(&alone.to_string()));
             if result.metrics.usage != Usage::default() {
-                note(&format!("the models took {} tokens", taken(result.metrics.usage)));
+                note(&format!("the models took {}", tokens_taken(result.metrics.usage)));
             }
         }
         self.tell_how_to_try_again(run, &result).await;

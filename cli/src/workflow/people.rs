@@ -1,6 +1,5 @@
 //! The person at the terminal, and what is left to one who is not there.
 
-use std::io::{BufRead, IsTerminal as _, Write};
 use std::path::Path;
 
 use callboard::messages::{RunId, visible};
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use crate::agents::hints::{flags, quoted, store_flag};
 use crate::page::{brief_json, whole_json};
-use crate::saying;
+use crate::person::{Person, at_the_terminal};
 
 use super::arguments::{Going, value_of};
 
@@ -21,11 +20,6 @@ pub(crate) enum Decision {
     CancelTheRun,
     /// Nothing: the node waits on.
     Leave,
-}
-
-/// Whether there is somebody to ask.
-pub(crate) fn are_here(going: &Going) -> bool {
-    !going.no_input && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Who decides here, as the journal has it.
@@ -43,27 +37,19 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
 
 /// Asks at the terminal.
 pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
-    saying::ask(|| ask_over(interrupt, &mut std::io::stdin().lock(), &mut std::io::stderr()))
+    at_the_terminal(|person| asked(person, interrupt)).unwrap_or(Decision::Leave)
 }
 
-fn ask_over(interrupt: &Interrupt, answers: &mut impl BufRead, out: &mut impl Write) -> Decision {
-    let mut said = |text: &str| {
-        let _ = write!(out, "{text}").and_then(|()| out.flush());
-        let mut line = String::new();
-        match answers.read_line(&mut line) {
-            Ok(0) | Err(_) => None,
-            Ok(_) => Some(line.trim().to_owned()),
-        }
-    };
+fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {
     let mut question =
         format!("\n{}(g)o on, (i)nput: change it, (c)ancel the run, (l)eave it waiting? ", shown(interrupt));
     loop {
-        match said(&question).as_deref() {
+        match person.answers(&question).as_deref() {
             None | Some("l" | "leave") => return Decision::Leave,
             Some("g" | "go") => return Decision::GoOn,
             Some("c" | "cancel") => return Decision::CancelTheRun,
             Some("i" | "input") => {
-                return match said("the new input, JSON or text: ") {
+                return match person.answers("the new input, JSON or text: ") {
                     Some(input) => Decision::GoOnWith(value_of(&input)),
                     None => Decision::Leave,
                 };
@@ -94,6 +80,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
+    use crate::person::Script;
     use callboard::messages::{AgentName, TurnId};
     use serde_json::json;
 
@@ -105,9 +92,8 @@ mod tests {
             input: "a \u{1b}[31mdraft".into(),
             state: json!({ "notes": ["one"] }).into(),
         };
-        let mut out = Vec::new();
-        let decision = ask_over(&interrupt, &mut answers.as_bytes(), &mut out);
-        (decision, String::from_utf8(out).unwrap())
+        let mut person = Script::new(answers);
+        (asked(&mut person, &interrupt), person.asked)
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::agents::deciding::{Asker, next_asked, settle};
 use crate::agents::logged;
 use crate::agents::watching::Watch;
 use crate::page::{Failure, Page, count, is_coloured, json_text, note};
+use crate::person::is_anybody_here;
 use crate::saying;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
@@ -283,7 +284,7 @@ impl<'a> Session<'a> {
 
     /// Asks the person at the terminal about the nodes that wait. `false` if nothing goes on after that.
     async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
-        if !people::are_here(self.going) {
+        if !is_anybody_here(self.going.no_input) {
             return Ok(false);
         }
         let before = decided.len();

@@ -29,7 +29,8 @@ pub enum CoreDumps {
 /// Has the program run in a session of its own, without a controlling terminal, and inherit only its standard streams. Its
 /// process group has its number, so `kill(-pid)` reaches it with what it starts, unless that leaves the group.
 ///
-/// Do not set [`CommandExt::process_group`] as well: the leader of a group cannot begin a session, and the start fails.
+/// Do not set [`process_group`](std::os::unix::process::CommandExt::process_group) as well: the leader of a group cannot begin a
+/// session, and the start fails.
 ///
 /// ```
 /// use callboard_confine::{CoreDumps, apart};

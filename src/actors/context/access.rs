@@ -168,7 +168,12 @@ impl ContextAccess {
     ///
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
-    pub async fn touch(&self, namespace: &str, key: &str, ttl: Duration) -> Result<bool, ContextError> {
+    pub async fn touch(
+        &self,
+        namespace: &str,
+        key: &str,
+        ttl: impl Into<Option<Duration>>,
+    ) -> Result<bool, ContextError> {
         self.granted(namespace)?.touch(namespace, key, ttl).await
     }
 

@@ -179,12 +179,18 @@ impl ContextStore {
         self.scan(namespace, &entries::in_namespace(namespace, prefix)?, limit).await
     }
 
-    /// Moves an entry's expiry later without rewriting it. `false` when there is no such entry.
+    /// Moves an entry's expiry later without rewriting it: to a time from now, which is [`EXTENSION`] (90 days) if none is given.
+    /// `false` when there is no such entry.
     ///
     /// # Errors
     /// As [`ContextStore::get`].
-    pub async fn touch(&self, namespace: &str, key: &str, ttl: Duration) -> Result<bool, ContextError> {
-        let name = entries::entry(namespace, key)?;
+    pub async fn touch(
+        &self,
+        namespace: &str,
+        key: &str,
+        ttl: impl Into<Option<Duration>>,
+    ) -> Result<bool, ContextError> {
+        let (name, ttl) = (entries::entry(namespace, key)?, ttl.into().unwrap_or(EXTENSION));
         loop {
             let now = self.now();
             let there = self.read(&name).await?.filter(|(_, entry)| entry.is_live(now));
@@ -201,7 +207,7 @@ impl ContextStore {
     /// # Errors
     /// As [`ContextStore::get`].
     pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        self.touch(namespace, key, EXTENSION).await?;
+        self.touch(namespace, key, None).await?;
         self.get(namespace, key).await
     }
 

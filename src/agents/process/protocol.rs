@@ -184,8 +184,8 @@ pub(super) enum Line {
     ContextQuery { id: Id, namespace: Option<String>, prefix: Option<String>, limit: usize },
     /// The newest entries of several namespaces.
     ContextSearch { id: Id, namespaces: Vec<String>, limit: usize },
-    /// Lets an entry live longer.
-    ContextTouch { id: Id, namespace: Option<String>, key: String, ttl_seconds: u64 },
+    /// Lets an entry live longer: 90 days from now, if nothing is said.
+    ContextTouch { id: Id, namespace: Option<String>, key: String, ttl_seconds: Option<u64> },
     /// Strikes one.
     ContextDelete { id: Id, namespace: Option<String>, key: String },
     /// Tokens are set aside.
@@ -269,7 +269,7 @@ pub(super) enum Entry {
     Set { namespace: Option<String>, key: String, value: String, ttl: Option<Duration>, expected: Option<Option<u64>> },
     Query { namespace: Option<String>, prefix: Option<String>, limit: usize },
     Search { namespaces: Vec<String>, limit: usize },
-    Touch { namespace: Option<String>, key: String, ttl: Duration },
+    Touch { namespace: Option<String>, key: String, ttl: Option<Duration> },
     Delete { namespace: Option<String>, key: String },
 }
 
@@ -374,7 +374,7 @@ impl Line {
             Self::ContextQuery { id, namespace, prefix, limit } => entry(id, Entry::Query { namespace, prefix, limit }),
             Self::ContextSearch { id, namespaces, limit } => entry(id, Entry::Search { namespaces, limit }),
             Self::ContextTouch { id, namespace, key, ttl_seconds } => {
-                entry(id, Entry::Touch { namespace, key, ttl: seconds(ttl_seconds) })
+                entry(id, Entry::Touch { namespace, key, ttl: ttl_seconds.map(seconds) })
             }
             Self::ContextDelete { id, namespace, key } => entry(id, Entry::Delete { namespace, key }),
             Self::Reserve { id, tokens } => Said::Asks(id, Request::Reserve(tokens)),

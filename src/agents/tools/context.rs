@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -28,21 +29,23 @@ struct Get {
     key: String,
 }
 
-/// Reads an entry of the shared context. Name: `ContextGet`.
+/// Reads an entry of the shared context, and has it kept for 90 days from then, as [`ContextAccess::recall`] does. Name:
+/// `ContextGet`.
 #[must_use]
 pub fn context_get() -> impl Tool {
-    let description = "Reads an entry of the shared context, which agents and people keep between runs.";
+    let description = "Reads an entry of the shared context, which agents and people keep between runs. What is read is kept for \
+                       90 days from then.";
     let mut spec = ToolSpec::of::<Get>("ContextGet", description, Effect::Reads);
     spec.max_output = OUTPUT;
     of_spec(spec, |get: Get, scope: ToolScope| async move {
         let context = context_of(&scope)?;
         let namespace = get.namespace.unwrap_or_else(|| context.memory());
-        match context.get(&namespace, &get.key).await? {
+        match context.recall(&namespace, &get.key).await? {
             Some(entry) => Ok(ToolOutput {
                 text: format!("{}\n{}", about(&entry), entry.value),
                 is_untrusted: entry.is_untrusted(),
             }),
-            None => Err(ToolError(format!("there is no {:?} in {namespace:?}", get.key))),
+            None => Err(absent(&namespace, &get.key)),
         }
     })
 }
@@ -96,12 +99,96 @@ pub fn context_query() -> impl Tool {
         let limit = query.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MAX_ENTRIES);
         // One more than is shown tells whether there are more.
         let found = match &query.prefix {
-            Some(prefix) => context.query_by_prefix(&namespace, prefix, limit + 1).await?,
+            Some(prefix) => newest(context.query_by_prefix(&namespace, prefix, usize::MAX).await?, limit + 1),
             None => context.query(&namespace, limit + 1).await?,
         };
         let is_untrusted = found.iter().any(ContextEntry::is_untrusted);
         Ok(ToolOutput { text: listed(&found, limit), is_untrusted })
     })
+}
+
+fn newest(mut found: Vec<ContextEntry>, limit: usize) -> Vec<ContextEntry> {
+    found.sort_by_key(|entry| Reverse((entry.updated_at, entry.revision)));
+    found.truncate(limit);
+    found
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// Where to look.
+    #[schemars(length(min = 1, max = 16))]
+    namespaces: Vec<String>,
+    /// How many entries at most: 20 if left out.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<usize>,
+}
+
+/// Lists entries of several namespaces of the shared context, newest first. Name: `ContextSearch`.
+#[must_use]
+pub fn context_search() -> impl Tool {
+    let description =
+        "Lists entries of several namespaces of the shared context, newest first, with the beginnings of their values.";
+    tool("ContextSearch", description, Effect::Reads, |search: Search, scope: ToolScope| async move {
+        let namespaces: Vec<&str> = search.namespaces.iter().map(String::as_str).collect();
+        let limit = search.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MAX_ENTRIES);
+        let found = context_of(&scope)?.search(&namespaces, limit + 1).await?;
+        let is_untrusted = found.iter().any(ContextEntry::is_untrusted);
+        Ok(ToolOutput { text: listed(&found, limit), is_untrusted })
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Touch {
+    /// Where the entry lives; left out, it is your own memory.
+    namespace: Option<String>,
+    /// Its key there.
+    key: String,
+    /// For how many seconds from now it is kept at least; left out, for 90 days.
+    #[schemars(range(min = 1))]
+    ttl_seconds: Option<u64>,
+}
+
+/// Has an entry of the shared context kept longer. Name: `ContextTouch`.
+#[must_use]
+pub fn context_touch() -> impl Tool {
+    let description = "Has an entry of the shared context kept longer. It is never forgotten earlier for it.";
+    tool("ContextTouch", description, Effect::Notes, |touch: Touch, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = touch.namespace.unwrap_or_else(|| context.memory());
+        let is_there = context.touch(&namespace, &touch.key, touch.ttl_seconds.map(Duration::from_secs)).await?;
+        there(is_there, &namespace, &touch.key).map(|()| "kept".to_owned().into())
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    /// Where the entry lives; left out, it is your own memory.
+    namespace: Option<String>,
+    /// Its key there.
+    key: String,
+}
+
+/// Deletes an entry of the shared context. Name: `ContextDelete`.
+#[must_use]
+pub fn context_delete() -> impl Tool {
+    let description = "Deletes an entry of the shared context.";
+    tool("ContextDelete", description, Effect::Notes, |delete: Delete, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = delete.namespace.unwrap_or_else(|| context.memory());
+        let was_there = context.delete(&namespace, &delete.key).await?;
+        there(was_there, &namespace, &delete.key).map(|()| "deleted".to_owned().into())
+    })
+}
+
+fn there(is_there: bool, namespace: &str, key: &str) -> Result<(), ToolError> {
+    if is_there { Ok(()) } else { Err(absent(namespace, key)) }
+}
+
+fn absent(namespace: &str, key: &str) -> ToolError {
+    ToolError(format!("there is no {key:?} in {namespace:?}"))
 }
 
 fn listed(found: &[ContextEntry], limit: usize) -> String {
@@ -182,6 +269,60 @@ mod tests {
         assert!(some.contains("a/1") && !some.contains("plans b"), "{some}");
         let one = used(context_query(), json!({ "namespace": "plans", "limit": 1 }), &scope).await.unwrap();
         assert!(one.ends_with("(1 are shown, and there are more; ask with another prefix or limit)"), "{one}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_begins_alike_is_listed_newest_first_and_several_namespaces_are_merged() {
+        let store = store();
+        let scope = access(&store, "planner");
+        for (namespace, key) in [("plans", "a/2"), ("plans", "b"), ("plans", "a/1"), ("memory:planner", "m")] {
+            used(context_set(), json!({ "namespace": namespace, "key": key, "value": "x" }), &scope).await.unwrap();
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let keys = |said: String| -> Vec<String> {
+            said.lines()
+                .filter(|line| line.contains(" bytes, by "))
+                .map(|line| line.split(' ').nth(1).unwrap().to_owned())
+                .collect()
+        };
+        let query = |limit: usize| json!({ "namespace": "plans", "prefix": "a/", "limit": limit });
+        assert_eq!(keys(used(context_query(), query(9), &scope).await.unwrap()), ["a/1", "a/2"]);
+        assert_eq!(keys(used(context_query(), query(1), &scope).await.unwrap()), ["a/1"]);
+        let both = json!({ "namespaces": ["memory:planner", "plans"], "limit": 3 });
+        assert_eq!(keys(used(context_search(), both, &scope).await.unwrap()), ["m", "a/1", "b"]);
+        let others = json!({ "namespaces": ["plans", "memory:other"] });
+        assert!(used(context_search(), others, &scope).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_read_or_touched_is_kept_for_ninety_days_and_what_is_deleted_is_gone() {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let store = store();
+        let scope = access(&store, "planner");
+        for key in ["read", "touched", "left"] {
+            used(context_set(), json!({ "key": key, "value": "x", "ttl_seconds": 60 }), &scope).await.unwrap();
+        }
+        used(context_get(), json!({ "key": "read" }), &scope).await.unwrap();
+        used(context_touch(), json!({ "key": "touched" }), &scope).await.unwrap();
+        tokio::time::advance(89 * DAY).await;
+        for (key, is_there) in [("read", true), ("touched", true), ("left", false)] {
+            let touched = used(context_touch(), json!({ "key": key, "ttl_seconds": 1 }), &scope).await;
+            assert_eq!(touched.is_ok(), is_there, "{key}: {touched:?}");
+        }
+        used(context_delete(), json!({ "key": "read" }), &scope).await.unwrap();
+        let again = used(context_delete(), json!({ "key": "read" }), &scope).await.unwrap_err();
+        assert_eq!(again, "there is no \"read\" in \"memory:planner\"");
+        tokio::time::advance(2 * DAY).await;
+        assert!(used(context_get(), json!({ "key": "touched" }), &scope).await.is_err());
+        for (tool, namespace) in [(true, "security"), (false, "memory:other")] {
+            let entry = json!({ "namespace": namespace, "key": "k" });
+            let refused = if tool {
+                used(context_touch(), entry, &scope).await
+            } else {
+                used(context_delete(), entry, &scope).await
+            };
+            assert!(refused.is_err(), "{namespace}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::{ToolError, Tools, ToolsError};
 
-pub use context::{context_get, context_query, context_set};
+pub use context::{context_delete, context_get, context_query, context_search, context_set, context_touch};
 pub use files::{file_read, file_write};
 #[cfg(feature = "http")]
 pub use http::HttpGet;
@@ -75,7 +75,10 @@ fn within(root: &Root) -> Result<Tools, ToolsError> {
         .with(file_search(root))?
         .with(context_get())?
         .with(context_set())?
-        .with(context_query())
+        .with(context_query())?
+        .with(context_search())?
+        .with(context_touch())?
+        .with(context_delete())
 }
 
 #[cfg(all(unix, feature = "shell"))]
@@ -189,11 +192,13 @@ mod tests {
         use crate::actors::Mode;
         let folder = tempfile::tempdir().unwrap();
         let tools = standard(&Root::open(folder.path()).unwrap()).unwrap();
-        let usual = ["ContextGet", "ContextQuery", "ContextSet", "FileRead", "FileSearch", "FileWrite"];
+        let usual = ["ContextDelete", "ContextGet", "ContextQuery", "ContextSearch", "ContextSet", "ContextTouch"];
+        assert!(usual.iter().all(|name| tools.names().any(|known| known == *name)), "{tools:?}");
+        let usual = ["FileRead", "FileSearch", "FileWrite"];
         assert!(usual.iter().all(|name| tools.names().any(|known| known == *name)), "{tools:?}");
         let exploring = tools.for_agent(Mode::Explore, None);
         let left: Vec<_> = exploring.names().filter(|name| *name != "HttpGet").collect();
-        assert_eq!(left, ["ContextGet", "ContextQuery", "FileRead", "FileSearch"]);
+        assert_eq!(left, ["ContextGet", "ContextQuery", "ContextSearch", "FileRead", "FileSearch"]);
         for spec in tools.specs() {
             assert!(spec.parameters.get("additionalProperties").is_some(), "{} takes anything", spec.name);
         }
