@@ -163,8 +163,20 @@ fn what_a_run_waits_for_is_told_to_machines_too() {
     assert_eq!((&asked["action"], &asked["arguments"]), (&"FileSearch".into(), &json!({ "pattern": "x" })));
     let hint = waits["to_go_on"].as_str().unwrap();
     assert!(hint.starts_with(&format!("callboard run --resume {}", waits["run"].as_str().unwrap())), "{hint}");
-    // A store in the folder of the tools is in the way of commands.
-    assert!(error.contains("the store data lies in the folder of the tools"), "{error}");
+    // A store in the folder of the tools is in the way of commands, and this agent has none.
+    assert!(!error.contains("lies in the folder of the tools"), "{error}");
+}
+
+#[test]
+fn a_store_in_the_folder_of_the_tools_is_told_of_to_whoever_has_a_shell() {
+    let (folder, _model) = writer();
+    fs::write(folder.path().join("agents/writer.toml"), WRITER.replace("FileSearch", "ShellExec")).unwrap();
+    for (store, is_told) in [("data", true), ("../callboard-elsewhere", false)] {
+        let (code, _, error) = told(&folder, &["run", "x", "--model", "fake", "--no-input", "--store", store]);
+        assert!(matches!(code, Some(0 | 3)), "{error}");
+        assert_eq!(error.contains(&format!("the store {store} lies in the folder of the tools")), is_told, "{error}");
+    }
+    fs::remove_dir_all(folder.path().join("../callboard-elsewhere")).unwrap();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use serde_json::json;
 
 use callboard::Builder;
@@ -102,6 +102,8 @@ impl<'a> Session<'a> {
     }
 
     async fn see_through(self, mut stops: Stops, way: Option<Workflow>, mut watch: Watch) -> Result<End, Failure> {
+        // Before the run begins, so that nothing is missed of how it does.
+        let live = self.board.watch(&[StreamMode::Live]);
         let begun = tokio::select! {
             biased;
             () = stops.next() => None,
@@ -120,7 +122,7 @@ impl<'a> Session<'a> {
                         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
                         Ok(End::Stopped)
                     }
-                    end = self.follow(&run, &mut watch) => end,
+                    end = self.follow(&run, live, &mut watch) => end,
                 };
                 (Some(run), end)
             }
@@ -227,10 +229,15 @@ impl<'a> Session<'a> {
     }
 
     /// Follows the run to its end, or to where this process can do no more for it.
-    async fn follow(&self, run: &RunHandle, watch: &mut Watch) -> Result<End, Failure> {
+    async fn follow(
+        &self,
+        run: &RunHandle,
+        mut live: impl Stream<Item = Watched> + Unpin,
+        watch: &mut Watch,
+    ) -> Result<End, Failure> {
         let trouble = |error: RunError| Failure::trouble(error.to_string());
         let mut teller = Teller::new(self.arguments.quiet);
-        let modes = [StreamMode::Live, StreamMode::Messages, StreamMode::Updates];
+        let modes = [StreamMode::Messages, StreamMode::Updates];
         let mut events = run.events(1, &modes).await.map_err(trouble)?;
         if !self.arguments.quiet && self.kept.is_some() {
             note(&format!("run {}", run.id()));
@@ -241,6 +248,7 @@ impl<'a> Session<'a> {
             saying::room().await;
             let watched = tokio::select! {
                 biased;
+                Some(watched) = live.next() => Some(watched),
                 watched = events.next() => watched,
                 asked = next_asked(&self.board, run) => {
                     teller.close(None);
@@ -259,7 +267,7 @@ impl<'a> Session<'a> {
                 }
             };
             match watched {
-                Some(Watched::Live(shown)) => teller.tell(&shown),
+                Some(Watched::Live(shown)) if shown.turn.run == run.id() => teller.tell(&shown),
                 Some(Watched::Event(event)) => {
                     self.tell(&event.event, &mut teller, run).await;
                     if let RunEvent::NeedsAttention { turn, .. } = &*event.event
@@ -268,7 +276,7 @@ impl<'a> Session<'a> {
                         return Ok(end);
                     }
                 }
-                Some(Watched::Missed(_)) => {}
+                Some(Watched::Live(_) | Watched::Missed(_)) => {}
                 None => break,
             }
         }
