@@ -131,11 +131,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .env(env)
         .storage(store.clone())
         .agent("researcher", |turn: Turn| async move {
-            turn.context().set("notes", "topic", &turn.task().body, None).await?;
+            turn.context().set("run", "topic", &turn.task().body, None).await?;
             Ok(Command::output("notes are in the context").goto("writer"))
         })
         .agent("writer", |turn: Turn| async move {
-            let topic = turn.context().get("notes", "topic").await?.map(|entry| entry.value).unwrap_or_default();
+            let topic = turn.context().get("run", "topic").await?.map(|entry| entry.value).unwrap_or_default();
             Ok(Command::output(format!("A text about {topic}.")))
         })
         .start()

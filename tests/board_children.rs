@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use callboard::actors::approvals::{Channel, Decider};
+use callboard::actors::context::ContextChange;
 use callboard::env::{Env, Fault, Faults};
-use callboard::messages::{Action, Decision, Envelope, RequestId, RunEvent, RunId, Status, TurnId};
+use callboard::messages::{Action, AgentName, Decision, Envelope, RequestId, RunEvent, RunId, Status, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Storage, StorageError};
@@ -20,6 +21,7 @@ use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::supervisor::{APPLIED, TAKEN};
 use callboard::supervision::tree::{EndReason, NodeState};
 use common::{Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -430,6 +432,22 @@ async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_bot
             board.shutdown().await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_reaches_those_who_watch_also_after_its_sweep_has_panicked() {
+    let plan = Plan::default();
+    let board = builder().env(plan.env()).sweep_every(secs(10_000)).start().await.unwrap();
+    let mut changes = board.context().watch("notes").unwrap();
+    let ann = AgentName::new("ann").unwrap();
+    board.context().set("notes", "a", "x", &ann, Some(secs(60))).await.unwrap();
+    quiet().await;
+    plan.arm("context.sweep", panic(), 1);
+    let begun = tokio::time::Instant::now();
+    assert!(matches!(changes.next().await, Some(ContextChange::Set(_))));
+    assert_eq!(changes.next().await, Some(ContextChange::Deleted { key: "a".into() }));
+    assert!(plan.is_carried_out() && begun.elapsed() < secs(120), "{:?}", begun.elapsed());
+    board.shutdown().await;
 }
 
 /// Shows cards and takes them down.

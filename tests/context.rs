@@ -2,16 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod common;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::actors::context::{
     ContextChange, ContextError, ContextStore, EXTENSION, MAX_KEY, MAX_NAMESPACE, MAX_VALUE,
 };
-use callboard::env::Env;
+use callboard::env::{Clock, Env, Now};
 use callboard::messages::{AgentName, ContextEntry, Durability};
 use callboard::prelude::*;
-use callboard::storage::{Key, KeyPrefix, Memory, Storage};
+use callboard::storage::{Expected, Key, KeyPrefix, Memory, Put, Sled, Storage};
+use callboard::testing::conformance::ManualClock;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 
@@ -345,6 +349,118 @@ async fn the_board_sweeps_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_expiry_reaches_those_who_watch_when_it_happens() {
+    let env = Env::repeatable(1);
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
+    let start = || Callboard::builder().env(env.clone()).storage(Arc::clone(&storage)).sweep_every(DAY).start();
+    let (board, ann, begun) = (start().await.unwrap(), agent("ann"), env.now().wall);
+    board.context().set("notes", "of before", "x", &ann, Some(MINUTE)).await.unwrap();
+    board.shutdown().await;
+    let board = start().await.unwrap();
+    let context = board.context();
+    context.set("other", "unwatched", "x", &ann, Some(MINUTE / 2)).await.unwrap();
+    let mut changes = context.watch("notes").unwrap();
+    for (key, ttl) in [("late", 9 * MINUTE), ("extended", 2 * MINUTE), ("shortened", DAY), ("kept", 2 * MINUTE)] {
+        context.set("notes", key, "x", &ann, Some(ttl)).await.unwrap();
+    }
+    context.touch("notes", "extended", 4 * MINUTE).await.unwrap();
+    context.set("notes", "shortened", "y", &ann, Some(3 * MINUTE)).await.unwrap();
+    context.set("notes", "kept", "y", &ann, None).await.unwrap();
+    let mut expired = Vec::new();
+    while expired.len() < 4 {
+        match changes.next().await.unwrap() {
+            ContextChange::Set(_) => {}
+            ContextChange::Deleted { key } => expired.push((key, env.now().wall.since(begun))),
+            ContextChange::Missed(count) => panic!("{count} are lost"),
+        }
+    }
+    let expected = [("of before", 1), ("shortened", 3), ("extended", 4), ("late", 9)];
+    assert_eq!(expired, expected.map(|(key, minutes)| (key.to_owned(), MINUTE * minutes)));
+    assert_eq!(context.get("notes", "kept").await.unwrap().unwrap().value, "y");
+    drop(changes);
+    board.shutdown().await;
+}
+
+/// A clock that is moved by hand.
+struct Shared(Arc<ManualClock>);
+
+impl Clock for Shared {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+}
+
+/// A copy of an entry under another key that the index does not have, as an older version wrote it.
+async fn smuggle(storage: &dyn Storage, key: &str, copy: &str) {
+    let entry = storage.get(&Key::new(["context", "notes", key])).await.unwrap().unwrap();
+    let (key, durability) = (Key::new(["context", "notes", copy]), Durability::Sync);
+    let put = Put { key, value: entry.value, expected: Expected::Absent, ttl_secs: None, durability };
+    storage.put_if_revision(put).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sweep_reads_by_an_index_that_is_built_once_in_older_stores_in_memory_and_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores: [Arc<dyn Storage>; 2] = [Arc::new(Memory::default()), Arc::new(Sled::open(folder.path()).unwrap())];
+    for storage in stores {
+        let (clock, ann) = (Arc::new(ManualClock::new()), agent("ann"));
+        let open = || {
+            let env = Env::new(Shared(Arc::clone(&clock)), 1);
+            ContextStore::new(Arc::clone(&storage), env, Durability::Sync, ContextStore::usual_ttls())
+        };
+        let context = open();
+        for key in ["a", "b"] {
+            context.set("notes", key, "x", &ann, Some(MINUTE)).await.unwrap();
+        }
+        // Before the first sweep the store counts as one that an older version has written.
+        smuggle(&*storage, "a", "old").await;
+        assert_eq!(context.sweep().await, Ok(0));
+        smuggle(&*storage, "a", "unindexed").await;
+        assert!(context.touch("notes", "b", 10 * MINUTE).await.unwrap());
+        clock.advance(MINUTE);
+        assert_eq!(context.sweep().await, Ok(2), "a, and the old one");
+        let context = open();
+        assert_eq!(context.sweep().await, Ok(0), "what is not in the index is not read");
+        let left = storage.scan(&Key::new(["context"]).children(), None, 9).await.unwrap();
+        assert_eq!(left.len(), 2, "the unindexed one, and the one that lasts");
+        context.index().await.unwrap();
+        assert_eq!(context.sweep().await, Ok(1), "an index that lacks something is built again");
+        assert!(context.get("notes", "b").await.unwrap().is_some(), "it was extended");
+        clock.advance(10 * MINUTE);
+        assert_eq!(context.sweep().await, Ok(1), "its row has moved with it");
+        for left in ["context", "context-expiry"] {
+            assert_eq!(storage.scan(&Key::new([left]).children(), None, 9).await.unwrap(), [], "{left}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_again_while_it_is_swept_stays() {
+    let env = Env::repeatable(7);
+    let storage: Arc<dyn Storage> = Arc::new(common::Shaky::new(&env, 0));
+    let open = || ContextStore::new(Arc::clone(&storage), env.clone(), Durability::Memory, BTreeMap::new());
+    let (context, other, ann) = (open(), open(), agent("ann"));
+    let keys: Vec<String> = (0..60).map(|number| format!("{number:02}")).collect();
+    for key in &keys {
+        context.set("notes", key, "old", &ann, Some(DAY)).await.unwrap();
+    }
+    tokio::time::advance(2 * DAY).await;
+    let sweeps = async { context.sweep().await.unwrap() };
+    let writes = async {
+        for key in keys.iter().rev() {
+            other.set("notes", key, "new", &ann, Some(DAY)).await.unwrap();
+        }
+    };
+    let (swept, ()) = futures::join!(sweeps, writes);
+    assert!((1..60).contains(&swept), "they meet in the middle: {swept}");
+    for key in &keys {
+        assert_eq!(other.get("notes", key).await.unwrap().unwrap().value, "new", "{key}");
+    }
+    tokio::time::advance(2 * DAY).await;
+    assert_eq!(context.sweep().await, Ok(60), "each has a row for its new life");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_sees_writes_and_deletions_of_its_namespace() {
     let World { context, .. } = world();
     let ann = agent("ann");
@@ -382,7 +498,7 @@ async fn an_agent_sees_what_it_was_granted_and_its_own_memory() {
                 assert_eq!(context.memory(), "memory:scout");
                 context.set(&context.memory(), "module:parser", "fast", None).await?;
                 let mut refused = Vec::new();
-                for namespace in ["other", "notes/a", "memory:writer", "memory:", "memory"] {
+                for namespace in ["other", "notes/a", "memory:writer", "memory:", "memory", "run"] {
                     refused.push(context.set(namespace, "a", "x", None).await.unwrap_err());
                     refused.push(context.set_with_extension(namespace, "a", "x").await.unwrap_err());
                     refused.push(context.compare_and_set(namespace, "a", None, "x", None).await.unwrap_err());
@@ -396,25 +512,84 @@ async fn an_agent_sees_what_it_was_granted_and_its_own_memory() {
                     refused.push(context.delete(namespace, "a").await.unwrap_err());
                     refused.extend(context.watch(namespace).err());
                 }
-                assert_eq!(refused.len(), 5 * 12);
+                assert_eq!(refused.len(), 6 * 12);
                 let is_grant = |error: &ContextError| matches!(error, ContextError::NotGranted { .. });
                 assert!(refused.iter().all(is_grant), "{refused:?}");
                 Ok(Command::output("done").goto("writer"))
             })
             .namespaces(["notes", "memory:writer"]),
         )
-        .agent("writer", |turn: Turn| async move {
-            let context = turn.context();
-            context.set("anything", "a", "x", None).await?;
-            let refused = context.get("memory:scout", "module:parser").await.unwrap_err();
-            assert!(matches!(refused, ContextError::NotGranted { .. }));
-            Ok(Command::output("done"))
-        })
+        .with(
+            AgentSpec::new("writer", |turn: Turn| async move {
+                let context = turn.context();
+                context.set("anything", "a", "x", None).await?;
+                let refused = context.get("memory:scout", "module:parser").await.unwrap_err();
+                assert!(matches!(refused, ContextError::NotGranted { .. }));
+                Ok(Command::output("done"))
+            })
+            .namespaces(["anything"]),
+        )
         .start()
         .await
         .unwrap();
     let run = board.submit(Task::new("look").to("scout")).await.unwrap();
     assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    board.shutdown().await;
+}
+
+/// Writes and reads what all agents of its run share, and tries what others have.
+async fn shares(turn: Turn) -> Result<Command, TurnError> {
+    let (context, task) = (turn.context(), turn.task().body.to_string());
+    let own = turn.id().run.namespace();
+    assert_eq!(context.of_run().as_deref(), Some(&*own));
+    for namespace in ["notes", "performance", "memory:other", &format!("run:{task}"), "run:"] {
+        let refused = context.set(namespace, "a", "x", None).await.unwrap_err();
+        assert!(matches!(refused, ContextError::NotGranted { .. }), "{namespace}: {refused}");
+        assert!(refused.to_string().contains("[agent.context]"), "{refused}");
+        assert!(context.search(&["run", namespace], 9).await.is_err(), "{namespace}");
+        assert!(context.watch(namespace).is_err(), "{namespace}");
+    }
+    context.set(&context.memory(), turn.agent().as_str(), "mine", None).await?;
+    let before = context.get_structured::<u32>("run", "count").await?;
+    let entry = context.set("run", "count", &(before.unwrap_or(0) + 1).to_string(), None).await?;
+    assert_eq!((&*entry.namespace, context.get(&own, "count").await?), (&*own, Some(entry.clone())));
+    let found = context.search(&["run", &context.memory()], 9).await?;
+    assert_eq!(found.len(), 2, "its own memory has what it wrote, and the run's namespace what all wrote: {found:?}");
+    let next = (turn.agent().as_str() == "first").then_some("second");
+    let command = Command::output(before);
+    Ok(next.into_iter().fold(command, Command::goto))
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_list_an_agent_sees_its_own_memory_and_what_its_run_shares() {
+    let env = Env::repeatable(1);
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
+    let board = Callboard::builder()
+        .env(env)
+        .storage(Arc::clone(&storage))
+        .durability(Durability::Sync)
+        .retention(DAY)
+        .agent("first", shares)
+        .agent("second", shares)
+        .start()
+        .await
+        .unwrap();
+    let context = board.context();
+    context.set("notes", "a", "of the board", &agent("ann"), None).await.unwrap();
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let other = runs.last().map_or("none".to_owned(), ToString::to_string);
+        let run = board.submit(Task::new(&other).to("first")).await.unwrap();
+        assert_eq!(run.result().await.unwrap().output, json!(1), "the second one continues what the first one began");
+        assert_eq!(context.get(&run.id().namespace(), "count").await.unwrap().unwrap().value, "2");
+        runs.push(run.id());
+    }
+    tokio::time::sleep(DAY + 5 * MINUTE).await;
+    for run in runs {
+        assert_eq!(context.query(&run.namespace(), 9).await.unwrap(), [], "it is removed with its run");
+    }
+    assert_eq!(context.query("memory:first", 9).await.unwrap().len(), 1);
+    assert_eq!(context.query("notes", 9).await.unwrap().len(), 1);
     board.shutdown().await;
 }
 
@@ -433,11 +608,14 @@ async fn a_turn_waits_for_what_another_writes_by_watching_its_namespace() {
             })
             .namespaces(["findings"]),
         )
-        .agent("writer", |turn: Turn| async move {
-            turn.context().set("other", "a", "not granted", None).await?;
-            turn.context().set("findings", "a", "found", None).await?;
-            Ok(Command::output("done"))
-        })
+        .with(
+            AgentSpec::new("writer", |turn: Turn| async move {
+                turn.context().set("other", "a", "not granted", None).await?;
+                turn.context().set("findings", "a", "found", None).await?;
+                Ok(Command::output("done"))
+            })
+            .namespaces(["findings", "other"]),
+        )
         .start()
         .await
         .unwrap();
@@ -455,13 +633,16 @@ async fn a_turn_waits_for_what_another_writes_by_watching_its_namespace() {
 async fn what_a_turn_writes_bears_its_agent_and_where_it_comes_from() {
     let board = Callboard::builder()
         .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("scout", "look").await?)) })
-        .agent("scout", |turn: Turn| async move {
-            let context = turn.context();
-            let entry = context.set("notes", "a", "1", None).await?;
-            context.compare_and_set("notes", "a", Some(entry.revision), "2", None).await?;
-            context.set_with_extension("notes", "b", "3").await?;
-            Ok(Command::output("done"))
-        })
+        .with(
+            AgentSpec::new("scout", |turn: Turn| async move {
+                let context = turn.context();
+                let entry = context.set("notes", "a", "1", None).await?;
+                context.compare_and_set("notes", "a", Some(entry.revision), "2", None).await?;
+                context.set_with_extension("notes", "b", "3").await?;
+                Ok(Command::output("done"))
+            })
+            .namespaces(["notes"]),
+        )
         .start()
         .await
         .unwrap();

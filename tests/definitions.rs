@@ -186,15 +186,16 @@ async fn a_file_says_how_often_its_agent_may_be_rebuilt_and_within_which_time() 
 async fn an_agent_writes_in_the_namespaces_that_its_file_names_and_in_no_others() {
     let tools = Tools::new().with(context_set()).unwrap();
     let set = |namespace: &str| ("ContextSet", json!({ "namespace": namespace, "key": "k", "value": "v" }).into());
-    for (more, has_other) in [("[agent.context]\nnamespaces = [\"codebase\"]", false), ("", true)] {
-        let model = ScriptedModel::new().calls_all([set("codebase"), set("other"), set("memory:worker")]).says("done");
+    for (more, is_granted) in [("[agent.context]\nnamespaces = [\"codebase\"]", true), ("", false)] {
+        let sets = [set("codebase"), set("run"), set("other"), set("memory:worker")];
+        let model = ScriptedModel::new().calls_all(sets).says("done");
         let board = board(worker(more, model.clone(), &tools)).await;
-        finish(&board, Task::new("x")).await;
+        let run = finish(&board, Task::new("x")).await.run;
         let entry = async |namespace: &str| board.context().get(namespace, "k").await.unwrap().is_some();
-        assert!(entry("codebase").await && entry("memory:worker").await, "{more}");
-        assert_eq!(entry("other").await, has_other, "{more}");
+        assert!(entry("memory:worker").await && !entry("other").await && !entry("run").await, "{more}");
+        assert_eq!((entry("codebase").await, entry(&run.namespace()).await), (is_granted, !is_granted), "{more}");
         let told = serde_json::to_string(&model.requests()[1].messages).unwrap();
-        assert_eq!(told.matches("\"is_error\":true").count(), usize::from(!has_other), "{told}");
+        assert_eq!(told.matches("\"is_error\":true").count(), 2, "{told}");
         board.shutdown().await;
     }
 }

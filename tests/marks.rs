@@ -41,7 +41,8 @@ fn tools(count: &Arc<AtomicU32>) -> Tools {
 
 /// Compiled in, so it asks nobody unless it has to do with strangers.
 fn built_in(name: &str, model: impl Model, tools: &Tools) -> AgentSpec {
-    let definition = Definition::built_in(AgentName::new(name).unwrap());
+    let mut definition = Definition::built_in(AgentName::new(name).unwrap());
+    definition.namespaces = Some(vec!["notes".into()]);
     LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
 }
 
@@ -187,17 +188,19 @@ async fn marks_travel_with_what_is_written_down_into_other_runs() {
 async fn an_agent_in_rust_passes_on_the_mark_of_what_it_reads() {
     let count = Arc::default();
     let tools = tools(&count);
+    let browser = |turn: Turn| async move {
+        turn.mark("https://example.org");
+        turn.context().set("notes", "k", "burn", None).await?;
+        Ok(Command::new())
+    };
+    let reader = |turn: Turn| async move {
+        let before = turn.is_marked();
+        let entry = turn.context().get("notes", "k").await?;
+        Ok(Command::output(json!([before, entry.is_some(), turn.is_marked()])).goto("helper"))
+    };
     let board = builder()
-        .agent("browser", |turn: Turn| async move {
-            turn.mark("https://example.org");
-            turn.context().set("notes", "k", "burn", None).await?;
-            Ok(Command::new())
-        })
-        .agent("reader", |turn: Turn| async move {
-            let before = turn.is_marked();
-            let entry = turn.context().get("notes", "k").await?;
-            Ok(Command::output(json!([before, entry.is_some(), turn.is_marked()])).goto("helper"))
-        })
+        .with(AgentSpec::new("browser", browser).namespaces(["notes"]))
+        .with(AgentSpec::new("reader", reader).namespaces(["notes"]))
         .with(built_in("helper", burns(), &tools))
         .start()
         .await

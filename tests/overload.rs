@@ -105,7 +105,7 @@ async fn start() -> Callboard {
         .watch_buffer(WATCH_BUFFER)
         .memory_runs(MEMORY_RUNS)
         .run_supervisors(RUN_SUPERVISORS)
-        .agent("lead", lead)
+        .with(AgentSpec::new("lead", lead).namespaces(["notes"]))
         .with(helper)
         .with(AgentSpec::typed("clerk", |number: u64| async move { Ok(number) }))
         .start()

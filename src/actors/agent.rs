@@ -88,8 +88,8 @@ pub(crate) fn made_for(
     made(host, drafts)
 }
 
-/// The namespaces that two have both; `None` has all.
-pub(crate) fn granted_by_both(one: Option<Arc<[Arc<str>]>>, other: Option<Arc<[Arc<str>]>>) -> Option<Arc<[Arc<str>]>> {
+/// The namespaces that two makers both let an agent have; without a list, one lets it have all that it has itself.
+fn granted_by_both(one: Option<Arc<[Arc<str>]>>, other: Option<Arc<[Arc<str>]>>) -> Option<Arc<[Arc<str>]>> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.iter().filter(|name| other.contains(name)).cloned().collect()),
         (one, other) => one.or(other),
@@ -495,7 +495,8 @@ impl AgentSpec {
         self
     }
 
-    /// The context namespaces that the agent may use besides its own memory; all of them if none are named.
+    /// The context namespaces that the agent may use besides its own memory. By default it has that of its run alone, which
+    /// is called `run`; in a list it must be named to be granted (SEMANTICS 12).
     #[must_use]
     pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         self.namespaces = Some(namespaces.into_iter().map(Into::into).collect());

@@ -28,8 +28,7 @@ use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
-use super::agent::granted_by_both;
-use super::context::{ContextAccess, ContextStore, Writer};
+use super::context::{ContextAccess, ContextStore, Writer, within_host};
 use super::events::Hub;
 use super::floor::Seat;
 
@@ -52,7 +51,7 @@ pub(super) struct TurnShared {
     pub(super) ready: ReadyTurn,
     store: Arc<ContextStore>,
     hub: Arc<Hub>,
-    /// What its agent was granted.
+    /// What its agent was granted; without a list, the namespace of its run.
     namespaces: Option<Arc<[Arc<str>]>>,
     /// What its agent says of unknown outcomes.
     on_unknown: Option<OnUnknown>,
@@ -236,7 +235,7 @@ impl Turn {
     pub fn context(&self) -> &ContextAccess {
         let TurnShared { ready, store, namespaces, narrowed, context, .. } = &*self.shared;
         context.get_or_init(|| {
-            let namespaces = granted_by_both(namespaces.clone(), narrowed.get().cloned());
+            let namespaces = within_host(namespaces.clone(), narrowed.get().map(|makers| &**makers));
             let writer = Writer { run: ready.id.run, chain: ready.chain.clone(), mark: Arc::clone(self.shared.mark()) };
             Box::new(ContextAccess::new((**store).clone(), ready.agent.clone(), namespaces, Some(writer)))
         })

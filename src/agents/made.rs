@@ -41,7 +41,8 @@ pub(super) struct Draft {
     /// The most tokens for one task; left out, as many as you have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tokens: Option<u64>,
-    /// The namespaces of the shared context that it may use; left out, those that you may.
+    /// The namespaces of the shared context that it may use, of those that you may, beside your memory; left out, all of
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) namespaces: Option<Vec<String>>,
 }
@@ -121,7 +122,8 @@ fn namespaces_within(maker: Option<&[Arc<str>]>, asked: Option<&[String]>) -> Re
     let Some(asked) = asked else { return Ok(maker.map(<[_]>::to_vec)) };
     for namespace in asked {
         check_name("namespace", namespace, MAX_NAMESPACE).map_err(|error| error.to_string())?;
-        if maker.is_some_and(|granted| granted.iter().all(|own| **own != **namespace)) {
+        let is_of_maker = |own: &str| own == namespace;
+        if !maker.map_or(is_of_maker("run"), |granted| granted.iter().any(|own| is_of_maker(own))) {
             return Err(format!("its maker may not use the namespace {}", quoted(namespace)));
         }
     }
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     const TOOLS: [&str; 6] = ["read", "write", "run", "send", "Task", "agent_create"];
-    const SPACES: [&str; 4] = ["plans", "notes", "memory:lead", "secrets"];
+    const SPACES: [&str; 5] = ["plans", "notes", "memory:lead", "secrets", "run"];
     const MODES: [&str; 5] = ["build", "plan", "explore", "general", "root"];
 
     fn draft() -> impl Strategy<Value = Draft> {
@@ -164,11 +166,10 @@ mod tests {
 
     /// What an agent has, as plain sets that can be compared.
     fn is_within(one: &Definition, other: &Definition) -> bool {
+        let spaces = |definition: &Definition| definition.namespaces.clone().unwrap_or_else(|| vec!["run".into()]);
         let effects = |definition: &Definition| Effect::ALL.map(|effect| effect.fits(definition.mode));
         tools_of(one).is_subset(&tools_of(other))
-            && other.namespaces.as_ref().is_none_or(|granted| {
-                one.namespaces.as_ref().is_some_and(|own| own.iter().all(|namespace| granted.contains(namespace)))
-            })
+            && spaces(one).iter().all(|namespace| spaces(other).contains(namespace))
             && one.tokens.unwrap_or(u64::MAX) <= other.tokens.unwrap_or(u64::MAX)
             && one.max_iterations <= other.max_iterations
             && one.max_tokens <= other.max_tokens

@@ -34,6 +34,22 @@ pub struct RequestId {
 #[serde(transparent)]
 pub struct TraceId(pub Uuid);
 
+impl RunId {
+    /// The namespace of the shared context that belongs to the run: `run:` and its id. The run's agents, if they were
+    /// granted no others, call it `run`; it is removed together with the run (SEMANTICS 12).
+    ///
+    /// ```
+    /// use callboard::messages::RunId;
+    ///
+    /// let run: RunId = "019a0000-0000-7000-8000-000000000001".parse().unwrap();
+    /// assert_eq!(run.namespace(), "run:019a0000-0000-7000-8000-000000000001");
+    /// ```
+    #[must_use]
+    pub fn namespace(self) -> String {
+        format!("run:{self}")
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)

@@ -36,6 +36,9 @@ impl Stored for JournalRecord {
     const NAME: &'static str = "journal-record";
 }
 
+/// Where the entries of the shared context are, below it by namespace and key.
+pub(crate) const CONTEXT: &str = "context";
+
 /// How many records are read at once.
 const PAGE: usize = 512;
 
@@ -187,9 +190,26 @@ impl Journal {
         async move {
             journal.delete(Self::key_of(SNAPSHOT, run)).await?;
             journal.forget_letters(run).await?;
+            journal.forget_context(run).await?;
             journal.storage.purge(&Self::stream(run), Sequence::MAX).await
         }
         .boxed()
+    }
+
+    /// Forgets what agents of a run left in its namespace of the shared context.
+    async fn forget_context(&self, run: RunId) -> Result<(), StorageError> {
+        let entries = Key::new([CONTEXT, &run.namespace()]).children();
+        let mut after = None;
+        loop {
+            let page = self.storage.scan(&entries, after.as_ref(), PAGE).await?;
+            for (key, _) in &page {
+                self.delete(key.clone()).await?;
+            }
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Notes that a run has ended, for [`Journal::forget_ended_before`].

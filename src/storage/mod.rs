@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub(crate) use self::journal::CONTEXT;
 pub use self::journal::{Forgotten, History, Journal, LetterNote};
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
 pub use self::memory::Memory;

@@ -220,6 +220,7 @@ fn built_in(name: &str, prompt: &str, model: Obeys, tools: &Tools) -> AgentSpec 
     let mut definition = Definition::built_in(AgentName::new(name).unwrap());
     definition.system_prompt = prompt.to_owned();
     definition.allowed_tools = Some(ALL_TOOLS.map(Arc::from).into());
+    definition.namespaces = Some(vec!["plans".into()]);
     LlmAgent::new(&definition, Arc::new(model), tools, &[]).unwrap().spec()
 }
 
@@ -239,6 +240,7 @@ fn stranger(text: &str) -> AgentSpec {
             Ok(Command::output(&*text).with("context", context).goto("victim"))
         }
     })
+    .namespaces(["plans"])
 }
 
 /// Says what strangers have written, or fails with it.
@@ -268,7 +270,7 @@ async fn board(way: Option<Way>, text: &str, orders: Orders, sink: &Sink) -> Cal
     let repeats = |first: Way| Obeys { first: first.first(), orders: Arc::new([]) };
     let prompt = if way == Some(Way::StateInPrompt) { "It is known that {{ state }}." } else { "" };
     let later = vec![vec![("ContextGet", json!({ "namespace": "plans", "key": "memo" }))]];
-    let clerk = "[agent]\nname = \"clerk\"";
+    let clerk = "[agent]\nname = \"clerk\"\n[agent.context]\nnamespaces = [\"plans\"]";
     let agents = [
         built_in("victim", prompt, obeys(way.map(Way::first).unwrap_or_default()), &tools),
         built_in("doer", "", obeys(Vec::new()), &tools),

@@ -75,7 +75,7 @@ const PROMPT: &str = "task {{ task }}; input {{ input.value }}; state {{ state.n
 /// Writes what it was given into the state and the context, and passes it on.
 fn leaves(value: &'static str) -> AgentSpec {
     AgentSpec::new("first", move |turn: Turn| async move {
-        let set = turn.context().set("plans", "note", value, None).await;
+        let set = turn.context().set("run", "note", value, None).await;
         set.map_err(|error| TurnError::terminal(error.to_string()))?;
         Ok(Command::output(json!({ "value": value })).with("note", value).goto("lead"))
     })
@@ -99,7 +99,7 @@ async fn a_value_is_never_read_as_a_template() {
         let team = [Teammate { name: "mate".to_owned(), description: value.to_owned() }];
         let draft = json!({ "name": "helper", "description": value, "instructions": value, "tools": [] });
         let model = ScriptedModel::new()
-            .calls("ContextGet", json!({ "namespace": "plans", "key": "note" }))
+            .calls("ContextGet", json!({ "namespace": "run", "key": "note" }))
             .calls("agent_create", draft)
             .calls("Task", json!({ "agent": "helper", "task": value }))
             .says(value)

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use serde::de::DeserializeOwned;
 use crate::actors::turn::MarkOfTurn;
 use crate::messages::{AgentName, Chain, ContextEntry, Origin, RunId};
 
-use super::rules::{EXTENSION, Mode};
+use super::rules::{EXTENSION, Grant, Mode};
 use super::{ContextChange, ContextError, ContextStore};
 
-/// The shared context as one agent sees it: the namespaces that it was granted, and its own memory. What it writes bears
-/// its name and the turn's origin; what it reads that was written by somebody who had read what strangers wrote marks the
+/// The shared context as one agent sees it: its own memory, and the namespaces that it was granted, or without a list that of
+/// its run, which is called `run` (SEMANTICS 12). What it writes bears its name and the turn's origin; what it reads that was written by somebody who had read what strangers wrote marks the
 /// turn ([`Turn::is_marked`](crate::actors::Turn)).
 #[derive(Clone, Debug)]
 pub struct ContextAccess {
@@ -50,6 +51,12 @@ impl ContextAccess {
     #[must_use]
     pub fn memory(&self) -> String {
         format!("memory:{}", self.agent)
+    }
+
+    /// The namespace of this agent's run; `None` outside of runs. `"run"` means the same.
+    #[must_use]
+    pub fn of_run(&self) -> Option<String> {
+        self.writer.as_ref().map(|writer| writer.run.namespace())
     }
 
     /// As [`ContextStore::set`].
@@ -99,7 +106,7 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        let entry = self.granted(namespace)?.get(namespace, key).await?;
+        let entry = self.store.get(&self.granted(namespace)?, key).await?;
         self.read(&entry);
         Ok(entry)
     }
@@ -121,7 +128,7 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn query(&self, namespace: &str, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
-        let entries = self.granted(namespace)?.query(namespace, limit).await?;
+        let entries = self.store.query(&self.granted(namespace)?, limit).await?;
         self.read(&entries);
         Ok(entries)
     }
@@ -136,7 +143,7 @@ impl ContextAccess {
         prefix: &str,
         limit: usize,
     ) -> Result<Vec<ContextEntry>, ContextError> {
-        let entries = self.granted(namespace)?.query_by_prefix(namespace, prefix, limit).await?;
+        let entries = self.store.query_by_prefix(&self.granted(namespace)?, prefix, limit).await?;
         self.read(&entries);
         Ok(entries)
     }
@@ -146,10 +153,8 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn search(&self, namespaces: &[&str], limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
-        for namespace in namespaces {
-            self.granted(namespace)?;
-        }
-        let entries = self.store.search(namespaces, limit).await?;
+        let granted = namespaces.iter().map(|namespace| self.granted(namespace)).collect::<Result<Vec<_>, _>>()?;
+        let entries = self.store.search(&granted.iter().map(|name| &**name).collect::<Vec<_>>(), limit).await?;
         self.read(&entries);
         Ok(entries)
     }
@@ -159,7 +164,7 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn recall(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        let entry = self.granted(namespace)?.recall(namespace, key).await?;
+        let entry = self.store.recall(&self.granted(namespace)?, key).await?;
         self.read(&entry);
         Ok(entry)
     }
@@ -174,7 +179,7 @@ impl ContextAccess {
         key: &str,
         ttl: impl Into<Option<Duration>>,
     ) -> Result<bool, ContextError> {
-        self.granted(namespace)?.touch(namespace, key, ttl).await
+        self.store.touch(&self.granted(namespace)?, key, ttl).await
     }
 
     /// As [`ContextStore::delete`].
@@ -182,7 +187,7 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub async fn delete(&self, namespace: &str, key: &str) -> Result<bool, ContextError> {
-        self.granted(namespace)?.delete(namespace, key).await
+        self.store.delete(&self.granted(namespace)?, key).await
     }
 
     /// As [`ContextStore::watch`].
@@ -190,7 +195,7 @@ impl ContextAccess {
     /// # Errors
     /// [`ContextError::NotGranted`], and as there.
     pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
-        let changes = self.granted(namespace)?.watch(namespace)?;
+        let changes = self.store.watch(&self.granted(namespace)?)?;
         let this = self.clone();
         Ok(changes
             .inspect(move |change| match change {
@@ -201,9 +206,8 @@ impl ContextAccess {
     }
 
     async fn write(&self, namespace: &str, key: &str, value: &str, mode: Mode) -> Result<ContextEntry, ContextError> {
-        self.granted(namespace)?
-            .write(namespace, key, value, &self.agent, self.writer.as_ref().map(Writer::origin), mode)
-            .await
+        let (namespace, origin) = (self.granted(namespace)?, self.writer.as_ref().map(Writer::origin));
+        self.store.write(&namespace, key, value, &self.agent, origin, mode).await
     }
 
     /// What is read marks the turn, if it is marked.
@@ -214,16 +218,12 @@ impl ContextAccess {
         }
     }
 
-    /// Memory belongs to its agent, whatever else was granted.
-    fn granted(&self, namespace: &str) -> Result<&ContextStore, ContextError> {
-        let is_granted = match namespace.strip_prefix("memory:") {
-            // One that was made is gone with its run, and would leave it to another of the same name.
-            Some(owner) => owner == self.agent.as_str() && self.agent.maker().is_none(),
-            None => self.namespaces.as_ref().is_none_or(|granted| granted.iter().any(|name| **name == *namespace)),
-        };
-        if is_granted {
-            return Ok(&self.store);
-        }
-        Err(ContextError::NotGranted { agent: self.agent.clone(), namespace: namespace.to_owned() })
+    /// The namespace that the agent means by a name.
+    fn granted<'n>(&self, namespace: &'n str) -> Result<Cow<'n, str>, ContextError> {
+        let run = self.writer.as_ref().map(|writer| writer.run);
+        let grant = Grant { agent: &self.agent, namespaces: self.namespaces.as_deref(), run };
+        grant
+            .resolve(namespace)
+            .ok_or_else(|| ContextError::NotGranted { agent: self.agent.clone(), namespace: namespace.to_owned() })
     }
 }

@@ -5,11 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::messages::names::{check_key, check_name};
 use crate::messages::{AgentName, ContextEntry, NameError, Origin, Timestamp};
 use crate::storage::codec::{self, Stored};
-use crate::storage::{Entry, Key, KeyPrefix, StorageError};
+use crate::storage::{CONTEXT, Entry, Key, KeyPrefix, StorageError};
 
 use super::rules::{MAX_KEY, MAX_NAMESPACE, is_live};
-
-const ROOT: &str = "context";
 
 /// What is stored under a namespace and key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,18 +46,18 @@ impl StoredEntry {
 pub(super) fn entry(namespace: &str, key: &str) -> Result<Key, NameError> {
     check_name("namespace", namespace, MAX_NAMESPACE)?;
     check_key(key, MAX_KEY)?;
-    Ok(Key::new([ROOT, namespace, key]))
+    Ok(Key::new([CONTEXT, namespace, key]))
 }
 
 /// The entries of a namespace whose keys begin with `prefix`.
 pub(super) fn in_namespace(namespace: &str, prefix: &str) -> Result<KeyPrefix, NameError> {
     check_name("namespace", namespace, MAX_NAMESPACE)?;
-    Ok(Key::new([ROOT, namespace]).children_beginning_with(prefix))
+    Ok(Key::new([CONTEXT, namespace]).children_beginning_with(prefix))
 }
 
 /// The entries of all namespaces.
 pub(super) fn everywhere() -> KeyPrefix {
-    Key::new([ROOT]).children()
+    Key::new([CONTEXT]).children()
 }
 
 /// The entry's key in its namespace.

@@ -21,7 +21,10 @@ pub enum ContextError {
         size: usize,
     },
     /// The agent was not granted the namespace.
-    #[error("agent {agent} has no grant for namespace {namespace:?}")]
+    #[error(
+        "agent {agent} has no grant for namespace {namespace:?}; it is granted by `namespaces` under [agent.context] in the \
+         agent's file, or by AgentSpec::namespaces"
+    )]
     NotGranted {
         /// Who asked.
         agent: AgentName,

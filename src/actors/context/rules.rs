@@ -1,8 +1,10 @@
 //! The rules of the shared context (SEMANTICS 12), without storage: what an operation makes of the entry that is there.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::messages::{AgentName, Origin, Timestamp};
+use crate::messages::{AgentName, Origin, RunId, Timestamp};
 
 use super::entries::StoredEntry;
 
@@ -14,6 +16,51 @@ pub const MAX_KEY: usize = 128;
 pub const MAX_VALUE: usize = 64 << 10;
 /// What `set_with_extension` keeps an entry for when nobody says otherwise.
 pub const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
+/// What agents call the namespace of their run.
+pub(super) const OF_RUN: &str = "run";
+
+/// What an agent has of the shared context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant<'a> {
+    pub(super) agent: &'a AgentName,
+    /// Those that it was granted; without a list, that of its run alone.
+    pub(super) namespaces: Option<&'a [Arc<str>]>,
+    pub(super) run: Option<RunId>,
+}
+
+impl Grant<'_> {
+    /// The namespace that the agent means, if it may use it. Memory belongs to its agent, and what belongs to a run to the
+    /// agents of that run, whatever else was granted.
+    pub(super) fn resolve<'n>(&self, namespace: &'n str) -> Option<Cow<'n, str>> {
+        if let Some(owner) = namespace.strip_prefix("memory:") {
+            // A dynamic agent is gone with its run, and would leave its memory to another one of the same name.
+            return (owner == self.agent.as_str() && self.agent.maker().is_none()).then_some(Cow::Borrowed(namespace));
+        }
+        let is_granted = |name: &str| match self.namespaces {
+            Some(granted) => granted.iter().any(|granted| **granted == *name),
+            None => name == OF_RUN,
+        };
+        if namespace == OF_RUN || namespace.starts_with("run:") {
+            let own = self.run.filter(|_| is_granted(OF_RUN)).map(RunId::namespace)?;
+            return (namespace == OF_RUN || namespace == own).then_some(Cow::Owned(own));
+        }
+        is_granted(namespace).then_some(Cow::Borrowed(namespace))
+    }
+}
+
+/// The namespaces of a dynamic agent: those of its host (without a list: its run's) that its makers let it have (without
+/// a list: all of them).
+pub(in crate::actors) fn within_host(
+    host: Option<Arc<[Arc<str>]>>,
+    makers: Option<&[Arc<str>]>,
+) -> Option<Arc<[Arc<str>]>> {
+    let Some(makers) = makers else { return host };
+    let is_of_host = |name: &str| match &host {
+        Some(host) => host.iter().any(|granted| **granted == *name),
+        None => name == OF_RUN,
+    };
+    Some(makers.iter().filter(|name| is_of_host(name)).cloned().collect())
+}
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +159,42 @@ mod tests {
     }
 
     const TEN: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn without_a_list_an_agent_has_its_own_memory_and_the_namespace_of_its_run() {
+        let (agent, other) = (AgentName::new("lead").unwrap(), RunId(uuid::Uuid::from_u128(8)).namespace());
+        let run = RunId(uuid::Uuid::from_u128(7));
+        let own = run.namespace();
+        let lists: [Option<Vec<Arc<str>>>; 4] = [
+            None,
+            Some(vec![]),
+            Some(vec!["notes".into(), other.as_str().into()]),
+            Some(vec!["notes".into(), "run".into()]),
+        ];
+        for (list, has_run, has_notes) in
+            lists.iter().zip([true, false, false, true]).zip([false, false, true, true]).map(|((a, b), c)| (a, b, c))
+        {
+            let grant = Grant { agent: &agent, namespaces: list.as_deref(), run: Some(run) };
+            assert_eq!(grant.resolve("memory:lead").as_deref(), Some("memory:lead"), "{list:?}");
+            for name in ["run", &own] {
+                assert_eq!(grant.resolve(name).as_deref(), has_run.then_some(&*own), "{list:?}");
+            }
+            assert_eq!(grant.resolve("notes").is_some(), has_notes, "{list:?}");
+            for name in ["memory:other", "memory:", "run:", "Run", "other", "", &other] {
+                assert_eq!(grant.resolve(name), None, "{list:?} {name:?}");
+            }
+            assert_eq!(Grant { run: None, ..grant }.resolve("run"), None, "outside a run there is none");
+        }
+    }
+
+    #[test]
+    fn a_dynamic_agent_has_no_namespace_that_its_host_lacks() {
+        let list = |names: &[&str]| -> Arc<[Arc<str>]> { names.iter().map(|name| Arc::from(*name)).collect() };
+        assert_eq!(within_host(None, None), None);
+        assert_eq!(within_host(None, Some(&list(&["run", "notes"]))), Some(list(&["run"])));
+        assert_eq!(within_host(Some(list(&["notes"])), None), Some(list(&["notes"])));
+        assert_eq!(within_host(Some(list(&["notes"])), Some(&list(&["run", "notes", "x"]))), Some(list(&["notes"])));
+    }
 
     #[test]
     fn set_replaces_value_and_expiry_and_keeps_the_birthday_of_a_live_entry() {

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -11,9 +13,10 @@ use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
 use crate::storage::recent::Recent;
 use crate::storage::{Expected, Key, KeyPrefix, Put, Storage, StorageError, codec};
 
+use super::alarm::Alarm;
 use super::entries::{self, StoredEntry, key_of};
 use super::rules::{self, Changed, EXTENSION, MAX_VALUE, Mode, Standing, Writing};
-use super::{ContextChange, ContextError, watch};
+use super::{ContextChange, ContextError, expiry, watch};
 
 const PAGE: usize = 256;
 
@@ -23,10 +26,13 @@ const REMEMBERED: usize = 16_384;
 /// The shared context as its owner sees it: all namespaces, writing in the name of any agent. A cheap clone.
 #[derive(Clone, Debug)]
 pub struct ContextStore {
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     pub(in crate::actors) env: Env,
     default_ttls: Arc<BTreeMap<String, Duration>>,
-    durability: Durability,
+    pub(super) durability: Durability,
+    /// The expiry index is known to be whole.
+    pub(super) is_indexed: Arc<AtomicBool>,
+    pub(super) alarm: Arc<Alarm>,
     /// What was written through this store, so that a write need not read first. The storage compares revisions, so what
     /// is out of date here costs a second attempt and nothing else.
     written: Arc<Mutex<Recent<Key, Standing>>>,
@@ -51,7 +57,8 @@ impl ContextStore {
         default_ttls: BTreeMap<String, Duration>,
     ) -> Self {
         let written = Arc::new(Mutex::new(Recent::new(REMEMBERED)));
-        Self { storage, env, default_ttls: Arc::new(default_ttls), durability, written }
+        let (is_indexed, alarm, default_ttls) = (Arc::default(), Arc::default(), Arc::new(default_ttls));
+        Self { storage, env, default_ttls, durability, is_indexed, alarm, written }
     }
 
     /// The same context, with writes acknowledged at this durability.
@@ -196,7 +203,7 @@ impl ContextStore {
             let there = self.read(&name).await?.filter(|(_, entry)| entry.is_live(now));
             let Some((revision, entry)) = there else { return Ok(false) };
             let Some(touched) = rules::touch(&entry, ttl, now) else { return Ok(true) };
-            if self.put(&name, &touched, Expected::Revision(revision)).await?.is_some() {
+            if self.put(&name, &touched, Some(Standing::of(revision, &entry))).await?.is_some() {
                 return Ok(true);
             }
         }
@@ -227,54 +234,22 @@ impl ContextStore {
         }
     }
 
-    /// Changes to a namespace from now on.
+    /// Changes to a namespace from now on. An entry that expires is reported as deleted when it expires, as long as a board
+    /// runs on this context; without one, when [`ContextStore::sweep`] is called.
     ///
     /// # Errors
     /// A bad name.
     pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
-        Ok(watch::watch(&*self.storage, namespace)?)
+        let changes = watch::watch(&*self.storage, namespace)?;
+        let watching = self.alarm.watched();
+        Ok(changes
+            .inspect(move |_| {
+                let _ = &watching;
+            })
+            .boxed())
     }
 
-    /// Deletes what has expired; an entry that was written again meanwhile stays, and so does one that cannot be read.
-    /// Returns how many are gone.
-    ///
-    /// # Errors
-    /// A failing store.
-    pub async fn sweep(&self) -> Result<usize, ContextError> {
-        let (mut swept, mut after, mut limit) = (0, None, PAGE);
-        loop {
-            let page = match self.storage.scan(&entries::everywhere(), after.as_ref(), limit).await {
-                Ok(page) => page,
-                // What stands before and behind it is swept all the same: one by one up to it, then past it.
-                Err(StorageError::Corrupt { .. }) if limit > 1 => {
-                    limit = 1;
-                    continue;
-                }
-                Err(StorageError::Corrupt { key, detail }) if after.as_ref().is_none_or(|after| *after < key) => {
-                    tracing::warn!(%key, detail, "a context entry cannot be swept");
-                    (after, limit) = (Some(key), PAGE);
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let now = self.now();
-            for (name, entry) in &page {
-                if StoredEntry::decode(name, entry).is_ok_and(|entry| !entry.is_live(now)) {
-                    match self.storage.delete_if_revision(name, entry.revision, self.durability).await {
-                        Ok(()) => swept += 1,
-                        Err(StorageError::WrongRevision { .. }) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-            }
-            match page.last() {
-                Some((name, _)) if page.len() == limit => after = Some(name.clone()),
-                _ => return Ok(swept),
-            }
-        }
-    }
-
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.env.now().wall
     }
 
@@ -314,21 +289,26 @@ impl ContextStore {
                     return Err(ContextError::Changed { namespace, key, actual });
                 }
             };
-            let expected = there.map_or(Expected::Absent, |there| Expected::Revision(there.revision));
-            if let Some(revision) = self.put(&name, &entry, expected).await? {
+            if let Some(revision) = self.put(&name, &entry, there).await? {
                 return Ok(entry.shown(namespace, key, revision));
             }
             remembered = None;
         }
     }
 
-    async fn read(&self, name: &Key) -> Result<Option<(u64, StoredEntry)>, ContextError> {
+    pub(super) async fn read(&self, name: &Key) -> Result<Option<(u64, StoredEntry)>, ContextError> {
         let Some(entry) = self.storage.get(name).await? else { return Ok(None) };
         Ok(Some((entry.revision, StoredEntry::decode(name, &entry)?)))
     }
 
     /// The new revision, or `None` if somebody else was first.
-    async fn put(&self, name: &Key, entry: &StoredEntry, expected: Expected) -> Result<Option<u64>, ContextError> {
+    async fn put(&self, name: &Key, entry: &StoredEntry, there: Option<Standing>) -> Result<Option<u64>, ContextError> {
+        if let Some(expires_at) = entry.expires_at
+            && expiry::needs_row(there, self.now(), expires_at)
+        {
+            self.put_row(expires_at, name).await?;
+        }
+        let expected = there.map_or(Expected::Absent, |there| Expected::Revision(there.revision));
         let value = codec::encode_shared(entry);
         let put = Put { key: name.clone(), value, expected, ttl_secs: None, durability: self.durability };
         match self.storage.put_if_revision(put).await {
@@ -336,6 +316,8 @@ impl ContextStore {
                 let mut written = self.written.lock();
                 written.insert(name.clone(), Standing::of(revision, entry));
                 written.turn();
+                drop(written);
+                self.alarm.is_due_at(entry.expires_at);
                 Ok(Some(revision))
             }
             Err(StorageError::WrongRevision { .. }) => {

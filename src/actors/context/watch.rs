@@ -12,7 +12,7 @@ use super::entries::{self, StoredEntry, key_of};
 pub enum ContextChange {
     /// An entry was written.
     Set(Box<ContextEntry>),
-    /// An entry was deleted.
+    /// An entry was deleted, or has expired.
     Deleted {
         /// Its key.
         key: String,

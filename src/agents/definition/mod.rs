@@ -72,7 +72,7 @@ pub struct Definition {
     pub restarts: (u32, Duration),
     /// The most tokens of one turn; those of the run if nothing is said.
     pub tokens: Option<u64>,
-    /// The context namespaces that it may use besides its own memory; all of them if nothing is said.
+    /// The context namespaces that it may use besides its own memory; without a list, that of its run, `run`.
     pub namespaces: Option<Vec<Arc<str>>>,
     /// What it may cause, by itself or through others; everything if nothing is said.
     pub authority: Authority,

@@ -23,7 +23,7 @@ const OUTPUT: usize = (64 << 10) + 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Get {
-    /// Where the entry lives; left out, it is your own memory.
+    /// Where the entry lives; left out, it is your own memory. `run` is shared by the agents of this run.
     namespace: Option<String>,
     /// Its key there.
     key: String,
@@ -53,7 +53,7 @@ pub fn context_get() -> impl Tool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Set {
-    /// Where the entry shall live; left out, it is your own memory.
+    /// Where the entry shall live; left out, it is your own memory. `run` is shared by the agents of this run.
     namespace: Option<String>,
     /// Its key there, at most 128 characters.
     key: String,
@@ -80,7 +80,7 @@ pub fn context_set() -> impl Tool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Query {
-    /// Where to look; left out, it is your own memory.
+    /// Where to look; left out, it is your own memory. `run` is shared by the agents of this run.
     namespace: Option<String>,
     /// How the keys begin; left out, all are looked at.
     prefix: Option<String>,
@@ -141,7 +141,7 @@ pub fn context_search() -> impl Tool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Touch {
-    /// Where the entry lives; left out, it is your own memory.
+    /// Where the entry lives; left out, it is your own memory. `run` is shared by the agents of this run.
     namespace: Option<String>,
     /// Its key there.
     key: String,
@@ -165,7 +165,7 @@ pub fn context_touch() -> impl Tool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Delete {
-    /// Where the entry lives; left out, it is your own memory.
+    /// Where the entry lives; left out, it is your own memory. `run` is shared by the agents of this run.
     namespace: Option<String>,
     /// Its key there.
     key: String,
