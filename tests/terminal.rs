@@ -256,6 +256,58 @@ fn the_code_of_another_card_approves_nothing() {
 }
 
 #[test]
+fn what_was_pasted_after_an_answer_answers_no_other_card() {
+    let mut screen = asking(json!([["write_file", "a.txt", "aaa"], ["write_file", "b.txt", "bbb"]]), true);
+    let first = screen.until(PROMPT);
+    screen.types(format!("y {0}\nn pasted\n\ny {0}\n{END_OF_INPUT}", code_on(&first)));
+    let second = screen.until(PROMPT);
+    screen.consents(&second);
+    let told = screen.ended();
+    assert_eq!(told.matches("done").count(), 2, "{told}");
+}
+
+/// What a terminal of so many columns shows, a row for each of its rows.
+fn rows(shown: &str, columns: usize) -> Vec<String> {
+    let rows = |line: &str| -> Vec<String> {
+        let characters: Vec<char> = line.chars().collect();
+        characters.chunks(columns).map(|row| row.iter().collect()).collect()
+    };
+    shown.lines().flat_map(rows).collect()
+}
+
+#[test]
+fn on_a_terminal_of_ten_columns_no_row_passes_for_the_head_of_a_card() {
+    let columns = 10;
+    let forged = ["agent     ", "admin     ", "action    ", "read_file ", "target    ", "a.txt     "].concat();
+    let action = json!([[&*forged, format!("a.txt{forged}"), { "text": forged.repeat(3), (forged.clone()): forged }]]);
+    let mut screen = Screen::of_columns(program(action, false), columns);
+    let card = screen.until(PROMPT);
+    let rows = rows(&card[card.find("── approval").unwrap()..], usize::from(columns));
+    for head in ["agent ", "action ", "target "] {
+        assert_eq!(rows.iter().filter(|row| row.starts_with(head)).count(), 1, "{head}: {rows:#?}");
+    }
+    screen.consents(&card.replace("\n┆ ", ""));
+    screen.until("run 1: \"done");
+    screen.ended();
+}
+
+#[test]
+fn a_card_that_a_narrower_terminal_may_have_wrapped_is_shown_again_before_it_is_answered() {
+    let mut screen = Screen::of_columns(program(one(), false), 80);
+    let card = screen.until(PROMPT);
+    screen.resize(40);
+    screen.consents(&card);
+    screen.until("the terminal has become narrower: this is shown again");
+    let again = screen.until(PROMPT);
+    assert_eq!(code_on(&card), code_on(&again));
+    // A wider one wraps nothing.
+    screen.resize(120);
+    screen.consents(&again);
+    screen.until("run 1: \"done");
+    screen.ended();
+}
+
+#[test]
 fn where_there_is_no_terminal_nobody_is_asked() {
     for (denies_at_end, expected) in
         [(true, "denied by terminal: nobody is there to answer"), (false, "there is no terminal to ask at; approval ")]

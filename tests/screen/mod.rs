@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Longer than any program takes to say something on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -34,7 +35,16 @@ impl Screen {
     }
 
     /// As [`Screen::of`], on a terminal where these keys were pressed before the program began.
-    pub(crate) fn typed_ahead(mut program: Process, keys_before: &str) -> Self {
+    pub(crate) fn typed_ahead(program: Process, keys_before: &str) -> Self {
+        Self::begin(program, keys_before, None)
+    }
+
+    /// As [`Screen::of`], on a terminal that is so many columns wide.
+    pub(crate) fn of_columns(program: Process, columns: u16) -> Self {
+        Self::begin(program, "", Some(columns))
+    }
+
+    fn begin(mut program: Process, keys_before: &str, columns: Option<u16>) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -44,6 +54,9 @@ impl Screen {
             end.into()
         };
         program.stdin(theirs()).stdout(theirs()).stderr(theirs());
+        if let Some(columns) = columns {
+            tcsetwinsize(&person, size(columns)).unwrap();
+        }
         let mut keys = File::from(person);
         keys.write_all(keys_before.as_bytes()).unwrap();
         let running = program.spawn().unwrap();
@@ -78,6 +91,11 @@ impl Screen {
                 Err(why) => panic!("{expected:?} is not shown ({why}) in: {}", text(&self.seen)),
             }
         }
+    }
+
+    /// Makes the terminal so many columns wide.
+    pub(crate) fn resize(&self, columns: u16) {
+        tcsetwinsize(&self.keys, size(columns)).unwrap();
     }
 
     /// Presses these keys.
@@ -119,6 +137,10 @@ impl Screen {
         }
         (self.program.wait().unwrap().code(), text(&self.seen))
     }
+}
+
+fn size(columns: u16) -> Winsize {
+    Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 /// A program that a test has let go of is stopped.

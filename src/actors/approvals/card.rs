@@ -23,8 +23,11 @@ const TITLE: &str = "── approval ";
 /// What the lines of arguments begin with.
 const BAR: &str = "  │ ";
 
-/// Narrower terminals wrap cards.
-const MIN_COLUMNS: usize = 24;
+/// On narrower terminals what continues a line is not indented.
+const NARROW: usize = 24;
+
+/// Narrower terminals wrap cards; no word fits into them that could deceive.
+const MIN_COLUMNS: usize = 6;
 
 /// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
 /// binds. Control, bidirectional and zero-width characters are shown as escapes. Of long arguments the beginning and the end
@@ -100,7 +103,11 @@ pub fn folded(text: &str, columns: usize) -> String {
 }
 
 fn fold_line(rows: &mut String, line: &str, columns: usize) {
-    let gutter = if line.starts_with(BAR) { "  ┆ " } else { "          ┆ " };
+    let gutter = match line.starts_with(BAR) {
+        _ if columns < NARROW => "┆ ",
+        true => "  ┆ ",
+        false => "          ┆ ",
+    };
     let mut used = 0;
     for c in line.chars() {
         // Terminals differ over characters of ambiguous width and over combining ones: the widest that any of them may take.
@@ -242,17 +249,28 @@ mod tests {
     #[test]
     fn no_row_of_a_terminal_begins_with_what_was_in_the_middle_of_a_line() {
         let forged = "agent     admin";
-        for (columns, filler) in [(24, "x"), (80, " "), (80, "漢"), (81, "漢"), (80, "·"), (200, "e\u{301}")] {
+        for (columns, filler) in [
+            (3, "x"),
+            (6, "漢"),
+            (10, "x"),
+            (23, "漢"),
+            (24, "x"),
+            (80, " "),
+            (80, "漢"),
+            (81, "漢"),
+            (80, "·"),
+            (200, "e\u{301}"),
+        ] {
             let long = format!("{}{forged}{}{forged}", filler.repeat(300), filler.repeat(300));
             let mut envelope = envelope(json!({ "content": format!("one\n{long}"), (long.clone()): 1 }));
             envelope.action.target = long.as_str().into();
             let shown = folded(&whole_card(&envelope), columns);
             for row in shown.lines() {
                 let width: usize = row.chars().map(|c| c.width_cjk().unwrap_or(1).max(1)).sum();
-                assert!(width <= columns || row.starts_with("── approval"), "{width} columns: {row}");
+                assert!(width <= columns.max(6) || row.starts_with("── approval"), "{width} columns: {row}");
             }
-            assert_eq!(shown.lines().filter(|row| row.starts_with("agent ")).collect::<Vec<_>>(), ["agent     coder"]);
-            let unfolded: String = shown.replace("\n          ┆ ", "").replace("\n  ┆ ", "");
+            assert_eq!(shown.lines().filter(|row| row.starts_with("agent ")).count(), 1, "{shown}");
+            let unfolded: String = shown.replace("\n          ┆ ", "").replace("\n  ┆ ", "").replace("\n┆ ", "");
             assert_eq!(unfolded, whole_card(&envelope));
         }
     }

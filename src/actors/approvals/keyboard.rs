@@ -29,16 +29,28 @@ impl Keyboard {
 
     /// Shows a text, folded to the terminal's width, whose last line is a prompt, and returns the next line that is typed
     /// after it, without its line break. `None` at the end of the input. Blocks until then.
+    ///
+    /// If the terminal has become narrower by then, it may have wrapped the text, and the middle of a line may have begun a row:
+    /// then the line answers nothing, and the text is shown again.
     pub fn ask(&mut self, question: &str) -> Option<String> {
-        let question = folded(question, columns());
-        let (text, prompt) = question.split_at(question.rfind('\n').map_or(0, |end| end + 1));
-        show(text);
-        self.forget();
-        show(prompt);
-        let mut line = Vec::new();
-        let read = self.input.read_until(b'\n', &mut line);
-        // What is not UTF-8 says nothing clear; it is not the end of the input.
-        read.is_ok_and(|bytes| bytes > 0).then(|| String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned())
+        loop {
+            let width = columns();
+            let question = folded(question, width);
+            let (text, prompt) = question.split_at(question.rfind('\n').map_or(0, |end| end + 1));
+            show(text);
+            self.forget();
+            show(prompt);
+            let mut line = Vec::new();
+            let read = self.input.read_until(b'\n', &mut line);
+            if !read.is_ok_and(|bytes| bytes > 0) {
+                return None;
+            }
+            if columns() >= width {
+                // What is not UTF-8 says nothing clear; it is not the end of the input.
+                return Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
+            }
+            show("the terminal has become narrower: this is shown again, and your answer was not taken\n");
+        }
     }
 
     /// Discards what was typed and not read.
