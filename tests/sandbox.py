@@ -6,7 +6,11 @@ terminal. Where the kernel let a call through, its arguments do no harm: most ar
 
 import ctypes
 import errno
+import fcntl
+import mmap
 import os
+import signal
+import struct
 import socket
 import sys
 
@@ -97,18 +101,62 @@ calls(
 )
 
 
-def signal_by_pidfd():
+def signal_by_pidfd(flags=0):
     libc.syscall.restype = ctypes.c_long
     handle = libc.syscall(434, board, 0)
     if handle == -1:
         raise OSError(ctypes.get_errno(), "")
-    call(424, handle, 0, 0, 0)
+    call(424, handle, 0, 0, flags)
 
 
 attempt("pidfd_send_signal_board", signal_by_pidfd)
 for name in ("mem", "environ", "maps", "fd/0", "cwd", "root", "exe", "cmdline", "status"):
     attempt("proc_board_" + name.replace("/", "_"), lambda: os.open(f"/proc/{board}/{name}", os.O_RDONLY))
 attempt("proc_board_oom", lambda: os.open(f"/proc/{board}/oom_score_adj", os.O_WRONLY))
+
+def sigio(owner):
+    """Has the kernel send SIGKILL whenever a pipe can be read; that it was sent is seen by who is no longer there."""
+    read, write = os.pipe()
+    fcntl.fcntl(read, fcntl.F_SETOWN, owner)
+    fcntl.fcntl(read, getattr(fcntl, "F_SETSIG", 10), signal.SIGKILL)
+    fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    os.write(write, b"x")
+    raise OSError(errno.EINPROGRESS, "")
+
+
+attempt("sigio_board", lambda: sigio(board))
+attempt("sigio_group_of_board", lambda: sigio(-os.getpgid(board)))
+attempt("kill_group_of_board", lambda: os.killpg(os.getpgid(board), 0))
+attempt("join_group_of_board", lambda: os.setpgid(0, os.getpgid(board)))
+attempt("signal_group_by_pidfd", lambda: signal_by_pidfd(4))
+calls(
+    tgsigqueue_board=(297, board, board, 0, word),
+    get_robust_list_board=(274, board, word, word),
+    mbind_move_all=(237, 0, 0, 0, 0, 0, 4),
+)
+
+
+def int80(number, *arguments):
+    """A call of the 32-bit interface, in a child, since not all kernels have one."""
+    child = os.fork()
+    if child == 0:
+        code = b"\x53\xb8" + struct.pack("<I", number)
+        code += b"\xbb" + struct.pack("<I", arguments[0]) + b"\xb9" + struct.pack("<I", arguments[1])
+        code += b"\xcd\x80\x5b\xc3"
+        page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        page.write(code)
+        answer = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+        os._exit(-answer if -200 < answer < 0 else 255)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        raise OSError(errno.ENOSYS, "")
+    if os.WEXITSTATUS(status) != 255:
+        raise OSError(os.WEXITSTATUS(status), "")
+
+
+attempt("int80_kill_board", lambda: int80(37, board, 0))
+attempt("int80_ptrace", lambda: int80(26, 16, board))
+attempt("int80_getpid", lambda: int80(20, 0, 0))
 
 # What the processes of a user share.
 calls(
@@ -128,7 +176,7 @@ calls(
     mq_open=(240, b"callboard", os.O_CREAT | os.O_RDWR, 0o600, 0),
     mq_unlink=(241, b"callboard"),
 )
-attempt("dev_shm", lambda: os.open("/dev/shm/callboard-attack", os.O_CREAT | os.O_RDWR, 0o600))
+attempt("shared_memory_of_others", lambda: os.open(f"/dev/shm/callboard-attack-{board}", os.O_RDWR))
 
 # Sockets.
 for family in ("UNIX", "NETLINK", "PACKET", "VSOCK", "ALG", "BLUETOOTH", "CAN", "KEY", "XDP", "TIPC"):
@@ -137,6 +185,30 @@ for family in ("UNIX", "NETLINK", "PACKET", "VSOCK", "ALG", "BLUETOOTH", "CAN", 
     attempt("socket_" + family.lower(), lambda: call(41, number, kind, 0))
 attempt("socket_unix_high_bits", lambda: call(41, 0x1_0000_0001, 1, 0))
 attempt("socket_raw_internet", lambda: call(41, socket.AF_INET, socket.SOCK_RAW, 1))
+
+
+def datagram(kind, address):
+    """A socket of a pair can be connected to another one, if it sends datagrams."""
+    socket.socketpair(socket.AF_UNIX, kind)[0].connect(address)
+
+
+def datagram_to(kind, address):
+    socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b"H4RM", address)
+
+
+above = os.path.dirname(outside)
+service, abstract = above + "/datagrams", f"\0callboard-attack-{board}"
+for kind in ("DGRAM", "RAW"):
+    number = getattr(socket, "SOCK_" + kind)
+    attempt(f"pair_{kind.lower()}_connect", lambda: datagram(number, service))
+    attempt(f"pair_{kind.lower()}_send", lambda: datagram_to(number | socket.SOCK_CLOEXEC, service))
+    attempt(f"pair_{kind.lower()}_abstract", lambda: datagram_to(number | socket.SOCK_NONBLOCK, abstract))
+attempt("pair_dgram_high_bits", lambda: call(53, 1, 0x1_0000_0002, 0, ctypes.create_string_buffer(8)))
+attempt("pair_stream_connect", lambda: datagram(socket.SOCK_STREAM, above + "/streams"))
+attempt("pair_seqpacket_connect", lambda: datagram(socket.SOCK_SEQPACKET, above + "/streams"))
+internet = socket.socket()
+attempt("interface_down", lambda: fcntl.ioctl(internet, 0x8914, struct.pack("16sh14x", b"lo", 0)))
+attempt("packet_filter", lambda: internet.setsockopt(socket.SOL_IP, 64, bytes(256)))
 
 # Namespaces and mounts.
 for name, flag in dict(ns=NEW_NS, user=NEW_USER, pid=NEW_PID, net=NEW_NET, ipc=NEW_IPC, uts=NEW_UTS).items():
@@ -192,6 +264,13 @@ calls(
     lookup_dcookie=(212, 0, word, 8),
     uselib=(134, path),
     remap_file_pages=(216, 0, 0, 0, 0, 0),
+    statmount=(457, word, word, 64, 0),
+    listmount=(458, word, word, 8, 0),
+    quotactl_fd=(443, 0, 0, 0, 0),
+    memfd_secret=(447, 0),
+    setxattrat=(463, -100, path, 0, b"user.attack", word, 16),
+    open_tree_attr=(467, -100, b"/", 1, word, 32),
+    file_setattr=(469, -100, path, word, 24, 0),
     unknown_call=(999,),
 )
 
@@ -215,6 +294,29 @@ attempt("setxattr_outside", lambda: os.setxattr(outside, "user.attack", b"H4RM")
 attempt("removexattr_outside", lambda: os.removexattr(outside, "user.attack"))
 attempt("chown_outside", lambda: os.chown(outside, 12345, 12345))
 attempt("mknod_device", lambda: os.mknod("device", 0o20600, os.makedev(1, 1)))
+inside = os.open("inside", os.O_CREAT | os.O_RDWR, 0o600)
+attempt("rename_inside_out", lambda: os.rename("inside", above + "/moved"))
+attempt("link_inside_out", lambda: os.link("inside", above + "/linked"))
+attempt("remove_the_folder", lambda: os.rmdir(os.getcwd()))
+attempt("rename_the_folder", lambda: os.rename(os.getcwd(), above + "/renamed"))
+os.symlink(outside, "way")
+attempt("read_through_link", lambda: os.open("way", os.O_RDONLY))
+attempt("write_through_link", lambda: os.open("way", os.O_WRONLY | os.O_TRUNC))
+attempt("list_above", lambda: os.listdir(".."))
+attempt("make_above", lambda: os.mkdir("../made"))
+handle = os.open(outside, os.O_PATH)
+attempt("reopen_handle", lambda: os.open(f"/proc/self/fd/{handle}", os.O_RDONLY))
+attempt("run_handle", lambda: call(322, handle, b"", 0, 0, 0x1000))
+attempt("link_handle", lambda: call(265, handle, b"", -100, b"linked", 0x1000))
+attempt("link_handle_by_proc", lambda: os.link(f"/proc/self/fd/{handle}", "linked", follow_symlinks=True))
+attempt("freeze_file_system", lambda: fcntl.ioctl(inside, 0xC0045877, 0))
+attempt("make_immutable", lambda: fcntl.ioctl(inside, 0x40086602, struct.pack("l", 0x10)))
+attempt("write_cgroup", lambda: os.open("/sys/fs/cgroup/cgroup.procs", os.O_WRONLY))
+attempt("make_cgroup", lambda: os.mkdir("/sys/fs/cgroup/callboard-attack"))
+for device in ("fuse", "kvm", "net/tun", "loop-control", "uinput", "vhost-vsock"):
+    attempt("open_" + device.replace("/", "_").replace("-", "_"), lambda: os.open("/dev/" + device, os.O_RDWR))
+attempt("own_memory_by_proc", lambda: os.open("/proc/self/mem", os.O_RDWR))
+attempt("own_oom_score", lambda: os.open("/proc/self/oom_score_adj", os.O_WRONLY))
 attempt("read_shadow", lambda: os.open("/etc/shadow", os.O_RDONLY))
 attempt("read_home", lambda: os.listdir("/root"))
 attempt("open_mem", lambda: os.open("/dev/mem", os.O_RDONLY))
@@ -227,9 +329,14 @@ attempt("bind_low_port", lambda: socket.socket().bind(("127.0.0.1", 1)))
 
 
 def capabilities():
-    lines = open("/proc/self/status").read().splitlines()
-    held = [line for line in lines if line.startswith(("CapInh", "CapPrm", "CapEff", "CapAmb")) and int(line[7:], 16)]
-    if not held:
+    header, sets = (ctypes.c_uint * 2)(0x20080522, 0), (ctypes.c_uint * 6)()
+    call(125, header, sets)
+    if not any(sets):
+        raise OSError(errno.EPERM, "")
+
+
+def new_privileges():
+    if libc.prctl(39, 0, 0, 0, 0) == 1:
         raise OSError(errno.EPERM, "")
 
 
@@ -241,4 +348,5 @@ def core_dump():
 
 
 attempt("any_capability", capabilities)
+attempt("new_privileges", new_privileges)
 attempt("core_dump", core_dump)

@@ -62,7 +62,8 @@ fn a_beginner_comes_to_a_review_without_a_key() {
     write(&folder, "main.rs", "fn main() { todo() } // TODO: write it\n");
     let said = callboard(folder.path(), &["check"]);
     assert_eq!((said.code, said.error.as_str()), (Some(0), ""));
-    insta::assert_snapshot!("check", said.out);
+    // What holds on this machine has a test of its own.
+    insta::assert_snapshot!("check", said.out.split("commands of ShellExec").next().unwrap());
     let run = ["run", "review this repository", "--to", "coordinator", "--model", "fake", "--no-input"];
     let said = callboard(folder.path(), &run);
     assert_eq!(said.code, Some(0), "{}", said.error);
@@ -75,6 +76,54 @@ fn a_beginner_comes_to_a_review_without_a_key() {
     let quiet = callboard(folder.path(), &[&run[..], &["--quiet", "--json"]].concat());
     let result: Value = serde_json::from_str(&quiet.out).unwrap();
     assert_eq!((quiet.error.as_str(), &result["outcome"]), ("", &Value::from("Finished")));
+}
+
+/// The parts of the confinement of commands, in the order of `check`.
+#[cfg(target_os = "linux")]
+const PARTS: [&str; 7] = [
+    "files that are not named",
+    "system calls that are not listed",
+    "capabilities, also of the superuser",
+    "the terminal, and descriptors of others",
+    "orders to devices",
+    "signals to other processes",
+    "shared memory",
+];
+
+#[cfg(target_os = "linux")]
+#[test]
+fn check_prints_what_of_the_confinement_of_commands_holds_on_this_machine() {
+    let folder = begun();
+    let parts = |out: &str| -> Vec<(String, String)> {
+        let (_, parts) = out.split_once("commands of ShellExec, on this machine:\n").unwrap();
+        let part = |line: &str| line.strip_prefix("  ")?.split_once(": ").map(|(name, is)| (name.into(), is.into()));
+        parts.lines().map_while(part).collect()
+    };
+    let printed = parts(&callboard(folder.path(), &["check"]).out);
+    assert_eq!(printed.iter().map(|(name, _)| name).collect::<Vec<_>>(), PARTS);
+    assert_eq!(printed[0].1, "refused");
+    let json: Value = serde_json::from_str(&callboard(folder.path(), &["check", "--json"]).out).unwrap();
+    let rows = json.as_array().unwrap().iter().find_map(|row| row["confinement"].as_array()).unwrap();
+    for ((name, is), row) in printed.iter().zip(rows) {
+        let shown = if row["holds"] == true { &row["means"] } else { &row["lacks"] };
+        assert_eq!((&row["name"], shown), (&Value::from(&**name), &Value::from(&**is)));
+    }
+    // A kernel that makes no mount namespaces; commands run there all the same.
+    let mut without = Command::new("unshare");
+    without.args([
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        "echo 0 > /proc/sys/user/max_mnt_namespaces && exec \"$@\"",
+    ]);
+    without.args(["sh", env!("CARGO_BIN_EXE_callboard"), "check"]).current_dir(folder.path());
+    let output = without.stdin(Stdio::null()).output().unwrap();
+    let printed = parts(&String::from_utf8(output.stdout).unwrap());
+    assert!(printed[0].1 == "refused" && printed[6].1.contains("needs user namespaces"), "{printed:?}");
+    // Where no agent runs commands there is nothing to print.
+    fs::remove_file(folder.path().join("agents/coder.toml")).unwrap();
+    assert!(!callboard(folder.path(), &["check"]).out.contains("ShellExec"));
 }
 
 #[test]

@@ -252,3 +252,66 @@ fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person
     assert!(code == Some(1) && told.contains("may have run"), "{code:?} {told}");
     assert!(!folder.path().join("began").is_file(), "it did not run again");
 }
+
+/// Writes into the file of its `NAME` what it has of a terminal, and whether it inherited descriptor 9.
+const LOOK: &str = r#"
+set -- $(cat /proc/$$/stat)
+{
+    (: < /dev/tty) 2> /dev/null && echo it opens the terminal
+    test "$6 $7" = "$$ 0" || echo it is in session $6 with terminal $7
+    for descriptor in /proc/$$/fd/*; do
+        case $(readlink $descriptor) in /dev/pts/*) echo it holds the terminal ;; esac
+    done
+    test -e /proc/$$/fd/9 && echo it holds descriptor 9
+    echo it has looked
+} > $NAME.seen
+"#;
+
+/// Takes one turn.
+const LOOKER: &str = r#"
+NAME=agent; . ./look.sh
+read hello; echo '{"type":"ready","protocol":1}'
+read turn; id=${turn#*'"id":"'}
+echo '{"type":"command","turn":"'${id%%'"'*}'","output":"looked"}'
+read end
+"#;
+
+/// A process whose controlling terminal is the screen, and which holds a descriptor 9 that it passes on.
+fn controlled(folder: &TempDir, program: &[&str]) -> Screen {
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", "sh", "-c", "exec 9< look.sh; exec \"$@\"", "sh"]).args(program);
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).current_dir(folder).env("USER", "ann");
+    Screen::of(command)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_of_agents_servers_and_workflows_start_without_the_terminal_and_its_descriptors() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("look.sh", LOOK),
+        ("agent.sh", LOOKER),
+        ("agents/looker.toml", "[agent]\nname = \"looker\"\n[agent.process]\ncommand = [\"sh\", \"agent.sh\"]\n"),
+        ("mcp.toml", "[[servers]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"NAME=server; . ./look.sh\"]\n"),
+    ];
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    controlled(&folder, &["sh", "-c", "NAME=person; . ./look.sh"]).ended();
+    let seen = |name: &str| content(&folder, &format!("{name}.seen")).unwrap_or_default();
+    let person = seen("person");
+    assert!(
+        ["opens the terminal", "holds the terminal", "descriptor 9"].iter().all(|has| person.contains(has)),
+        "{person}"
+    );
+
+    let callboard = env!("CARGO_BIN_EXE_callboard");
+    controlled(&folder, &[callboard, "run", "look", "--to", "looker", "--ephemeral"]).ended();
+    controlled(&folder, &[callboard, "check"]).exited();
+    let program = "a=NAME=program; . ./look.sh";
+    controlled(&folder, &[callboard, "workflow", "run", "--line", "a", "--agent", program, "--ephemeral"]).ended();
+    for name in ["agent", "server", "program"] {
+        assert_eq!(seen(name), "it has looked\n", "{name}");
+    }
+}

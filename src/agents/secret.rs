@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 /// A key. It is not shown by `Debug`, and has no other form: nothing can write it down by accident.
 ///
+/// Where a program or server that was given it repeats it, `[the key]` stands in answers, errors and logs. That finds the key as it
+/// was given, and no other form of it: reversed, in Base64, in hexadecimal, or in parts it is shown.
+///
 /// ```
 /// use callboard::agents::Secret;
 /// assert_eq!(format!("{:?}", Secret::new("sk-123")), "Secret(…)");
@@ -41,5 +44,19 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_taken_out_as_it_was_given_and_in_no_other_form() {
+        let key = Secret::new("sk-0123456789");
+        assert_eq!(key.taken_out_of("(sk-0123456789) sk-0123456789"), "([the key]) [the key]");
+        for other in ["9876543210-ks", "c2stMDEyMzQ1Njc4OQ==", "736b2d30313233343536373839", "sk-01234\n56789"] {
+            assert_eq!(key.taken_out_of(other), other, "docs/mcp.md");
+        }
     }
 }

@@ -129,8 +129,8 @@ const CAMPAIGNS: &[Campaign] = &[
         beside: &[],
         variable: COUNT,
         unit: "attempts",
-        fast: 170,
-        long: 170,
+        fast: 221,
+        long: 221,
     },
     Campaign {
         name: "faults",

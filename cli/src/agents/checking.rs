@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
+use callboard::agents::tools::{Protection, ShellExec};
 use callboard::agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
@@ -15,7 +16,7 @@ use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
 use super::hints::quoted;
-use super::loading::FAKE;
+use super::loading::{FAKE, has_shell};
 use super::reading::{self, Mcp, Read};
 
 /// Everything that is wrong with the agents of a folder.
@@ -63,6 +64,11 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     }
     if defects > 0 {
         remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(rows.len(), "file")));
+    }
+    if definitions.iter().flatten().any(has_shell) {
+        let parts = ShellExec::confinement();
+        text.push_str(&format!("commands of ShellExec, on this machine:\n{}", confinement(&parts)));
+        rows.push(json!({ "confinement": parts.iter().map(confinement_row).collect::<Vec<_>>() }));
     }
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
@@ -144,6 +150,16 @@ fn row(origin: &str, definition: &Definition) -> Value {
         "tools": definition.allowed_tools,
         "models": definition.model.preferred.iter().chain(&definition.model.fallback).collect::<Vec<_>>(),
     })
+}
+
+/// What of the confinement of commands holds here, a line for each part.
+fn confinement(parts: &[Protection]) -> String {
+    let line = |part: &Protection| format!("  {}: {}\n", part.name, part.lacks.as_deref().unwrap_or(part.means));
+    parts.iter().map(line).collect()
+}
+
+fn confinement_row(part: &Protection) -> Value {
+    json!({ "name": part.name, "holds": part.lacks.is_none(), "means": part.means, "lacks": part.lacks })
 }
 
 /// The names of the tools that are those of servers.

@@ -31,6 +31,12 @@ pub(crate) struct Thinkers {
     pub(crate) own: Vec<String>,
 }
 
+/// Whether an agent that thinks may run commands.
+pub(super) fn has_shell(definition: &Definition) -> bool {
+    let tools = definition.allowed_tools.as_ref();
+    definition.process.is_none() && tools.is_none_or(|tools| tools.iter().any(|tool| &**tool == "ShellExec"))
+}
+
 /// Reads a folder of agents. `hidden` is what no tool may see, `named` the model that all ask. Others stand for agents with a name
 /// of `left`.
 pub(crate) async fn load(
@@ -44,9 +50,6 @@ pub(crate) async fn load(
         note(&problem.to_string());
     }
     let definitions = sound(definitions)?;
-    let has_shell = |definition: &Definition| {
-        definition.allowed_tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| &**tool == "ShellExec"))
-    };
     if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root))
         && definitions.iter().any(has_shell)
     {

@@ -5,13 +5,24 @@
 //! (`tcsetpgrp`), and so answer questions that are put to a person. A descriptor above 2 that was opened without
 //! close-on-exec by any library of the process is inherited, whatever the program may open itself.
 //!
-//! This is no boundary: a program that runs under the same user and is not confined otherwise can trace its parent or open
-//! the terminal by its path.
+//! That alone is no boundary: a program that runs under the same user and is not confined otherwise can trace its parent or open
+//! the terminal by its path. On Linux [`confined`] has a program take a [`Confinement`] upon itself as well: Landlock, seccomp, no
+//! capabilities, and a shared memory of its own.
 //!
-//! The package holds the only `unsafe` code of callboard. Everything between fork and exec is one function that allocates
-//! nothing, takes no lock and makes only calls that are async-signal-safe.
+//! The package holds the only `unsafe` code of callboard. What runs between fork and exec allocates nothing, takes no lock and makes
+//! only calls that are async-signal-safe.
 
 #![cfg(unix)]
+
+#[cfg(target_os = "linux")]
+mod confinement;
+#[cfg(target_os = "linux")]
+mod memory;
+
+#[cfg(target_os = "linux")]
+pub use confinement::{Confinement, confined};
+#[cfg(target_os = "linux")]
+pub use memory::SharedMemory;
 
 use std::io;
 use std::os::unix::process::CommandExt as _;

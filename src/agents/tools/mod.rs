@@ -38,7 +38,7 @@ pub use http::HttpGet;
 pub use root::{Root, RootError};
 pub use search::file_search;
 #[cfg(all(unix, feature = "shell"))]
-pub use shell::ShellExec;
+pub use shell::{Protection, ShellExec};
 
 /// All tools of this module that the crate was built with, for this folder, with their usual bounds.
 ///

@@ -3,11 +3,9 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, PipeReader};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use callboard_confine::{CoreDumps, apart};
@@ -29,9 +27,17 @@ use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, 
 use super::root::Root;
 use super::{beginning, ending};
 
+use home::Home;
+
+pub use protection::Protection;
+
 #[cfg_attr(target_os = "linux", path = "shell/landlock.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "shell/elsewhere.rs")]
 mod confinement;
+#[path = "shell/home.rs"]
+mod home;
+#[path = "shell/protection.rs"]
+mod protection;
 
 /// How long a command may take, in seconds: if nothing is said, and at most.
 const USUAL_SECONDS: u64 = 60;
@@ -63,7 +69,7 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// and `TMPDIR` are an empty folder that goes with it, and `CALLBOARD_KEY` is the same when it is done again. Both outputs come interleaved; the beginning and the end are kept.
 ///
 /// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
-/// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name. It cannot be kept from the network this way, and not
+/// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name; [`ShellExec::confinement`] returns what of it holds. It cannot be kept from the network this way, and not
 /// from using up memory, processes or disk. So what it prints is taken for what strangers wrote ([`ShellExec::trusted`]). Where the kernel has no such confinement, commands are refused.
 ///
 /// It needs a runtime with its drivers enabled (`enable_all`).
@@ -87,9 +93,11 @@ enum Kept {
 }
 
 impl ShellExec {
-    /// A shell in this folder.
+    /// A shell in this folder. The first one of a process removes the private folders that commands of killed processes of this
+    /// user have left.
     #[must_use]
     pub fn new(root: &Root) -> Self {
+        home::remove_abandoned();
         Self {
             root: root.clone(),
             reads: Vec::new(),
@@ -250,7 +258,6 @@ impl ShellExec {
         }
     }
 
-    /// Starts it from a thread that ends with that: the kernel confines threads, and what they start, for good.
     fn spawned(
         &self,
         (command, key, mark): (&str, Option<&str>, &str),
@@ -258,43 +265,30 @@ impl ShellExec {
         home: &Home,
     ) -> Result<Child, ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
-        let spawns = || {
-            self.confine(home)?;
-            self.command((command, key, mark), output, home)?.spawn().map_err(failed)
-        };
-        let thread = std::thread::Builder::new().name("callboard-shell-start".to_owned());
-        std::thread::scope(|scope| match thread.spawn_scoped(scope, spawns).map_err(failed)?.join() {
-            Ok(child) => child,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        let mut shell = self.command((command, key, mark), home);
+        shell.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
+        if !self.is_unconfined {
+            self.confine(&mut shell, home)?;
+        }
+        shell.spawn().map_err(failed)
     }
 
-    fn confine(&self, home: &Home) -> Result<(), ToolError> {
-        if self.is_unconfined {
-            return Ok(());
-        }
-        let writes: Vec<_> = self.writes.iter().map(PathBuf::as_path).chain([&*home.0]).collect();
-        confinement::confine(&self.root, &self.reads, &writes, self.kept)
+    fn confine(&self, command: &mut Command, home: &Home) -> Result<(), ToolError> {
+        let own = home.folders();
+        let writes: Vec<_> = self.writes.iter().chain(&own).map(PathBuf::as_path).collect();
+        confinement::confine(command, &self.root, &self.reads, &writes, self.kept)
             .map_err(|problem| ToolError(format!("commands cannot be confined here, so none is run: {problem}")))
     }
 
-    fn command(
-        &self,
-        (command, key, mark): (&str, Option<&str>, &str),
-        output: io::PipeWriter,
-        home: &Home,
-    ) -> Result<Command, ToolError> {
-        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+    fn command(&self, (command, key, mark): (&str, Option<&str>, &str), home: &Home) -> Command {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command);
         apart(&mut shell, CoreDumps::Forbidden);
-        shell.env_clear().envs(self.environment()).env("HOME", home.0.join("home")).env("TMPDIR", home.0.join("tmp"));
+        shell.env_clear().envs(self.environment()).envs(home.variables());
         // Whoever is started from here can be told apart from a person, and whether it is done again.
         shell.env(stray::MARK, mark).envs(key.map(|key| (KEY, key)));
         shell.current_dir(place_of(&self.root));
-        shell.stdin(Stdio::null());
-        shell.stdout(output.try_clone().map_err(failed)?).stderr(output);
-        Ok(shell)
+        shell
     }
 
     fn environment(&self) -> BTreeMap<OsString, OsString> {
@@ -420,39 +414,6 @@ impl Printed {
             tail.len()
         );
         shown
-    }
-}
-
-/// An empty folder for one command, which goes when the command has ended.
-struct Home(PathBuf);
-
-impl Home {
-    fn new() -> io::Result<Self> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let mut builder = std::fs::DirBuilder::new();
-        builder.mode(0o700);
-        loop {
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let place = std::env::temp_dir().join(format!("callboard-shell-{}-{count}", std::process::id()));
-            match builder.create(&place) {
-                // What an earlier process of this number has left.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    let home = Self(place);
-                    builder.create(home.0.join("home"))?;
-                    builder.create(home.0.join("tmp"))?;
-                    return Ok(home);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        // What stays is in a folder for what may be lost.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use libc::{SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, c_long};
+use libc::{SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, c_long, sock_filter};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -65,8 +65,8 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_setrlimit, libc::SYS_getpriority, libc::SYS_ioprio_get, libc::SYS_sched_getaffinity,
     libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_sched_getattr, libc::SYS_sched_get_priority_max,
     libc::SYS_sched_get_priority_min, libc::SYS_sched_rr_get_interval,
-    // Sockets, once they are there: of the internet, and pairs.
-    libc::SYS_socketpair, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
+    // Sockets, once they are there: of the internet, and pairs of streams.
+    libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect,
     libc::SYS_shutdown, libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
     libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg,
 ];
@@ -122,6 +122,9 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 /// `CLONE_NEWTIME` shares its bit with the signal that `clone` takes, which is below this.
 const CLONE_NEWTIME: u64 = 0x80;
 
+/// The bits of the kind of a socket; others of the argument are flags.
+const SOCKET_KIND: u64 = 0xf;
+
 /// Requests that put characters into a terminal, take it, or change how the machine uses it.
 #[allow(clippy::unnecessary_cast, reason = "not all C libraries have them as 64 bits")]
 const TERMINAL_REQUESTS: [u64; 5] = [
@@ -135,14 +138,14 @@ const TERMINAL_REQUESTS: [u64; 5] = [
 /// The kinds of personality that change how programs are run, and nothing of what is checked: as containers have them.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// Filters the system calls of this thread, and of what it starts from now on. It may gain no privileges from then on.
+/// The filters of the system calls of a command, in the order in which the kernel takes them: of two errors it answers that of the
+/// filter that came last.
 ///
 /// # Errors
-/// Why the kernel did not take the filters.
-pub(super) fn restrict() -> Result<(), String> {
-    // Of two errors the kernel answers that of the filter that came last.
-    apply(SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, allowed()?)?;
-    apply(SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), refused()?)
+/// This processor is not known.
+pub(super) fn filters() -> Result<Vec<Vec<sock_filter>>, String> {
+    let not_listed = program(SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, allowed()?)?;
+    Ok(vec![not_listed, program(SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), refused()?)?])
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -153,6 +156,7 @@ fn allowed() -> Result<Rules, String> {
         libc::SYS_clone,
         libc::SYS_ioctl,
         libc::SYS_socket,
+        libc::SYS_socketpair,
         libc::SYS_prlimit64,
         libc::SYS_setpriority,
         libc::SYS_ioprio_set,
@@ -189,7 +193,11 @@ fn refused() -> Result<Rules, String> {
     let namespaces = (0..u64::BITS).map(|bit| 1 << bit).filter(|flag| NAMESPACES & flag != 0);
     let clones = namespaces.map(|flag| Ok((libc::SYS_clone, all([is(0, SeccompCmpOp::MaskedEq(flag), flag)])?)));
     let requests = TERMINAL_REQUESTS.map(|request| Ok((libc::SYS_ioctl, all([is(1, SeccompCmpOp::Eq, request)])?)));
-    for rule in others.into_iter().map(Ok).chain(clones).chain(requests) {
+    // One of a pair that sends datagrams can be connected to the socket of any program, by its path.
+    let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW]
+        .map(|kind| Ok((libc::SYS_socketpair, all([is(1, SeccompCmpOp::MaskedEq(SOCKET_KIND), kind as u64)])?)));
+    let others = others.into_iter().map(Ok).chain(pairs);
+    for rule in others.chain(clones).chain(requests) {
         let (call, rule) = rule.map_err(|error: String| error)?;
         rules.entry(call).or_default().push(rule);
     }
@@ -210,13 +218,14 @@ fn all<const N: usize>(conditions: [Result<SeccompCondition, String>; N]) -> Res
     SeccompRule::new(conditions).map_err(|error| error.to_string())
 }
 
-fn apply(otherwise: SeccompAction, listed: SeccompAction, rules: Rules) -> Result<(), String> {
+fn program(otherwise: SeccompAction, listed: SeccompAction, rules: Rules) -> Result<Vec<sock_filter>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("the filter of system calls is wrong: {error}");
     let architecture = std::env::consts::ARCH.try_into().map_err(|_| "this processor is not known".to_owned())?;
     let filter = SeccompFilter::new(rules, otherwise, listed, architecture).map_err(|error| wrong(&error))?;
     let mut program: BpfProgram = filter.try_into().map_err(|error| wrong(&error))?;
     answer_other_interfaces(&mut program)?;
-    seccompiler::apply_filter(&program).map_err(|error| format!("the kernel took no filter of system calls: {error}"))
+    let instruction = |it: seccompiler::sock_filter| sock_filter { code: it.code, jt: it.jt, jf: it.jf, k: it.k };
+    Ok(program.into_iter().map(instruction).collect())
 }
 
 /// The library has calls of another interface (32 bits) end the process; here they answer `ENOSYS` like other unknown ones.

@@ -1,10 +1,15 @@
-//! Where the system has no confinement that a thread can take upon itself.
+//! Where the system has no confinement that a command can take upon itself.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::super::root::Root;
-use super::Kept;
+use super::{Kept, Protection};
 
-pub(super) fn confine(_root: &Root, _reads: &[PathBuf], _writes: &[&Path], _kept: Kept) -> Result<(), String> {
+pub(super) fn confine(_: &mut Command, _: &Root, _: &[PathBuf], _: &[&Path], _: Kept) -> Result<(), String> {
     Err("only Linux has it; ShellExec::unconfined does without".to_owned())
+}
+
+pub(super) fn protections() -> Vec<Protection> {
+    Vec::new()
 }

@@ -1,27 +1,34 @@
-//! The confinement of commands by the Linux kernel. A thread takes it upon itself, and what the thread starts inherits it and
-//! cannot put it off. Landlock allows what is named and refuses all other files; seccomp allows the system calls that are
-//! listed in [`calls`]; capabilities are dropped.
+//! The confinement of commands by the Linux kernel. The command takes it upon itself before it begins, and what it starts inherits
+//! it and cannot put it off. Landlock allows what is named and refuses all other files; seccomp allows the system calls that are
+//! listed in [`calls`]; capabilities are dropped; shared memory is the command's own.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use callboard_confine::{Confinement, SharedMemory, confined};
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::fs::{Mode, OFlags, openat};
 
 use crate::messages::visible::quoted;
 
 use super::super::root::Root;
-use super::Kept;
+use super::{Kept, Protection};
 
 #[path = "calls.rs"]
 mod calls;
-#[path = "capabilities.rs"]
-mod capabilities;
+
+/// Where programs keep named semaphores and shared memory, on a file system of the command's own.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The capabilities over files of other users, as the kernel numbers them: `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`.
+const FILES_OF_OTHERS: u64 = 1 << 0 | 1 << 1 | 1 << 3;
 
 /// What must be refused for the confinement to be one: since the third version, also that files elsewhere are cut.
 const NEEDED: ABI = ABI::V3;
@@ -85,30 +92,27 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 /// The most files and folders that are allowed one by one, because something hidden lies beside them.
 const MAX_RULES: usize = 10_000;
 
-/// Confines this thread, and what it starts from now on.
+/// Has a command take the confinement upon itself before it begins.
 ///
 /// # Errors
-/// Why it could not; then nothing may be started.
-pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> Result<(), String> {
+/// Why it could not; then the command may not be started.
+pub(super) fn confine(
+    command: &mut Command,
+    root: &Root,
+    reads: &[PathBuf],
+    writes: &[&Path],
+    kept: Kept,
+) -> Result<(), String> {
+    confined(command, confinement(root, reads, writes, kept)?);
+    Ok(())
+}
+
+fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> Result<Confinement, String> {
     if let Some(moved) = root.hidden.iter().find(|hidden| !hidden.is_in_place()) {
         return Err(format!("the hidden folder {} is no longer in its place", shown(&moved.place)));
     }
-    let no_kernel = |error| {
-        format!(
-            "the kernel has not what it needs (Linux 6.2 with Landlock; ShellExec::unconfined does without): {error}"
-        )
-    };
-    let rules = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(NEEDED))
-        .map_err(|error| no_kernel(error.to_string()))?
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))
-        .map_err(|error| no_kernel(error.to_string()))?
-        .scope(Scope::from_all(KNOWN))
-        .map_err(|error| no_kernel(error.to_string()))?
-        .create()
-        .map_err(|error| no_kernel(error.to_string()))?;
+    let filters = calls::filters()?;
+    let rules = ruleset().map_err(no_kernel)?;
     let read = AccessFs::from_read(KNOWN);
     let all = AccessFs::from_all(KNOWN);
     let mut allowing = Allowing { root, rules: Some(rules), count: 0 };
@@ -126,13 +130,59 @@ pub(super) fn confine(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Ke
     }
     allowing.folder(&root.folder, &root.place, all)?;
     let rules = allowing.rules.take().ok_or("a rule was lost")?;
-    capabilities::drop_all(kept)?;
-    let status = rules.restrict_self().map_err(|error| no_kernel(error.to_string()))?;
-    match status.ruleset {
-        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => {}
-        _ => return Err(no_kernel("it was not enforced".to_owned())),
-    }
-    calls::restrict()
+    let ruleset = Option::<OwnedFd>::from(rules).ok_or_else(|| no_kernel("it has no rules"))?;
+    let capabilities = match kept {
+        Kept::Nothing => 0,
+        Kept::FilesOfOthers => FILES_OF_OTHERS,
+    };
+    // What lies there would be covered.
+    let mut used = reads.iter().map(PathBuf::as_path).chain(writes.iter().copied()).chain([&*root.place]);
+    let is_used = used.any(|path| path.starts_with(SHARED_MEMORY));
+    // In a user namespace of its own a command has no capabilities over what is outside of it.
+    let shared_memory = SharedMemory::empty()
+        .filter(|memory| !is_used && (kept == Kept::Nothing || !memory.has_user_namespace()))
+        .map(|memory| (memory, (AccessFs::from_all(NEEDED) ^ AccessFs::Execute).bits()));
+    Ok(Confinement { ruleset, filters, capabilities, shared_memory })
+}
+
+fn ruleset() -> Result<RulesetCreated, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(NEEDED))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()
+}
+
+/// What holds where commands can be confined at all.
+pub(super) fn protections() -> Vec<Protection> {
+    let always = [
+        ("system calls that are not listed", "refused"),
+        ("capabilities, also of the superuser", "dropped"),
+        ("the terminal, and descriptors of others", "not there"),
+    ];
+    let required = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let scoped = [
+        ("orders to devices", required().handle_access(AccessFs::IoctlDev).is_ok(), "Linux 6.10 with Landlock"),
+        ("signals to other processes", required().scope(Scope::Signal).is_ok(), "Linux 6.12 with Landlock"),
+    ];
+    let held = always.map(|(name, means)| Protection { name, means, lacks: None });
+    let scoped = scoped.map(|(name, holds, what)| {
+        let lacks = (!holds).then(|| format!("not refused: that needs {what}"));
+        Protection { name, means: "refused", lacks }
+    });
+    let lacks = SharedMemory::empty().is_none().then(|| {
+        "refused, so that semaphores and shared memory of libraries fail: a private one needs user namespaces, which the kernel \
+         or an administrator refuses here"
+            .to_owned()
+    });
+    let memory = Protection { name: "shared memory", means: "a command's own", lacks };
+    held.into_iter().chain(scoped).chain([memory]).collect()
+}
+
+fn no_kernel(error: impl std::fmt::Display) -> String {
+    format!("the kernel has not what it needs (Linux 6.2 with Landlock; ShellExec::unconfined does without): {error}")
 }
 
 /// Rules as they are made.
@@ -245,7 +295,7 @@ mod tests {
             );
             let program: BpfProgram = filter.unwrap().try_into().unwrap();
             seccompiler::apply_filter(&program).unwrap();
-            confine(&root, &[], &[], Kept::Nothing)
+            confinement(&root, &[], &[], Kept::Nothing).map(|_| ())
         });
         let said = old_kernel.join().unwrap().unwrap_err();
         assert!(said.contains("the kernel has not what it needs"), "{said}");
@@ -258,6 +308,8 @@ mod tests {
         std::fs::create_dir(&hidden).unwrap();
         let root = Root::open(folder.path()).unwrap().without(&hidden).unwrap();
         std::fs::rename(&hidden, &moved).unwrap();
-        assert!(confine(&root, &[], &[], Kept::Nothing).unwrap_err().contains("is no longer in its place"));
+        assert!(
+            confinement(&root, &[], &[], Kept::Nothing).map(|_| ()).unwrap_err().contains("is no longer in its place")
+        );
     }
 }

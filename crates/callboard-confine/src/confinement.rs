@@ -1,0 +1,139 @@
+//! What a program takes upon itself between fork and exec, so that nothing that it starts can put it off.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::memory::{PLACE, SharedMemory};
+
+/// The number of the last capability that a kernel may have: they are bits of a word.
+const LAST_CAPABILITY: u32 = 63;
+
+/// What the kernel takes for "this thread" and "version 3" (two words for each set) in `capset`.
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// What a program is kept to. All of it is made before the fork.
+#[derive(Debug)]
+pub struct Confinement {
+    /// The Landlock ruleset.
+    pub ruleset: OwnedFd,
+    /// Programs of seccomp, applied in this order: of two errors the kernel answers that of the last one.
+    pub filters: Vec<Vec<libc::sock_filter>>,
+    /// The capabilities that it keeps if it has them, as bits by their numbers.
+    pub capabilities: u64,
+    /// A shared memory of its own, with what the ruleset then allows in it, as bits of Landlock; else it sees that of the machine,
+    /// as far as the ruleset allows.
+    pub shared_memory: Option<(SharedMemory, u64)>,
+}
+
+/// Has the program take the confinement upon itself before it begins. It can gain no privileges from then on.
+///
+/// Call it after [`apart`](crate::apart), which makes system calls that a filter may refuse. A step that fails in the child is the
+/// error of [`Command::spawn`], and the program does not run.
+#[allow(unsafe_code, reason = "a hook between fork and exec")]
+pub fn confined(command: &mut Command, confinement: Confinement) -> &mut Command {
+    // SAFETY: `take_on` makes only system calls, on memory that was allocated before the fork; it neither allocates nor takes a
+    // lock, so it may run in the child of a process with several threads.
+    unsafe { command.pre_exec(move || confinement.take_on()) }
+}
+
+impl Confinement {
+    fn take_on(&self) -> io::Result<()> {
+        // Landlock lets nobody mount any more.
+        if let Some((memory, allowed)) = &self.shared_memory {
+            memory.mount()?;
+            self.allow_shared_memory(*allowed)?;
+        }
+        drop_capabilities(self.capabilities)?;
+        self.restrict()
+    }
+
+    /// It was not there before.
+    #[allow(unsafe_code, reason = "system calls")]
+    fn allow_shared_memory(&self, allowed: u64) -> io::Result<()> {
+        // SAFETY: a path that lives through the call. Exec closes the descriptor.
+        let folder = unsafe { libc::open(PLACE.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        done(folder)?;
+        let rule = PathBeneath { allowed, folder };
+        let (call, ruleset) = (libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd());
+        // SAFETY: a descriptor that is open, and a rule of the kind that is named, which lives through the call.
+        done_long(unsafe { libc::syscall(call, ruleset, PATH_BENEATH, &raw const rule, 0) })
+    }
+
+    #[allow(unsafe_code, reason = "system calls")]
+    fn restrict(&self) -> io::Result<()> {
+        // SAFETY: integers alone.
+        done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+        // SAFETY: a descriptor that is open, and flags.
+        done_long(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0) })?;
+        for filter in &self.filters {
+            let length = u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+            let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+            // SAFETY: the program lives through the call, with as many instructions as it names; the kernel only reads them.
+            done_long(unsafe {
+                libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The kind of a rule about a folder and all that is below it.
+const PATH_BENEATH: libc::c_int = 1;
+
+/// Such a rule.
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed: u64,
+    folder: libc::c_int,
+}
+
+/// A word for each set, of the lower capabilities and of the upper ones.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Drops all other capabilities of this thread, and the means to get them back by running a program as root.
+#[allow(unsafe_code, reason = "system calls")]
+fn drop_capabilities(kept: u64) -> io::Result<()> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    let mut held = [Sets::default(); 2];
+    // SAFETY: the header and both words of the sets live through the call.
+    done_long(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), held.as_mut_ptr()) })?;
+    const SETPCAP: u32 = 8;
+    // Without this capability the bounding set stays; a program run as root then still gains no more than is permitted here,
+    // because it may gain no privileges.
+    if held[0].effective & 1 << SETPCAP != 0 {
+        for number in (0..=LAST_CAPABILITY).filter(|number| kept & 1 << number == 0) {
+            // SAFETY: integers alone.
+            match done(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }) {
+                // The kernel has no more of them.
+                Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+    // SAFETY: integers alone.
+    done(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) })?;
+    let left = |held: Sets, kept: u32| {
+        let left = held.permitted & kept;
+        Sets { effective: left, permitted: left, inheritable: 0 }
+    };
+    let left = [left(held[0], kept as u32), left(held[1], (kept >> 32) as u32)];
+    // SAFETY: the header and both words of the sets live through the call.
+    done_long(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), left.as_ptr()) })
+}
+
+/// What a call answered.
+pub(crate) fn done(answer: libc::c_int) -> io::Result<()> {
+    if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn done_long(answer: libc::c_long) -> io::Result<()> {
+    if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,173 @@
+//! The folders of one command, which go with it: its `HOME` and its `TMPDIR`. A lock beside them is held by the process that runs
+//! the command, so that folders of a process that was killed can be told from those in use.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+use crate::env::Env;
+
+/// What the names of these folders begin with.
+const PREFIX: &str = "callboard-shell-";
+
+const LOCK: &str = "lock";
+
+/// How old a folder without a lock is that no command uses: a command takes at most ten minutes.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// The most folders below each other that are made removable.
+const MAX_DEPTH: usize = 128;
+
+/// Empty folders for one command.
+pub(super) struct Home {
+    place: PathBuf,
+    _lock: File,
+}
+
+impl Home {
+    pub(super) fn new() -> io::Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    fn within(parent: &Path) -> io::Result<Self> {
+        let mut private = DirBuilder::new();
+        private.mode(0o700);
+        loop {
+            let place = parent.join(format!("{PREFIX}{}", Env::system().id()));
+            private.create(&place)?;
+            let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(place.join(LOCK))?;
+            match lock.try_lock() {
+                // Another process takes it for one that was left, and removes it, or has done so.
+                Err(TryLockError::WouldBlock) => continue,
+                Ok(()) if lock.metadata()?.nlink() == 0 => continue,
+                Err(TryLockError::Error(error)) => return Err(error),
+                Ok(()) => {}
+            }
+            let home = Self { place, _lock: lock };
+            home.folders().iter().try_for_each(|folder| private.create(folder))?;
+            return Ok(home);
+        }
+    }
+
+    /// The folders that the command may write in.
+    pub(super) fn folders(&self) -> [PathBuf; 2] {
+        ["home", "tmp"].map(|name| self.place.join(name))
+    }
+
+    /// The variables of the environment that name them.
+    pub(super) fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        let [home, tmp] = self.folders();
+        [("HOME", home), ("TMPDIR", tmp)]
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        remove(&self.place);
+    }
+}
+
+/// Removes what commands of processes that were killed have left; once in the life of this process.
+pub(super) fn remove_abandoned() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| remove_abandoned_within(&std::env::temp_dir()));
+}
+
+fn remove_abandoned_within(parent: &Path) {
+    // A folder that cannot be read has nothing to be removed by us.
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_ours(&entry.file_name())) {
+        let place = entry.path();
+        // The folder is one for everybody's files.
+        let is_own = |it: &fs::Metadata| it.is_dir() && it.uid() == geteuid().as_raw();
+        let Some(folder) = place.symlink_metadata().ok().filter(is_own) else { continue };
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        match OpenOptions::new().read(true).custom_flags(flags).open(place.join(LOCK)) {
+            Ok(lock) => {
+                if lock.try_lock().is_ok() {
+                    remove(&place);
+                }
+            }
+            Err(_) => {
+                let is_old = folder.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED));
+                if is_old {
+                    remove(&place);
+                }
+            }
+        }
+    }
+}
+
+fn is_ours(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(PREFIX))
+}
+
+/// Removes a folder, also if its owner may not change what is in it, as package managers leave theirs.
+fn remove(place: &Path) {
+    if fs::remove_dir_all(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        make_removable(place);
+        // What stays is in a folder for what may be lost.
+        let _ = fs::remove_dir_all(place);
+    }
+}
+
+/// Gives the owner all rights to each folder in this one. No link is followed, whatever takes the place of a folder meanwhile.
+#[cfg(target_os = "linux")]
+fn make_removable(place: &Path) {
+    use std::os::fd::{AsFd, AsRawFd as _};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::fs::{CWD, Dir, FileType, Mode, openat};
+
+    fn open(at: impl AsFd, name: impl rustix::path::Arg, depth: usize) {
+        let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(handle) = openat(at, name, folder | OFlags::PATH, Mode::empty()) else { return };
+        let by_handle = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        let _ = fs::set_permissions(by_handle, fs::Permissions::from_mode(0o700));
+        let Ok(entries) = openat(&handle, c".", folder | OFlags::RDONLY, Mode::empty()).and_then(Dir::new) else {
+            return;
+        };
+        for entry in entries.flatten().filter(|entry| entry.file_type() == FileType::Directory) {
+            if depth > 0 && ![c".", c".."].contains(&entry.file_name()) {
+                open(&handle, entry.file_name(), depth - 1);
+            }
+        }
+    }
+    open(CWD, place, MAX_DEPTH);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_removable(_: &Path) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_commands_of_a_killed_process_have_left_is_removed_and_what_is_in_use_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = Home::within(parent.path()).unwrap();
+        let killed = Home::within(parent.path()).unwrap();
+        let left = killed.place.clone();
+        fs::write(killed.folders()[1].join("secret"), "x").unwrap();
+        // As when the process is killed: the lock goes, the folder stays.
+        killed._lock.unlock().unwrap();
+        std::mem::forget(killed);
+        // One that is just being made, and what is not ours.
+        let made = parent.path().join(format!("{PREFIX}made"));
+        fs::create_dir(&made).unwrap();
+        let other = parent.path().join("callboard-other");
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, parent.path().join(format!("{PREFIX}link"))).unwrap();
+        remove_abandoned_within(parent.path());
+        assert!(!left.exists());
+        assert!(living.folders().iter().all(|folder| folder.is_dir()) && made.is_dir() && other.is_dir());
+    }
+}
