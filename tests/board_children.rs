@@ -214,7 +214,7 @@ async fn a_child_that_crashes_at_its_work_or_in_its_restart_costs_no_run_anythin
             stage.finish(&board, &runs).await;
             for run in &runs {
                 let delegation = RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal: 0 };
-                assert_eq!(board.status(delegation).unwrap().status, Status::Complete);
+                assert_eq!(board.status(delegation).await.unwrap().unwrap().status, Status::Complete);
             }
             let tree = board.tree().await.unwrap();
             assert_eq!(tree.find(child.path).unwrap().state, NodeState::Running, "{tree}");
@@ -380,7 +380,10 @@ async fn a_storage_actor_that_crashes_over_the_end_of_the_store_still_takes_the_
     stage.plan.arm(STORAGE.handle, panic(), 1);
     store.has_stopped.store(true, Ordering::SeqCst);
     let (result, end, _) = soon(async { tokio::join!(run.result(), board.ended(), run.cancel("no disk")) }).await;
-    assert_eq!(result, Err(RunError::Storage(StorageError::Stopped { detail: "no disk".into() })));
+    assert_eq!(
+        result,
+        Err(RunError::StoreStopped { run: run.id(), error: StorageError::Stopped { detail: "no disk".into() } })
+    );
     assert_eq!(end, EndReason::AutoShutdown { child: "callboard/storage".into() });
     assert!(stage.plan.is_carried_out());
 }

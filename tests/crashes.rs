@@ -213,12 +213,13 @@ async fn a_store_that_stops_takes_the_board_down_and_leaves_nobody_waiting() {
     let question = run.questions().await[0].id;
     store.has_stopped.store(true, Ordering::SeqCst);
     let (result, answered) = tokio::join!(run.result(), board.answer(question, 1, "me"));
-    let stopped = Err(RunError::Storage(StorageError::Stopped { detail: "no disk".into() }));
+    let stopped =
+        Err(RunError::StoreStopped { run: run.id(), error: StorageError::Stopped { detail: "no disk".into() } });
     assert_eq!(result, stopped);
     assert!(matches!(answered, Err(AnswerError::Storage(StorageError::Stopped { .. }))), "{answered:?}");
     board.ended().await;
     assert!(board.submit(Task::new("x")).await.is_err());
-    let stopped = RunError::Storage(StorageError::Stopped { detail: "no disk".into() });
+    let stopped = RunError::StoreStopped { run: run.id(), error: StorageError::Stopped { detail: "no disk".into() } };
     assert_eq!(run.cancel("too late").await, Err(stopped));
 }
 

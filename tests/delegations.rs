@@ -57,6 +57,8 @@ async fn delegations_made_together_run_side_by_side() {
     assert_eq!((env.now().monotonic - started).as_secs(), 10);
     let statuses: Vec<Status> = board
         .inbox("lead")
+        .await
+        .unwrap()
         .into_iter()
         .filter_map(|message| match message {
             callboard::actors::InboxMessage::Status(update) => Some(update.status),
@@ -179,6 +181,11 @@ async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() 
     let refused = outputs.iter().filter(|output| output.contains("waiting would never end")).count();
     assert_eq!(refused, 1, "{outputs:?}");
     assert!(outputs.iter().any(|output| output == "\"fine\""), "{outputs:?}");
+    let refused = outputs.iter().find(|output| output.contains("waiting would never end")).unwrap();
+    for run in [&first, &second] {
+        let request = format!("(turn {0}/1, request {0}/1.0)", run.run);
+        assert!(refused.contains(&request), "{refused} does not name {request}");
+    }
     board.shutdown().await;
 }
 
@@ -220,6 +227,6 @@ async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a
     let result = handle.result().await.unwrap();
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("2.3.1").into()));
     assert_eq!(result.state, json!({ "messages": ["asked", "looked it up", "told"] }));
-    assert_eq!(second.status(question.request), None, "a question is not a delegation");
+    assert_eq!(second.status(question.request).await.unwrap(), None, "a question is not a delegation");
     second.shutdown().await;
 }

@@ -598,7 +598,7 @@ impl Engine {
                 let (slot, turn) = (Waiting::Slot(agent(number)), Waiting::Turn(*first, agent(number)));
                 let waits = &mut self.facts.lock().waits;
                 waits.remove(&turn, &slot);
-                waits.add(slot, turn);
+                waits.add(slot, turn, None);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A start finds every unfinished run: the note that a run is open is handed to the store before the run's first record,
-//! so that no crash can keep the record and lose the note.
+//! so that no crash can keep the record and lose the note. It reads no run that has ended, and an inbox only as many as it
+//! needs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,11 +13,12 @@ use callboard::storage::{
 };
 use parking_lot::Mutex;
 
-/// Notes which writes were handed over, in order.
+/// Notes which writes were handed over, in order, and which streams were read.
 #[derive(Debug, Default)]
 struct Ordered {
     inside: Memory,
     writes: Mutex<Vec<String>>,
+    reads: Mutex<Vec<Key>>,
 }
 
 impl Storage for Ordered {
@@ -31,6 +33,7 @@ impl Storage for Ordered {
     }
 
     fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.reads.lock().push(stream.clone());
         self.inside.read(stream, from, limit)
     }
 
@@ -104,4 +107,38 @@ async fn the_note_is_handed_over_before_the_first_record() {
     board.submit(Task::new("greet")).await.unwrap().result().await.unwrap();
     board.shutdown().await;
     assert_eq!(store.writes.lock()[..2], ["open", "run"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_reads_no_run_that_has_ended_and_an_inbox_only_as_many_as_it_needs() {
+    const RUNS: usize = 20;
+    let store = Arc::new(Ordered::default());
+    let start = async || {
+        let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "fix").await?)) };
+        let board = Callboard::builder().storage(store.clone()).durability(Durability::Sync).inbox_size(3);
+        let board = board.agent("lead", lead).agent("coder", |_: Turn| async { Ok(Command::new()) });
+        board.agent("idle", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap()
+    };
+    let board = start().await;
+    for _ in 0..RUNS {
+        board.submit(Task::new("fix").to("lead")).await.unwrap().result().await.unwrap();
+        // The store's clock, which is the system's.
+        let now = callboard::env::Env::system().now().wall;
+        while callboard::env::Env::system().now().wall == now {
+            std::hint::spin_loop();
+        }
+    }
+    board.shutdown().await;
+    store.reads.lock().clear();
+
+    let board = start().await;
+    board.recovered().await;
+    assert_eq!(*store.reads.lock(), [], "at the start");
+    assert_eq!(board.inbox("lead").await.unwrap().len(), 3);
+    assert!((2..=3).contains(&store.reads.lock().len()), "{} runs were read", store.reads.lock().len());
+    assert_eq!(board.inbox("idle").await.unwrap(), []);
+    assert_eq!(store.reads.lock().len(), RUNS, "each of them once");
+    board.inbox("idle").await.unwrap();
+    assert_eq!(store.reads.lock().len(), RUNS);
+    board.shutdown().await;
 }

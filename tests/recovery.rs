@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callboard::actors::InboxMessage;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::state::{Reducer, Schema};
-use callboard::messages::{Action, Backoff, Consent, Durability, Question, Refusal, RunEvent, RunId, Send, TurnId};
+use callboard::messages::{
+    Action, Backoff, Consent, Durability, Question, Refusal, RequestId, RunEvent, RunId, Send, Status, TurnId,
+};
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunError, RunHandle};
-use callboard::storage::{Append, Fence, Journal, Memory, Storage};
+use callboard::runtime::{Builder, RunError, RunHandle, Unfinished};
+use callboard::storage::{Append, Fence, Journal, Memory, Sled, Storage};
+use callboard::supervision::runs::fork::Fork;
 use callboard::supervision::runs::supervisor::TAKEN;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -766,4 +770,87 @@ async fn a_run_that_another_board_has_taken_over_is_let_go() {
     for board in [first, second, third] {
         board.shutdown().await;
     }
+}
+
+/// A lead that gives two parts away, and a coder that asks about the second.
+fn with_delegations(builder: Builder) -> Builder {
+    let coder = |turn: Turn| async move {
+        turn.notice("on it");
+        if turn.input::<String>()? == "two" {
+            turn.ask("which way?").await?;
+        }
+        Ok(Command::output("done"))
+    };
+    let lead = |turn: Turn| async move {
+        turn.delegate("coder", "one").await?;
+        turn.delegate("nobody", "none").await.unwrap_err();
+        turn.delegate("coder", "two").await?;
+        Ok(Command::output("both").goto("closer"))
+    };
+    let closer = |_: Turn| async { Ok(Command::output("closed")) };
+    builder.agent("lead", lead).agent("coder", coder).agent("closer", closer)
+}
+
+async fn inboxes(board: &Callboard) -> Vec<InboxMessage> {
+    let mut inbox = board.inbox("lead").await.unwrap();
+    inbox.extend(board.inbox("coder").await.unwrap());
+    inbox
+}
+
+async fn statuses_survive_a_restart(start: impl AsyncFn(Unfinished) -> Callboard) {
+    let first = start(Unfinished::Resume).await;
+    let run = submit(&first, "lead").await;
+    let asked = question(&run).await;
+    let delegation = |ordinal| RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal };
+    let statuses = async |board: &Callboard| {
+        let mut statuses = Vec::new();
+        for ordinal in 0..4 {
+            let standing = board.status(delegation(ordinal)).await.unwrap();
+            statuses.push(standing.map(|standing| (standing.status, standing.at)));
+        }
+        statuses
+    };
+    let (before, status) = (inboxes(&first).await, statuses(&first).await);
+    let named: Vec<Option<Status>> = status.iter().map(|standing| standing.map(|(status, _)| status)).collect();
+    assert_eq!(named, [Some(Status::Complete), Some(Status::Fail), Some(Status::Notice), None]);
+    assert_eq!(before.len(), 3 + 1 + 2 + 2);
+    first.shutdown().await;
+
+    // Its run stays as it was left, so nothing new happens.
+    let second = start(Unfinished::Leave).await;
+    assert_eq!(statuses(&second).await, status);
+    assert_eq!((inboxes(&second).await, inboxes(&second).await), (before.clone(), before.clone()));
+    second.shutdown().await;
+
+    let third = start(Unfinished::Resume).await;
+    third.recovered().await;
+    third.answer(asked.id, "left", "ann").await.unwrap();
+    third.run(run.id()).result().await.unwrap();
+    let after = inboxes(&third).await;
+    assert_eq!(after.len(), before.len() + 2, "the notice that its turn gives again, and the answer: {after:?}");
+    assert_eq!(third.status(delegation(2)).await.unwrap().map(|standing| standing.status), Some(Status::Complete));
+    // What a fork copies is in the inboxes already.
+    third.fork(run.id(), 4, Fork::new()).await.unwrap().result().await.unwrap();
+    third.shutdown().await;
+
+    let fourth = start(Unfinished::Resume).await;
+    assert_eq!(inboxes(&fourth).await, after);
+    fourth.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_and_inboxes_survive_a_restart() {
+    let world = World::new();
+    let start = async |unfinished| with_delegations(world.board()).on_unfinished(unfinished).start().await.unwrap();
+    statuses_survive_a_restart(start).await;
+}
+
+#[tokio::test]
+async fn statuses_and_inboxes_survive_a_restart_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = async |unfinished| {
+        let builder = Callboard::builder().shutdown_grace(Duration::ZERO).on_unfinished(unfinished);
+        with_delegations(builder).storage(Sled::open(folder.path()).unwrap()).start().await.unwrap()
+    };
+    statuses_survive_a_restart(start).await;
 }

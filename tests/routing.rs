@@ -62,7 +62,9 @@ async fn after_two_minutes_it_fails_as_offline_and_can_be_retried_later() {
     assert!(text.contains("it was stopped and is offline: nobody has hosted it for 120s"), "{text}");
     let letters = board.dead_letters().await.unwrap();
     assert_eq!((letters.len(), letters[0].failure.kind, letters[0].attempts), (1, FailureKind::Refused, 1));
-    let callboard::actors::InboxMessage::Status(last) = board.inbox("lead").pop().unwrap() else { panic!("no status") };
+    let callboard::actors::InboxMessage::Status(last) = board.inbox("lead").await.unwrap().pop().unwrap() else {
+        panic!("no status")
+    };
     assert_eq!((last.status, last.detail.contains("offline")), (Status::Fail, true), "{last:?}");
 
     board.spawn(AgentSpec::new("helper", help)).await.unwrap();

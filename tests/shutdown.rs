@@ -6,13 +6,14 @@
 mod common;
 
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
 use callboard::messages::{Refusal, RunEvent, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{AskError, Builder, RunError, Unfinished};
-use callboard::storage::{Durability, Memory};
+use callboard::storage::{Durability, Memory, Sled, StorageError};
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::tree::EndReason;
 use parking_lot::Mutex;
@@ -222,4 +223,53 @@ fn a_terminal_channel_and_a_terminal_error_have_names_of_their_own() {
     let _channel = TerminalChannel::new();
     let error: TurnError = Terminal(std::io::Error::other("broken")).into();
     assert_eq!(error.to_string(), "terminal error: broken");
+}
+
+#[tokio::test]
+async fn a_store_that_a_board_has_shut_down_can_be_opened_again_while_handles_of_the_board_live() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = async |store: Sled| {
+        let asks = |turn: Turn| async move { Ok(Command::output(turn.ask("well?").await?)) };
+        let board = Callboard::builder().storage(store).agent("quick", |_: Turn| async { Ok(Command::output(1)) });
+        board.agent("asks", asks).shutdown_grace(Duration::ZERO).start().await.unwrap()
+    };
+    let board = start(Sled::open(folder.path()).unwrap()).await;
+    let finished = board.submit(Task::new("x").to("quick")).await.unwrap();
+    finished.result().await.unwrap();
+    let unseen = board.submit(Task::new("x").to("quick")).await.unwrap();
+    board.run(unseen.id()).result().await.unwrap();
+    let open = board.submit(Task::new("x").to("asks")).await.unwrap();
+    open.next_question().await.unwrap();
+    let (waited, _) = tokio::join!(open.result(), board.shutdown());
+    assert_eq!(waited, Err(RunError::Stopped(open.id())));
+
+    // Nothing is dropped before.
+    let again = start(Sled::open(folder.path()).unwrap()).await;
+    assert_eq!(finished.result().await.unwrap().output, 1, "a result that was seen is known");
+    assert_eq!(unseen.result().await.unwrap().output, 1, "and one that was sent");
+    let closed = || RunError::Storage(StorageError::Closed);
+    assert_eq!(open.result().await, Err(closed()));
+    assert_eq!(open.history().await.unwrap_err(), closed());
+    assert_eq!(board.runs().await.unwrap_err(), StorageError::Closed);
+    assert_eq!(board.run(finished.id()).read().await.unwrap_err(), closed());
+    let told = closed().to_string();
+    assert!(told.contains("the board has stopped") && told.contains("start a board on the store"), "{told}");
+    board.shutdown().await;
+    assert!(again.run(open.id()).history().await.is_ok());
+    again.shutdown().await;
+}
+
+#[tokio::test]
+async fn handles_read_on_from_a_store_that_somebody_else_holds_and_keep_it_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Sled::open(folder.path()).unwrap());
+    let board = Callboard::builder().storage(Arc::clone(&store)).agent("quick", |_: Turn| async { Ok(Command::new()) });
+    let board = board.start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    run.result().await.unwrap();
+    board.shutdown().await;
+    assert!(run.history().await.is_ok());
+    drop(store);
+    assert_eq!(run.history().await.unwrap_err(), RunError::Storage(StorageError::Closed));
+    Sled::open(folder.path()).unwrap();
 }

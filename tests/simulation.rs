@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::messages::{Action, Durability, RunId, Send};
+use callboard::messages::{Action, Durability, RunId, Send, Status, TurnId};
 use callboard::prelude::*;
 use callboard::testing::{FaultPlan, Fork, Gate, Script, Seeds, Sim, seeds, simulate};
 use futures::StreamExt;
@@ -279,6 +279,45 @@ fn a_run_that_was_found_is_counted_until_it_has_ended() {
         board.run(run.id()).result().await?;
         sim.assert_nothing_left().await;
         assert_eq!(board.load().runs, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn after_a_crash_anywhere_each_message_of_a_journaled_delegation_is_in_its_inbox_once() {
+    simulate(seeds(200), async |sim: Sim| {
+        let lead = |turn: Turn| async move {
+            let parts = ["one", "two"].map(|part| turn.delegate("coder", part));
+            futures::future::try_join_all(parts).await?;
+            Ok(Command::output("both"))
+        };
+        let start = || sim.board().agent("lead", lead).agent("coder", Script::new().reply("done")).start();
+        sim.faults().at("storage.append").crash().on_pass(1 + sim.below(8));
+        let (mut submitted, mut seen) = (None, 0);
+        sim.until_crash(async {
+            let board = start().await?;
+            let run = board.submit(Task::new("fix").to("lead")).await?;
+            submitted = Some(run.id());
+            run.result().await?;
+            seen = board.inbox("lead").await?.len();
+            Ok::<_, callboard::Error>(())
+        })
+        .await
+        .transpose()?;
+        let board = start().await?;
+        board.recovered().await;
+        let Some(run) = submitted else { return Ok(()) };
+        let run = board.run(run);
+        run.result().await?;
+        let request = |ordinal| callboard::messages::RequestId { turn: TurnId { run: run.id(), number: 1 }, ordinal };
+        for ordinal in 0..2 {
+            let standing = board.status(request(ordinal)).await?;
+            assert_eq!(standing.map(|standing| standing.status), Some(Status::Complete));
+        }
+        let (lead, coder) = (board.inbox("lead").await?.len(), board.inbox("coder").await?.len());
+        assert_eq!((lead, coder), (4, 2), "two acks and two ends; two requests");
+        assert!(seen == 0 || seen == 4, "{seen}");
+        sim.assert_nothing_left().await;
         Ok(())
     });
 }

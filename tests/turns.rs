@@ -657,11 +657,11 @@ async fn a_delegation_is_acknowledged_while_its_target_is_busy() {
     until(&run, |event| matches!(event, RunEvent::Delegated { .. })).await;
     let request =
         callboard::messages::RequestId { turn: callboard::messages::TurnId { run: run.id(), number: 1 }, ordinal: 0 };
-    assert_eq!(board.status(request).map(|standing| standing.status), Some(Status::Ack));
+    assert_eq!(board.status(request).await.unwrap().map(|standing| standing.status), Some(Status::Ack));
     let started = Instant::now();
     thinking.result().await.unwrap();
     run.result().await.unwrap();
-    let status = board.status(request).map(|standing| standing.status);
+    let status = board.status(request).await.unwrap().map(|standing| standing.status);
     assert_eq!((status, started.elapsed()), (Some(Status::Complete), Duration::from_secs(120)));
     board.shutdown().await;
 }

@@ -194,6 +194,16 @@ pub(crate) struct Common {
 }
 
 impl Runs {
+    /// Whether it writes to a store: begins, brings in or removes runs.
+    pub(crate) fn changes_runs(&self) -> bool {
+        match self {
+            Self::Fork { .. } | Self::Import { .. } | Self::Delete { .. } | Self::Prune { .. } => true,
+            Self::List { .. } | Self::Show { .. } | Self::Replay { .. } | Self::Diff { .. } | Self::Export { .. } => {
+                false
+            }
+        }
+    }
+
     pub(crate) fn common(&self) -> &Common {
         match self {
             Self::List { common, .. }

@@ -32,20 +32,24 @@ fn main() -> ExitCode {
         Arguments::Init(init) => agents::init(&init),
         Arguments::Check(check) => agents::check(&check),
         Arguments::Run(run) => by_itself(|| agents::run(&run)),
+        Arguments::Runs { command } if command.changes_runs() => by_itself(|| look(&command)),
         Arguments::Runs { command } => look(&command),
         Arguments::Workflow { command } if command.begins_runs() => by_itself(|| workflow::main(command)),
         Arguments::Workflow { command } => workflow::main(command),
     }
 }
 
-/// Begins runs unless a turn of another run has started this program: they would have limits of their own, in place of those that
-/// the turn has to keep to.
+/// The variables that tools and programs of agents are started with.
+const WITHIN_A_TURN: [&str; 3] = ["CALLBOARD_PROCESS", "CALLBOARD_AGENT", "CALLBOARD_RUN"];
+
+/// Begins or changes runs unless a turn of another run has started this program: what it begins would have limits, a chain and a
+/// budget of its own, in place of those that the turn has to keep to (SEMANTICS 1).
 fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
-    let within = ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"].into_iter().find(|name| std::env::var_os(name).is_some());
+    let within = WITHIN_A_TURN.into_iter().find(|name| std::env::var_os(name).is_some());
     let Some(within) = within else { return begin() };
     let told = format!(
-        "an agent has started this ({within} is set), and a run of its own would not keep to the limits of the agent's run: \
-         have the agent delegate the task"
+        "an agent has started this ({within} is set), and what it begins or changes would not keep to the limits of the agent's \
+         run: have the agent delegate the task, or call the program outside of any agent"
     );
     page::print(Err(page::Failure::trouble(told)), false)
 }

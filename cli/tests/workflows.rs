@@ -514,9 +514,20 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
 }
 
 #[test]
-fn a_program_that_an_agent_has_started_begins_no_run_of_its_own() {
-    for variable in ["CALLBOARD_PROCESS", "CALLBOARD_AGENT"] {
-        for arguments in [&["run", "x", "--model", "fake"][..], &["workflow", "run", "--line", "a"]] {
+fn a_program_that_an_agent_has_started_neither_begins_nor_changes_runs() {
+    let refused = [
+        &["run", "x", "--model", "fake"][..],
+        &["run", "--resume", "@last"],
+        &["workflow", "run", "--line", "a"],
+        &["workflow", "resume", "@last"],
+        &["workflow", "fork", "@last", "--node", "a"],
+        &["runs", "fork", "@last", "--turn", "1"],
+        &["runs", "import", "an-export"],
+        &["runs", "delete", "@last"],
+        &["runs", "prune", "--older-than", "1d"],
+    ];
+    for variable in ["CALLBOARD_PROCESS", "CALLBOARD_AGENT", "CALLBOARD_RUN"] {
+        for arguments in refused {
             let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
             program.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
             let output = program.args(arguments).env(variable, "x").stdin(Stdio::null()).output().unwrap();
@@ -524,5 +535,36 @@ fn a_program_that_an_agent_has_started_begins_no_run_of_its_own() {
             assert!(error.contains(variable) && error.contains("have the agent delegate the task"), "{error}");
             assert_eq!(output.status.code(), Some(2));
         }
+        let mut program = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        program
+            .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .env(variable, "x")
+            .current_dir(env!("CARGO_TARGET_TMPDIR"));
+        let listed = program.args(["runs", "list"]).stdin(Stdio::null()).output().unwrap();
+        assert!(!String::from_utf8(listed.stderr).unwrap().contains(variable), "looking is allowed");
     }
+}
+
+#[test]
+fn a_run_whose_store_stops_is_named_with_the_line_that_goes_on_with_it() {
+    let folder = folder(&[]);
+    // What the store writes from now on is refused, as on a full disk.
+    let fill = "a=prlimit --pid $PPID --fsize=1; printf done";
+    let arguments = ["workflow", "run", "--line", "a -> b", "--store", "store", "--agent", fill, "--agent", "b=cat"];
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_callboard")]).args(arguments);
+    shell.current_dir(folder.path()).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+    let said = said(shell);
+    assert_eq!(said.code, Some(2), "{}", said.error);
+    assert!(said.error.contains("the store has stopped"), "{}", said.error);
+    let id = first_run(folder.path());
+    assert!(said.error.contains(&format!("run {id} goes on at the next start")), "{}", said.error);
+    let line = said.error.lines().find_map(|line| line.strip_prefix("to go on: ")).unwrap();
+    assert!(line.starts_with("callboard workflow resume ") && line.contains(&id), "{line}");
+    let program = env!("CARGO_BIN_EXE_callboard");
+    let line = line.replacen("callboard", program, 1).replace("prlimit --pid $PPID --fsize=1;", "");
+    let mut again = Command::new("sh");
+    again.args(["-c", &line]).current_dir(folder.path());
+    let said = self::said(again);
+    assert_eq!((said.code, &*said.out), (Some(0), "done\n"), "{line}: {}", said.error);
 }

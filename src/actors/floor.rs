@@ -466,7 +466,7 @@ impl Floor {
                 let (slot, turn) = (Waiting::Slot(ready.agent.clone()), Waiting::Turn(ready.id, ready.agent.clone()));
                 let mut facts = self.facts.lock();
                 facts.waits.remove(&turn, &slot);
-                facts.waits.add(slot, turn);
+                facts.waits.add(slot, turn, None);
             }
             let seat = Seat { is_held: true.into(), keeps_slot: !place.is_reentrant, is_fenced: false.into() };
             let turn = Arc::new(TurnShared::new(

@@ -23,5 +23,5 @@ pub use turn::{
 pub(crate) use agent_actor::{AgentActor, AgentMsg, Arguments as AgentArguments};
 pub(crate) use floor::{AgentGlance, AgentStatus, Floor, FloorLimits};
 pub(crate) use keeper::{Arguments as KeeperArguments, Keeper, KeeperMsg};
-pub(crate) use router::{Listed, Router, RouterActor};
+pub(crate) use router::{LedgerLimits, Listed, Router, RouterActor, RouterParts};
 pub(crate) use shards::Shards;

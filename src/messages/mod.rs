@@ -25,6 +25,7 @@ mod task;
 mod time;
 mod usage;
 pub(crate) mod visible;
+mod wait;
 
 pub(crate) use approval::HANDOFF_ORDINAL;
 pub use approval::{ASK, Action, ActionKind, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
@@ -56,3 +57,4 @@ pub use task::{Handoffs, Submission, Task};
 pub use time::{Durability, Timestamp};
 pub use usage::Usage;
 pub use visible::{visible, visible_lines};
+pub use wait::Wait;

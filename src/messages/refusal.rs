@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::did_you_mean;
 use super::visible::{cut, quoted, visible_lines};
-use super::{AgentName, Chain};
+use super::{AgentName, Chain, Wait};
 
 /// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a
 /// failure: what was asked for has not happened, and the text says what to change. A handoff is refused after its turn has
@@ -82,10 +82,10 @@ pub enum Refusal {
         retry_after: Duration,
     },
     /// Waiting would close a circle of waits in which nobody could go on (SEMANTICS 4).
-    #[error("waiting would never end: {}", visible_lines(&cycle.join(" waits for ")))]
+    #[error("waiting would never end: {}", visible_lines(&shown_cycle(cycle)))]
     WaitCycle {
-        /// Everybody in the circle, in order, with their requests.
-        cycle: Vec<String>,
+        /// Every agent and every request in the cycle: each waits for the next one, and the last is the first again.
+        cycle: Vec<Wait>,
     },
     /// A human, or a policy, said no (SEMANTICS 9).
     #[error("{} was denied by {}{}", cut(action), cut(by), because(reason))]
@@ -172,6 +172,10 @@ pub enum Refusal {
     /// The runtime is shutting down and admits nothing new.
     #[error("the board is shutting down and takes no new work")]
     ShuttingDown,
+}
+
+fn shown_cycle(cycle: &[Wait]) -> String {
+    cycle.iter().map(Wait::to_string).collect::<Vec<_>>().join(" waits for ")
 }
 
 /// A chain after a word; nothing if whoever asks is its only member.

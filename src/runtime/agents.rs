@@ -9,6 +9,7 @@ use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus
 use crate::messages::names::did_you_mean;
 use crate::messages::visible::{quoted, visible_lines};
 use crate::messages::{AgentName, Announcement, NameError, Presence, RequestId};
+use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerState;
 use crate::supervision::runs::dispatch::Dispatch as _;
 use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
@@ -192,16 +193,49 @@ impl Callboard {
         self.board.router.watch_presence()
     }
 
-    /// The last (200) messages of an agent's inbox: tasks given to it, and news of tasks that it gave away.
-    #[must_use]
-    pub fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
-        self.board.router.inbox(agent)
+    /// The newest (200; see [`Builder::inbox_size`](super::builder::Builder::inbox_size)) messages of an agent's inbox, oldest
+    /// first: tasks given to it, and news of tasks that it gave away (SEMANTICS 11). They survive a restart, because they
+    /// follow from the journals of runs. The first call reads those, the runs that ended last first and as far back as the
+    /// inbox needs; later calls read none twice.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use callboard::actors::InboxMessage;
+    /// use callboard::env::Env;
+    /// use callboard::prelude::*;
+    /// use callboard::storage::Memory;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let store = Arc::new(Memory::new(Env::system().clock()));
+    /// let board = || {
+    ///     Callboard::builder()
+    ///         .storage(store.clone())
+    ///         .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "fix it").await?)) })
+    ///         .agent("coder", |_: Turn| async { Ok(Command::output("fixed")) })
+    /// };
+    /// let first = board().start().await?;
+    /// first.submit(Task::new("fix").to("lead")).await?.result().await?;
+    /// first.shutdown().await;
+    ///
+    /// let second = board().start().await?;
+    /// let inbox = second.inbox("coder").await?;
+    /// let [InboxMessage::Request(request)] = inbox.as_slice() else { panic!("not one request") };
+    /// assert_eq!(&*request.body, "fix it");
+    /// # second.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// What the store reports. A run that cannot be read is left out, and a warning names it.
+    pub async fn inbox(&self, agent: &str) -> Result<Vec<InboxMessage>, StorageError> {
+        self.board.router.inbox(agent).await
     }
 
-    /// Where a delegation stands, as long as an inbox remembers it.
-    #[must_use]
-    pub fn status(&self, request: RequestId) -> Option<Standing> {
-        self.board.router.standing(request)
+    /// The status of a delegation, also of one that was made in an earlier process; `None` if its run has no such delegation.
+    ///
+    /// # Errors
+    /// The run's journal cannot be read.
+    pub async fn status(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
+        self.board.router.standing(request).await
     }
 
     /// The state of an agent's circuit breaker.

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::actors::approvals::Channel;
 use crate::actors::context::ContextStore;
-use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
+use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, LedgerLimits, PolicyQuestion};
 use crate::env::Env;
 use crate::messages::state::{Predicates, Reducers};
 use crate::messages::{
@@ -64,6 +64,7 @@ pub(super) struct Settings {
     pub(super) memory_runs: usize,
     pub(super) namespace_ttls: BTreeMap<String, Duration>,
     pub(super) classifier: Classifier,
+    pub(super) ledger: LedgerLimits,
 }
 
 impl Default for Settings {
@@ -87,6 +88,7 @@ impl Default for Settings {
             memory_runs: 10_000,
             namespace_ttls: ContextStore::usual_ttls(),
             classifier: Classifier::None,
+            ledger: LedgerLimits { inbox: 200, stale_after: Duration::from_secs(600) },
         }
     }
 }
@@ -298,6 +300,18 @@ impl Builder {
     /// How often expired context entries and old runs are deleted (1 min).
     pub fn sweep_every(mut self, interval: Duration) -> Self {
         self.settings.sweep_every = interval;
+        self
+    }
+
+    /// How many messages of each agent's inbox are kept in memory and shown (200), the newest; the journals have all.
+    pub fn inbox_size(mut self, messages: usize) -> Self {
+        self.settings.ledger.inbox = messages;
+        self
+    }
+
+    /// How long a delegation may be silent before its status is shown as stale (10 min).
+    pub fn stale_after(mut self, silence: Duration) -> Self {
+        self.settings.ledger.stale_after = silence;
         self
     }
 

@@ -164,7 +164,7 @@ impl RunHandle {
 
 fn from_run(error: RunError, letter: TurnId) -> LetterError {
     match error {
-        RunError::Storage(error) => LetterError::Storage(error),
+        RunError::Storage(error) | RunError::StoreStopped { error, .. } => LetterError::Storage(error),
         RunError::Unknown(_)
         | RunError::Stopped(_)
         | RunError::Trimmed(_)

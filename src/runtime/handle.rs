@@ -20,6 +20,7 @@ use crate::messages::{
     AgentName, Chain, Complexity, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId, Submission, Task,
     TraceId, check_person,
 };
+use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
@@ -40,6 +41,7 @@ pub struct Callboard {
 
 pub(super) struct Board {
     pub(super) env: Env,
+    pub(super) store: Arc<BoardStore>,
     pub(super) journal: Journal,
     pub(super) claims: Claims,
     /// Why the store acknowledges nothing any more: the board ends with it.
@@ -344,13 +346,19 @@ impl Callboard {
     /// Takes nothing new, lets the turns that have begun finish for (10 s), stops the rest, and stops the tree in reverse
     /// order (SEMANTICS 8). Turns that were stopped or had not begun stay leased and go on at the next start. A turn that
     /// waits for a person is not waited for. Shutting down again is fine.
+    ///
+    /// A store that keeps others out, as one on disk does, is let go of: when this returns, it can be opened again, also while
+    /// handles of the board and of its runs live. They then return [`StorageError::Closed`], unless somebody else holds the
+    /// store. A result that a handle waited for before is still there.
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
         board.places.close();
         board.floor.close();
         let _ = tokio::time::timeout(board.settings.grace, board.floor.settled()).await;
         board.floor.stop_all();
-        board.tree.stop().await
+        let reason = board.tree.stop().await;
+        board.store.let_go().await;
+        reason
     }
 }
 

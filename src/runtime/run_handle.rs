@@ -37,6 +37,8 @@ pub struct RunHandle {
     pub(super) board: Callboard,
     /// Where a submission is told the result, until somebody waits for it.
     told: Option<Arc<Told>>,
+    /// The result that was last read, for when the store is closed.
+    known: Arc<Mutex<Option<Arc<RunResult>>>>,
 }
 
 /// Why nothing can be said about a run.
@@ -66,6 +68,14 @@ pub enum RunError {
     /// Its journal cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The store acknowledges nothing any more, and the board stopped with it before the run ended.
+    #[error("{error}; run {run} goes on at the next start on the same store")]
+    StoreStopped {
+        /// The run.
+        run: RunId,
+        /// What is wrong with the store.
+        error: StorageError,
+    },
     /// The board stopped before the run ended; it goes on at the next start.
     #[error("the board stopped before run {0} ended; it goes on at the next start on the same store")]
     Stopped(RunId),
@@ -73,11 +83,11 @@ pub enum RunError {
 
 impl RunHandle {
     pub(super) fn new(id: RunId, board: Callboard) -> Self {
-        Self { id, board, told: None }
+        Self { id, board, told: None, known: Arc::default() }
     }
 
     pub(super) fn submitted(id: RunId, board: Callboard, result: oneshot::Receiver<Arc<RunResult>>) -> Self {
-        Self { id, board, told: Some(Arc::new(Mutex::new(Some(result)))) }
+        Self { told: Some(Arc::new(Mutex::new(Some(result)))), ..Self::new(id, board) }
     }
 
     /// The run's id.
@@ -103,18 +113,35 @@ impl RunHandle {
     /// # Errors
     /// The run is unknown or quarantined, its journal cannot be read, or the board stops first.
     pub async fn result(&self) -> Result<RunResult, RunError> {
+        let was_closed = self.board.board.store.is_closed();
+        match self.wait_for_result().await {
+            Ok(result) => {
+                *self.known.lock() = Some(Arc::clone(&result));
+                Ok(Arc::unwrap_or_clone(result))
+            }
+            Err(error @ RunError::Storage(StorageError::Closed)) => match self.known.lock().clone() {
+                Some(known) => Ok(Arc::unwrap_or_clone(known)),
+                None if was_closed => Err(error),
+                // Nobody has seen it end.
+                None => Err(self.stopped()),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn wait_for_result(&self) -> Result<Arc<RunResult>, RunError> {
         let mut pause = FIRST_LOOK;
         loop {
             let result = tokio::select! {
                 biased;
                 result = self.awaited() => result,
-                _ = self.board.ended() => return Box::pin(self.result_at_the_end()).await,
+                _ = self.board.ended() => return Box::pin(self.result_at_the_end()).await.map(Arc::new),
             };
             if let Ok(result) = result {
-                return Ok(Arc::unwrap_or_clone(result));
+                return Ok(result);
             }
             if let Some(result) = Box::pin(self.look_for_result(&mut pause)).await? {
-                return Ok(result);
+                return Ok(Arc::new(result));
             }
         }
     }
@@ -139,7 +166,11 @@ impl RunHandle {
 
     /// The board has ended: the run's result, if the run ended before.
     async fn result_at_the_end(&self) -> Result<RunResult, RunError> {
-        let run = self.read().await.ok();
+        let run = match self.read().await {
+            // It may have ended before.
+            Err(error @ RunError::Storage(StorageError::Closed)) => return Err(error),
+            run => run.ok(),
+        };
         let result = run.and_then(|run| run.result().cloned());
         result.map(Arc::unwrap_or_clone).ok_or_else(|| self.stopped())
     }
@@ -147,7 +178,7 @@ impl RunHandle {
     /// Why nothing more will be heard of the run from this board.
     fn stopped(&self) -> RunError {
         match self.board.board.store_failure.get() {
-            Some(failure) => failure.clone().into(),
+            Some(failure) => RunError::StoreStopped { run: self.id, error: failure.clone() },
             None => RunError::Stopped(self.id),
         }
     }

@@ -11,12 +11,14 @@ use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor, Scr
 use crate::actors::context::{ContextStore, Sweeper};
 use crate::actors::meters::{GaugeSources, Gauges};
 use crate::actors::{
-    AgentSpec, Floor, FloorLimits, Keeper, KeeperArguments, KeeperMsg, Router, RouterActor, Shards, default_policy,
+    AgentSpec, Floor, FloorLimits, Keeper, KeeperArguments, KeeperMsg, Router, RouterActor, RouterParts, Shards,
+    default_policy,
 };
 use crate::env::Env;
 use crate::messages::names::{check_name, looks};
 use crate::messages::state::{Schema, StateRules};
-use crate::storage::{Journal, Memory};
+use crate::storage::board_store::BoardStore;
+use crate::storage::{Journal, Memory, Storage};
 use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::dispatch::Dispatch;
@@ -45,6 +47,8 @@ impl Builder {
         check(&agents, &channels)?;
         let env = env.unwrap_or_else(Env::system);
         let storage = storage.unwrap_or_else(|| Arc::new(Memory::new(env.clock())));
+        let store = Arc::new(BoardStore::new(storage));
+        let storage: Arc<dyn Storage> = Arc::clone(&store) as _;
         let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
         let journal = Journal::new(Arc::clone(&storage));
         let shards = Arc::new(Shards::new(settings.supervisors));
@@ -57,17 +61,20 @@ impl Builder {
         };
         let floor = Floor::new(env.clone(), Arc::clone(&facts), context.clone(), limits);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
-        let router = Arc::new(Router::new(
-            env.clone(),
-            Arc::clone(&floor),
-            decider.clone(),
-            policy.unwrap_or_else(|| Arc::new(default_policy)),
-        ));
         let rules = StateRules {
             schema: Arc::new(Schema::swarm()),
             reducers: Arc::new(reducers),
             predicates: Arc::new(predicates),
         };
+        let router = Arc::new(Router::new(RouterParts {
+            env: env.clone(),
+            floor: Arc::clone(&floor),
+            decider: decider.clone(),
+            policy: policy.unwrap_or_else(|| Arc::new(default_policy)),
+            journal: journal.clone(),
+            rules: rules.clone(),
+            limits: settings.ledger,
+        }));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
         let without_place = Arc::default();
@@ -167,6 +174,7 @@ impl Builder {
         });
         let (found, recovered) = watch::channel(());
         let board = Arc::new(Board {
+            store,
             store_failure,
             recovered,
             places,

@@ -233,10 +233,7 @@ impl Journal {
         loop {
             let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
             for (key, _) in &page {
-                let segments = key.segments();
-                let at = segments.get(1).and_then(|at| at.parse().ok()).map(Timestamp::from_millis);
-                let run = segments.get(2).and_then(|run| run.parse().ok());
-                let (Some(at), Some(run)) = (at, run) else { continue };
+                let Some((at, run)) = ended_of(key) else { continue };
                 if at >= time {
                     return Ok(forgotten);
                 }
@@ -407,6 +404,23 @@ impl Journal {
         }
     }
 
+    /// The runs that are noted to have ended, each with the time of its last event, the earliest end first.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn ended_runs(&self) -> Result<Vec<(Timestamp, RunId)>, StorageError> {
+        let prefix = Key::new([ENDED]).children();
+        let (mut ended, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.storage.scan(&prefix, after.as_ref(), PAGE).await?;
+            ended.extend(page.iter().filter_map(|(key, _)| ended_of(key)));
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
+                _ => return Ok(ended),
+            }
+        }
+    }
+
     /// All runs that have records, oldest first.
     ///
     /// # Errors
@@ -424,6 +438,12 @@ const SNAPSHOT: &str = "snapshot";
 fn ended_key(run: RunId, at: Timestamp) -> Key {
     let at = format!("{:020}", at.as_millis());
     Key::new([ENDED, &*at, &*run.0.as_simple().to_string()])
+}
+
+fn ended_of(key: &Key) -> Option<(Timestamp, RunId)> {
+    let segments = key.segments();
+    let at = segments.get(1)?.parse().ok().map(Timestamp::from_millis)?;
+    Some((at, segments.get(2)?.parse().ok()?))
 }
 
 fn run_of(key: &Key) -> Option<RunId> {

@@ -4,6 +4,7 @@
 //! key-value bucket with revisions can do: one write is one record in one stream or one value under one key; there are no
 //! transactions. Payloads are bytes that the storage does not look into; the `journal` and the actors above encode them.
 
+pub(crate) mod board_store;
 pub mod codec;
 mod journal;
 mod limits;
@@ -125,6 +126,36 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
 
     /// Gives a delivered item back, to be delivered again after `delay_secs`.
     fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()>;
+
+    /// What becomes of the store when a board that was given it has shut down, while handles of the board still live.
+    fn afterwards(&self) -> Afterwards {
+        Afterwards::StaysOpen
+    }
+}
+
+/// See [`Storage::afterwards`].
+#[derive(Default)]
+pub enum Afterwards {
+    /// It keeps nobody out, so that the board's handles go on reading it.
+    #[default]
+    StaysOpen,
+    /// It can be opened once at a time, and closes when it is dropped: the board drops it.
+    Closes,
+    /// The same of one that others may hold: the board drops its share, and its handles read as long as somebody else has one.
+    Shared(Reopen),
+}
+
+/// The store, as long as somebody else holds it.
+pub type Reopen = Box<dyn Fn() -> Option<Arc<dyn Storage>> + Send + Sync>;
+
+impl fmt::Debug for Afterwards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StaysOpen => "StaysOpen",
+            Self::Closes => "Closes",
+            Self::Shared(_) => "Shared",
+        })
+    }
 }
 
 /// A store that several hold.
@@ -199,6 +230,17 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
         (**self).nack(delivery, delay_secs)
+    }
+
+    fn afterwards(&self) -> Afterwards {
+        match (**self).afterwards() {
+            Afterwards::StaysOpen => Afterwards::StaysOpen,
+            Afterwards::Shared(reopen) => Afterwards::Shared(reopen),
+            Afterwards::Closes => {
+                let shared = Self::downgrade(self);
+                Afterwards::Shared(Box::new(move || Some(Arc::new(shared.upgrade()?) as Arc<dyn Storage>)))
+            }
+        }
     }
 }
 
@@ -573,6 +615,9 @@ pub enum StorageError {
         /// Why.
         detail: String,
     },
+    /// The board that the caller has a handle of has shut down, and has let go of the store.
+    #[error("the board has stopped and has let go of its store; start a board on the store, and ask that one")]
+    Closed,
 }
 
 impl StorageError {

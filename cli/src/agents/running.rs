@@ -20,7 +20,7 @@ use crate::showing::tokens_taken;
 use crate::stops::Stops;
 use crate::store::Store;
 use crate::stores::Stores;
-use crate::workflow::End;
+use crate::workflow::{End, is_left_by_its_store};
 
 use super::arguments::{Allowance, Run};
 use super::deciding::{Asker, next_asked, settle};
@@ -144,6 +144,11 @@ impl<'a> Session<'a> {
             (Ok(End::Waits(asked)), Some(run)) => {
                 let hint = self.tell_how_to_go_on(&run);
                 Ok(End::Waits(json!({ "run": run.id(), "waits_for": [asked], "to_go_on": hint })))
+            }
+            (Err(failure), Some(run)) if is_left_by_its_store(&run).await => {
+                let hint =
+                    self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
+                Err(failure.with(&hint.map(|hint| format!("to go on: {}", visible(&hint))).unwrap_or_default()))
             }
             (end, _) => end,
         }

@@ -20,7 +20,7 @@ use crate::saying;
 use crate::stops::Stops;
 
 use arguments::Workflow;
-pub(crate) use running::End;
+pub(crate) use running::{End, is_left_by_its_store};
 
 /// How long a runtime may take to let go of what it runs. Whatever is left are reads from a terminal.
 const LET_GO: Duration = Duration::from_millis(200);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::state::StateRules;
 use callboard::messages::{Json, Limits, Reducer, RunId, RunResult, visible, visible_lines};
 use callboard::prelude::*;
-use callboard::runtime::{RunHandle, Unfinished};
+use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::supervision::runs::fork::{Fork, ForkError};
 use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
@@ -148,6 +149,12 @@ pub(crate) async fn fork(
     session.see_through(run, follower, stops).await
 }
 
+/// Whether nothing more is heard of the run because its store has stopped.
+pub(crate) async fn is_left_by_its_store(run: &RunHandle) -> bool {
+    const A_MOMENT: Duration = Duration::from_secs(1);
+    matches!(tokio::time::timeout(A_MOMENT, run.result()).await, Ok(Err(RunError::StoreStopped { .. })))
+}
+
 /// What a run came to: its output alone, unless all of it is asked for.
 pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
     let RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone } = result;
@@ -228,6 +235,9 @@ impl<'a> Session<'a> {
                 Some(resumption) => format!("to go on: {}", visible(resumption)),
                 None => "nothing of it is kept, because it is --ephemeral".to_owned(),
             }),
+            Err(_) if is_left_by_its_store(&run).await => {
+                resumption.as_ref().map(|resumption| format!("to go on: {}", visible(resumption)))
+            }
             Ok(End::Result(_) | End::Told) | Err(_) => None,
         };
         tokio::select! {

@@ -1,4 +1,4 @@
-//! The router's actor: it enters in its books and its directory what run supervisors and agents post.
+//! The router's actor: it enters in its ledger and its directory what run supervisors and agents post.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
 //! The delegation router: who takes a delegation, and where it stands. It is also what run supervisors dispatch through.
 
 mod actor;
-mod books;
+mod derive;
 mod directory;
+mod history;
+mod ledger;
 mod posts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +16,12 @@ use tokio::sync::broadcast;
 
 use crate::env::Env;
 use crate::messages::names::look_alike;
+use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, DelegationRequest, Envelope, Json,
-    Order, Outcome, Presence, Refusal, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp, TurnId, Verdict,
+    Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, Envelope, Json, Presence, Refusal,
+    RequestId, RunEvent, RunId, TurnId,
 };
+use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
 use crate::supervision::runs::run::Run;
@@ -25,11 +29,13 @@ use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
 
 pub(crate) use actor::RouterActor;
-pub use books::{InboxMessage, Standing};
+pub(crate) use ledger::LedgerLimits;
+pub use ledger::{InboxMessage, Standing};
 pub(crate) use posts::{Description, Herald};
 
-use books::Books;
 use directory::Directory;
+use history::Unread;
+use ledger::{Ledger, Placed};
 use posts::{Post, Posts};
 
 use super::agent::{AgentSpec, Mode};
@@ -89,9 +95,14 @@ pub(crate) struct Router {
     decider: Decider,
     policy: ApprovalPolicy,
     env: Env,
+    journal: Journal,
+    rules: StateRules,
     /// Not yet entered.
     posts: Arc<Posts>,
-    books: Mutex<Books>,
+    ledger: Mutex<Ledger>,
+    limits: LedgerLimits,
+    /// `None` until somebody looks at an inbox.
+    unread: tokio::sync::Mutex<Option<Unread>>,
     /// Turns that a planned fault has kept on their way to their agents, and that are still wanted there.
     delayed: Arc<Mutex<BTreeSet<TurnId>>>,
 }
@@ -104,8 +115,20 @@ pub(crate) struct Listed {
     pub(crate) actor: ChildRef<AgentMsg>,
 }
 
+/// What a router is made of.
+pub(crate) struct RouterParts {
+    pub(crate) env: Env,
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) decider: Decider,
+    pub(crate) policy: ApprovalPolicy,
+    pub(crate) journal: Journal,
+    pub(crate) rules: StateRules,
+    pub(crate) limits: LedgerLimits,
+}
+
 impl Router {
-    pub(crate) fn new(env: Env, floor: Arc<Floor>, decider: Decider, policy: ApprovalPolicy) -> Self {
+    pub(crate) fn new(parts: RouterParts) -> Self {
+        let RouterParts { env, floor, decider, policy, journal, rules, limits } = parts;
         Self {
             hosted: RwLock::default(),
             directory: RwLock::default(),
@@ -116,8 +139,12 @@ impl Router {
             decider,
             policy,
             env,
+            journal,
+            rules,
             posts: Arc::default(),
-            books: Mutex::default(),
+            ledger: Mutex::new(Ledger::new(limits)),
+            limits,
+            unread: tokio::sync::Mutex::default(),
             delayed: Arc::default(),
         }
     }
@@ -155,20 +182,22 @@ impl Router {
         self.presence.subscribe()
     }
 
-    /// The last messages of an agent's inbox, oldest first.
-    pub(crate) fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
+    /// The newest messages of an agent's inbox, oldest first, also those of earlier processes.
+    pub(crate) async fn inbox(&self, agent: &str) -> Result<Vec<InboxMessage>, StorageError> {
+        self.recall(agent).await?;
         self.enter_posts();
-        self.books.lock().inbox(agent)
+        Ok(self.ledger.lock().inbox(agent))
     }
 
-    /// Where a delegation stands, as long as an inbox remembers it.
-    pub(crate) fn standing(&self, request: RequestId) -> Option<Standing> {
+    /// The status of a delegation.
+    pub(crate) async fn standing(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
         self.enter_posts();
-        self.books.lock().standing(request, self.env.now().wall)
+        let standing = self.ledger.lock().standing(request, self.env.now().wall);
+        if standing.is_some() { Ok(standing) } else { self.recalled(request).await }
     }
 
-    fn post(&self, message: InboxMessage) {
-        match self.env.fault_at("inbox.dispatch", message.owner().as_str()) {
+    fn post(&self, message: Placed) {
+        match self.env.fault_at("inbox.dispatch", message.message.owner().as_str()) {
             None => self.posts.add(Post::Message(message)),
             Some(fault) => {
                 let posts = Arc::clone(&self.posts);
@@ -177,12 +206,12 @@ impl Router {
         }
     }
 
-    /// Enters what was posted, in order: the books are locked before the posts are taken.
+    /// Enters what was posted, in order: the ledger is locked before the posts are taken.
     pub(crate) fn enter_posts(&self) {
-        let mut books = self.books.lock();
+        let mut ledger = self.ledger.lock();
         for post in self.posts.take() {
             match post {
-                Post::Message(message) => books.enter(message),
+                Post::Message(placed) => ledger.enter(placed),
                 Post::Presence(presence) => {
                     self.directory.write().enter(&presence);
                     // Nobody has to watch.
@@ -191,40 +220,6 @@ impl Router {
             }
         }
     }
-
-    fn requested(&self, run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict) {
-        let Some(asker) = run.turn(request_id.turn.number).map(|turn| turn.agent().clone()) else { return };
-        let trace_id = run.submission().trace;
-        let at = run.last_at();
-        let mut update = StatusUpdate {
-            request_id,
-            from_agent: asker.clone(),
-            to_agent: asker.clone(),
-            status: Status::Fail,
-            detail: "".into(),
-            body: Json::null(),
-            at,
-        };
-        match verdict {
-            Verdict::Admitted(agents) => {
-                let Some(to_agent) = agents.first().cloned() else { return };
-                let request = DelegationRequest {
-                    request_id,
-                    from_agent: asker,
-                    to_agent: to_agent.clone(),
-                    trace_id,
-                    body: Arc::clone(&order.body),
-                    input: order.input.clone(),
-                    reference: order.reference.clone(),
-                };
-                self.post(InboxMessage::Request(request));
-                (update.status, update.from_agent) = (Status::Ack, to_agent);
-            }
-            Verdict::Refused(refusal) => update.detail = refusal.to_string().into(),
-            Verdict::Nothing | Verdict::Parked(_) => return,
-        }
-        self.post(InboxMessage::Status(update));
-    }
 }
 
 impl Router {
@@ -232,21 +227,6 @@ impl Router {
     fn named(&self, name: &str) -> Option<AgentName> {
         let known = self.directory.read().named(name).cloned();
         known.or_else(|| AgentName::new(name).ok())
-    }
-
-    /// A turn reports progress; whoever delegated to it is told.
-    fn noticed(&self, run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) {
-        let Some(turn) = run.turn(turn) else { return };
-        let Some((request_id, asker)) = run.delegation_of(turn) else { return };
-        self.post(InboxMessage::Status(StatusUpdate {
-            request_id,
-            from_agent: turn.agent().clone(),
-            to_agent: asker.clone(),
-            status: Status::Notice,
-            detail: Arc::clone(text),
-            body: Json::null(),
-            at,
-        }));
     }
 }
 
@@ -348,30 +328,11 @@ impl Dispatch for Router {
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
         self.meters.count(run, event);
         self.hub.publish(run.id(), sequence, event);
-        match event {
-            RunEvent::Delegated { turn, ordinal, order, verdict, .. } => {
-                self.requested(run, RequestId { turn: run.turn_id(*turn), ordinal: *ordinal }, order, verdict);
-            }
-            RunEvent::Noticed { turn, text, at } => self.noticed(run, *turn, text, *at),
-            _ => {}
-        }
+        derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.post(placed));
     }
 
     fn answered(&self, run: &Run, answered: &Answered) {
-        let Answered { turn, ordinal, asker, to, answer } = answered;
-        let is_complete = answer.outcome.is_finished();
-        self.post(InboxMessage::Status(StatusUpdate {
-            request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
-            from_agent: self.named(to).unwrap_or_else(|| asker.clone()),
-            to_agent: asker.clone(),
-            status: if is_complete { Status::Complete } else { Status::Fail },
-            detail: match &answer.outcome {
-                Outcome::Finished => "".into(),
-                outcome => outcome.to_string().into(),
-            },
-            body: answer.output.clone(),
-            at: run.last_at(),
-        }));
+        self.post(derive::of_answer(run, answered, |name| self.named(name)));
     }
 
     fn ended(&self, run: &Run) {

@@ -9,14 +9,14 @@ use crate::env::Env;
 use crate::messages::{AgentName, Announcement, Presence};
 use crate::supervision::Mailbox;
 
-use super::InboxMessage;
 use super::actor::Posted;
+use super::ledger::Placed;
 
 /// Something for the router to enter.
 #[derive(Debug)]
 pub(super) enum Post {
     /// Into an inbox, and the statuses with it.
-    Message(InboxMessage),
+    Message(Placed),
     /// Into the directory.
     Presence(Presence),
 }

@@ -11,8 +11,8 @@ use super::reads::Reading;
 use super::writes::{Change, Reply, Request, Write};
 use super::{Open, Shared, Sled};
 use crate::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, Storage,
-    StorageError, StorageFuture, Watch, limits,
+    Afterwards, Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision,
+    Sequence, Storage, StorageError, StorageFuture, Watch, limits,
 };
 
 impl Sled {
@@ -133,6 +133,11 @@ impl Storage for Sled {
 
     fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
         self.change_only(Change::Extend { delivery: delivery.clone(), lease_secs })
+    }
+
+    /// Another process, or another board of this one, is to open the folder.
+    fn afterwards(&self) -> Afterwards {
+        Afterwards::Closes
     }
 
     fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {

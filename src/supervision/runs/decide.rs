@@ -234,7 +234,7 @@ fn route(
         targets: &targets,
         first: run.turn_id(run.next_turn),
         chain: &branch.chain,
-        waiter: run.waiter_of(turn.branch).map(|(waiter, agent)| (run.turn_id(waiter), agent)),
+        waiter: run.waiter_of(turn.branch),
         switch: run.submission.task.handoffs,
         limits: run.submission.limits(),
         handoffs: run.handoffs,
@@ -371,7 +371,7 @@ pub fn on_delegation(
     order: Order,
     around: &Surroundings<'_>,
 ) -> RunEvent {
-    let verdict = match admit_delegation(run, number, turn, &order, around) {
+    let verdict = match admit_delegation(run, RequestId { turn: run.turn_id(number), ordinal }, turn, &order, around) {
         Ok(agent) => Verdict::Admitted(vec![agent]),
         Err(refusal) => Verdict::Refused(refusal),
     };
@@ -380,7 +380,7 @@ pub fn on_delegation(
 
 fn admit_delegation(
     run: &Run,
-    number: u32,
+    asked: RequestId,
     turn: &OpenTurn,
     order: &Order,
     around: &Surroundings<'_>,
@@ -405,7 +405,7 @@ fn admit_delegation(
         targets: std::slice::from_ref(&target),
         first: run.turn_id(run.next_turn),
         chain: &branch.chain,
-        waiter: (!order.is_detached).then(|| (run.turn_id(number), &turn.agent)),
+        waiter: (!order.is_detached).then_some((asked, &turn.agent)),
         switch: run.submission.task.handoffs,
         limits: run.submission.limits(),
         handoffs: run.handoffs,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
-use crate::messages::{AgentName, RunId, TurnId};
+use crate::messages::{AgentName, RequestId, RunId, TurnId};
 
 use super::breaker::{Breaker, BreakerPolicy, BreakerState, Signal, Ticket};
 use super::wait_for::{WaitGraph, Waiting};
@@ -60,7 +60,7 @@ impl AdmissionFacts {
     }
 
     /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.
-    pub fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(TurnId, &AgentName)>) {
+    pub fn admit(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
         let host = agent.host_name();
         let ticket = match self.breakers.get_mut(&host) {
             Some(breaker) => breaker.admit(),
@@ -96,13 +96,13 @@ impl AdmissionFacts {
     }
 
     /// Notes who waits for an open turn, and that the turn waits for the slot of a non-reentrant agent.
-    pub fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(TurnId, &AgentName)>) {
-        let Some((waiting, waiting_agent)) = waiter else { return };
+    pub fn note_wait(&mut self, turn: TurnId, agent: &AgentName, waiter: Option<(RequestId, &AgentName)>) {
+        let Some((request, waiting_agent)) = waiter else { return };
         let node = Waiting::Turn(turn, agent.clone());
         if self.non_reentrant.contains(agent) {
-            self.waits.add(node.clone(), Waiting::Slot(agent.clone()));
+            self.waits.add(node.clone(), Waiting::Slot(agent.clone()), None);
         }
-        self.waits.add(Waiting::Turn(waiting, waiting_agent.clone()), node);
+        self.waits.add(Waiting::Turn(request.turn, waiting_agent.clone()), node, Some(request));
     }
 
     /// Counts the end of a turn at its agent's breaker; nobody waits for it any more.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::env::{Bug, is_planted};
-use crate::messages::{AgentName, Chain, Consent, Handoffs, Limits, Refusal, TurnId};
+use crate::messages::{AgentName, Chain, Consent, Handoffs, Limits, Refusal, RequestId, TurnId};
 
 use super::budget::{Budget, PurseKey};
 use super::facts::AdmissionFacts;
@@ -57,8 +57,9 @@ pub struct Request<'a> {
     pub first: TurnId,
     /// The asking turn's chain.
     pub chain: &'a Chain,
-    /// The turn that would wait: the asking one in a delegation, the one above a delegated branch in a handoff.
-    pub waiter: Option<(TurnId, &'a AgentName)>,
+    /// The delegation whose answer would be waited for, and whose turn waits: the asking one's in a delegation, that of the
+    /// one above a delegated branch in a handoff.
+    pub waiter: Option<(RequestId, &'a AgentName)>,
     /// Whether control may be passed on at all.
     pub switch: Handoffs,
     /// The run's limits.
@@ -215,15 +216,15 @@ fn check_breaker_room(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(
 }
 
 fn check_cycle(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
-    let Some((turn, agent)) = request.waiter else { return Ok(()) };
+    let Some((asked, agent)) = request.waiter else { return Ok(()) };
     if facts.non_reentrant.is_empty() || is_planted(Bug::WaitInCircles) {
         return Ok(());
     }
-    let waiter = Waiting::Turn(turn, agent.clone());
+    let waiter = Waiting::Turn(asked.turn, agent.clone());
     for target in request.targets.iter().filter(|target| facts.non_reentrant.contains(*target)) {
         if let Some(path) = facts.waits.path(&Waiting::Slot(target.clone()), &waiter) {
-            let circle = [&waiter].into_iter().chain(&path);
-            return Err(Refusal::WaitCycle { cycle: circle.map(ToString::to_string).collect() });
+            let cycle = [waiter.by(Some(asked))].into_iter().chain(path).collect();
+            return Err(Refusal::WaitCycle { cycle });
         }
     }
     Ok(())
@@ -240,7 +241,7 @@ mod model;
 mod tests {
     use super::super::breaker::Signal;
     use super::*;
-    use crate::messages::RunId;
+    use crate::messages::{RunId, Wait};
 
     fn agent(name: &str) -> AgentName {
         AgentName::new(name).unwrap()
@@ -291,7 +292,8 @@ mod tests {
                 targets: &self.targets,
                 first: turn(100),
                 chain: &self.chain,
-                waiter: matches!(kind, Kind::Delegation).then_some((turn(1), &self.from)),
+                waiter: matches!(kind, Kind::Delegation)
+                    .then_some((RequestId { turn: turn(1), ordinal: 4 }, &self.from)),
                 switch: self.switch,
                 limits: &self.limits,
                 handoffs: self.handoffs,
@@ -437,27 +439,33 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_slot_that_waits_for_the_asker_is_refused_and_names_everybody() {
+    fn waiting_for_a_slot_that_waits_for_the_asker_is_refused_and_names_every_agent_and_request() {
         let mut case = Case::default();
         let holder = Waiting::Turn(turn(9), agent("b"));
         case.facts.non_reentrant.insert(agent("b"));
-        case.facts.waits.add(Waiting::Slot(agent("b")), holder.clone());
+        case.facts.waits.add(Waiting::Slot(agent("b")), holder.clone(), None);
         assert_eq!(case.delegation(), "Admit");
         let child = Waiting::Turn(turn(100), agent("b"));
         assert!(
             case.facts.waits.path(&Waiting::Turn(turn(1), agent("a")), &child).is_some(),
             "the wait is noted at once"
         );
-        case.facts.waits.add(holder, Waiting::Turn(turn(1), agent("a")));
+        let asked = RequestId { turn: turn(9), ordinal: 2 };
+        case.facts.waits.add(holder, Waiting::Turn(turn(1), agent("a")), Some(asked));
         let Answer::Refuse(Refusal::WaitCycle { cycle }) = case.ask(Kind::Delegation) else { panic!("no cycle found") };
-        let run = uuid::Uuid::nil();
         let expected = [
-            format!("a (turn {run}/1)"),
-            "the slot of b".into(),
-            format!("b (turn {run}/9)"),
-            format!("a (turn {run}/1)"),
+            Wait::Turn { turn: turn(1), agent: agent("a"), request: Some(RequestId { turn: turn(1), ordinal: 4 }) },
+            Wait::Slot(agent("b")),
+            Wait::Turn { turn: turn(9), agent: agent("b"), request: Some(asked) },
+            Wait::Turn { turn: turn(1), agent: agent("a"), request: None },
         ];
         assert_eq!(cycle, expected);
+        let run = uuid::Uuid::nil();
+        let text = format!(
+            "waiting would never end: a (turn {run}/1, request {run}/1.4) waits for the slot of b waits for \
+             b (turn {run}/9, request {run}/9.2) waits for a (turn {run}/1)"
+        );
+        assert_eq!(Refusal::WaitCycle { cycle }.to_string(), text);
     }
 
     #[test]

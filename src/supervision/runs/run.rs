@@ -441,7 +441,7 @@ impl Run {
     /// Whether every open turn needs attention, or waits for one that does: nothing of the run goes on by itself.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        let asker = |turn: &u32| self.waiter_of(self.turns.get(turn)?.branch).map(|(asker, _)| asker);
+        let asker = |turn: &u32| self.waiter_of(self.turns.get(turn)?.branch).map(|(asked, _)| asked.turn.number);
         let held_up = self.turns_that_need_attention();
         let held_up: BTreeSet<u32> = held_up.flat_map(|(turn, _)| iter::successors(Some(turn.number), asker)).collect();
         !held_up.is_empty() && self.turns.keys().all(|turn| held_up.contains(turn))
@@ -572,9 +572,9 @@ impl Run {
         })
     }
 
-    /// The turn that waits for the branch to answer, if it is a delegated one or lies within one.
+    /// The delegation that the branch works on, if its asking turn waits for the answer, and the agent of that turn.
     #[must_use]
-    pub fn waiter_of(&self, mut branch: u32) -> Option<(u32, &AgentName)> {
+    pub fn waiter_of(&self, mut branch: u32) -> Option<(RequestId, &AgentName)> {
         loop {
             match self.branches.get(&branch)?.origin {
                 Origin::Root => return None,
@@ -585,7 +585,8 @@ impl Run {
                     let open = self.turns.get(&turn)?;
                     let is_detached =
                         matches!(open.record(ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
-                    return (!is_detached).then_some((turn, &open.agent));
+                    let request = RequestId { turn: self.turn_id(turn), ordinal };
+                    return (!is_detached).then_some((request, &open.agent));
                 }
             }
         }

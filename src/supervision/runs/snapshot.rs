@@ -138,6 +138,34 @@ pub(super) async fn read(journal: &Journal, id: RunId, rules: &StateRules) -> Re
     }
 }
 
+/// A run as far back as its journal has it, to be stepped through the events that came after.
+#[derive(Debug)]
+pub struct Past {
+    /// The run before the events.
+    pub run: Run,
+    /// The events, in the order in which they take effect.
+    pub events: Vec<RunEvent>,
+    /// How many of them are in the run's first record: those of a fork are copied from another run.
+    pub in_first: usize,
+}
+
+/// Reads a run back to its submission; one that has forgotten its first turns, back to its snapshot. `None` if nothing is
+/// journaled.
+///
+/// # Errors
+/// As [`load`].
+pub async fn past(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Option<Past>, StorageError> {
+    let history = journal.read(id).await?;
+    let in_first = history.in_first.saturating_sub(1);
+    let mut events = history.events.into_iter();
+    if let Some(RunEvent::Submitted(submission)) = events.next() {
+        let (run, _) = Run::begin(submission, rules.clone());
+        return Ok(Some(Past { run, events: in_order_of_effect(events.collect()), in_first }));
+    }
+    let Parts { base, tail, .. } = read(journal, id, rules).await?;
+    Ok(base.map(|run| Past { run, events: in_order_of_effect(tail), in_first: 0 }))
+}
+
 /// The fold over a whole journal; `None` if it does not begin with a submission.
 #[must_use]
 pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {

@@ -126,6 +126,10 @@ pub struct Answered {
     pub to: Arc<str>,
     /// The answer.
     pub answer: Answer,
+    /// When the event that brought it happened.
+    pub at: Timestamp,
+    /// How many events the run had with it.
+    pub sequence: u64,
 }
 
 /// The most consents that a run remembers; of more, those that were given last.

@@ -1,11 +1,10 @@
 //! Who waits for whom, over all runs (SEMANTICS 4). An edge that would close a circle is found before it is added.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use foldhash::HashMap;
 
-use crate::messages::{AgentName, TurnId};
+use crate::messages::{AgentName, RequestId, TurnId, Wait};
 
 /// A turn, or the single slot of an agent that does not take a second turn while one of its turns waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,34 +15,44 @@ pub enum Waiting {
     Slot(AgentName),
 }
 
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Waiting {
+    /// Names it, with the delegation whose answer it waits for.
+    #[must_use]
+    pub fn by(&self, request: Option<RequestId>) -> Wait {
         match self {
-            Self::Turn(turn, agent) => write!(f, "{agent} (turn {turn})"),
-            Self::Slot(agent) => write!(f, "the slot of {agent}"),
+            Self::Turn(turn, agent) => Wait::Turn { turn: *turn, agent: agent.clone(), request },
+            Self::Slot(agent) => Wait::Slot(agent.clone()),
         }
     }
+}
+
+/// What somebody waits for.
+#[derive(Debug)]
+struct Edge {
+    to: Waiting,
+    /// By which delegation, if it is an answer.
+    request: Option<RequestId>,
 }
 
 /// The wait-for graph.
 #[derive(Debug, Default)]
 pub struct WaitGraph {
-    edges: HashMap<Waiting, Vec<Waiting>>,
+    edges: HashMap<Waiting, Vec<Edge>>,
 }
 
 impl WaitGraph {
-    /// `from` waits for `to`; saying so again changes nothing.
-    pub fn add(&mut self, from: Waiting, to: Waiting) {
-        let targets = self.edges.entry(from).or_default();
-        if !targets.contains(&to) {
-            targets.push(to);
+    /// `from` waits for `to`, by a delegation if it is an answer; adding it again changes nothing.
+    pub fn add(&mut self, from: Waiting, to: Waiting, request: Option<RequestId>) {
+        let edges = self.edges.entry(from).or_default();
+        if edges.iter().all(|edge| edge.to != to) {
+            edges.push(Edge { to, request });
         }
     }
 
     /// `from` no longer waits for `to`.
     pub fn remove(&mut self, from: &Waiting, to: &Waiting) {
         if let Some(targets) = self.edges.get_mut(from) {
-            if let Some(position) = targets.iter().position(|target| target == to) {
+            if let Some(position) = targets.iter().position(|edge| edge.to == *to) {
                 targets.swap_remove(position);
             }
             if targets.is_empty() {
@@ -62,20 +71,23 @@ impl WaitGraph {
         self.edges.retain(|from, _| !is_gone(from));
     }
 
-    /// The waits that lead from `from` to `to`, both included, if there is such a way. An edge from `to` to `from` would
-    /// close it to a circle.
+    /// The waits that lead from `from` to `to`, both included, each with the request by which it waits for the next, if there
+    /// is such a path. An edge from `to` to `from` would close it to a cycle.
     #[must_use]
-    pub fn path(&self, from: &Waiting, to: &Waiting) -> Option<Vec<Waiting>> {
+    pub fn path(&self, from: &Waiting, to: &Waiting) -> Option<Vec<Wait>> {
         let mut seen = HashSet::from([from]);
-        let mut ways: Vec<Vec<&Waiting>> = vec![vec![from]];
-        while let Some(way) = ways.pop() {
-            let last = *way.last()?;
+        let mut paths: Vec<Vec<(&Waiting, Option<RequestId>)>> = vec![vec![(from, None)]];
+        while let Some(path) = paths.pop() {
+            let (last, _) = *path.last()?;
             if last == to {
-                return Some(way.into_iter().cloned().collect());
+                return Some(path.into_iter().map(|(waiting, request)| waiting.by(request)).collect());
             }
-            for next in self.edges.get(last).into_iter().flatten() {
-                if seen.insert(next) {
-                    ways.push(way.iter().copied().chain([next]).collect());
+            for edge in self.edges.get(last).into_iter().flatten() {
+                if seen.insert(&edge.to) {
+                    let mut longer = path.clone();
+                    longer.pop();
+                    longer.extend([(last, edge.request), (&edge.to, None)]);
+                    paths.push(longer);
                 }
             }
         }
@@ -114,7 +126,7 @@ mod tests {
             let mut graph = WaitGraph::default();
             let mut model = edges.clone();
             for (from, to) in &edges {
-                graph.add(slot(*from), slot(*to));
+                graph.add(slot(*from), slot(*to), None);
             }
             for index in removed {
                 if model.is_empty() { break }
@@ -132,8 +144,8 @@ mod tests {
                 let path = graph.path(&slot(from), &slot(to));
                 prop_assert_eq!(path.is_some(), reaches[from as usize][to as usize]);
                 if let Some(path) = path {
-                    prop_assert_eq!(path.first(), Some(&slot(from)));
-                    prop_assert_eq!(path.last(), Some(&slot(to)));
+                    prop_assert_eq!(path.first(), Some(&slot(from).by(None)));
+                    prop_assert_eq!(path.last(), Some(&slot(to).by(None)));
                 }
             }}
         }

@@ -310,9 +310,10 @@ impl Run {
     ) {
         self.budget.close_purse((turn, ordinal));
         let (answered, is_marked) = (Some(self.sequence), self.is_marked);
+        let (at, sequence) = (self.last_at, self.sequence);
         let told = |asker: &AgentName, to: &Arc<str>| {
             let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
-            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer }))
+            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer, at, sequence }))
         };
         if let Some(open) = self.turns.get_mut(&turn) {
             let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
@@ -406,7 +407,8 @@ impl Run {
 
     /// Takes a turn out, with everything that only it waits for.
     fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<Box<OpenTurn>> {
-        let waiter = self.waiter_of(self.turns.get(&number)?.branch).map(|(waiter, agent)| (waiter, agent.clone()));
+        let waiter =
+            self.waiter_of(self.turns.get(&number)?.branch).map(|(asked, agent)| (asked.turn.number, agent.clone()));
         let open = self.turns.remove(&number)?;
         self.budget.end_attempt(number);
         effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });

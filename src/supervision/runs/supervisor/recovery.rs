@@ -73,7 +73,7 @@ impl Desk {
         let open: Vec<u32> = live.run.open_turns().collect();
         for number in open {
             let Some(turn) = live.run.turn(number) else { continue };
-            let waiter = live.run.waiter_of(turn.branch).map(|(waiter, agent)| (live.run.turn_id(waiter), agent));
+            let waiter = live.run.waiter_of(turn.branch);
             self.office.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
             match &turn.phase {
                 Phase::Leased if turn.recoveries >= self.office.max_recoveries => {

@@ -1,0 +1,147 @@
+//! From a run's events to the messages of its delegations: as they are journaled, and again from the journal.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::messages::state::StateRules;
+use crate::messages::{
+    AgentName, DelegationRequest, Json, Order, Outcome, RequestId, RunEvent, RunId, Status, StatusUpdate, Timestamp,
+    Verdict,
+};
+use crate::storage::{Journal, StorageError};
+use crate::supervision::panic_text;
+use crate::supervision::runs::run::Run;
+use crate::supervision::runs::snapshot::{Past, past};
+use crate::supervision::runs::step::{Answered, Effect};
+
+use super::ledger::{InboxMessage, Placed};
+
+/// The messages that an event alone makes, the `sequence`-th of its run.
+pub(super) fn of_event(run: &Run, sequence: u64, event: &RunEvent) -> Vec<Placed> {
+    match event {
+        RunEvent::Delegated { turn, ordinal, order, verdict, at } => {
+            let request = RequestId { turn: run.turn_id(*turn), ordinal: *ordinal };
+            let messages = requested(run, request, order, verdict, *at);
+            messages.into_iter().map(|message| Placed { at: *at, sequence, message }).collect()
+        }
+        RunEvent::Noticed { turn, text, at } => {
+            let message = noticed(run, *turn, text, *at);
+            message.into_iter().map(|message| Placed { at: *at, sequence, message }).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A delegation was admitted, or refused.
+fn requested(run: &Run, request_id: RequestId, order: &Order, verdict: &Verdict, at: Timestamp) -> Vec<InboxMessage> {
+    let Some(asker) = run.turn(request_id.turn.number).map(|turn| turn.agent().clone()) else { return Vec::new() };
+    let update = |status, from_agent: &AgentName, detail: &str| {
+        InboxMessage::Status(StatusUpdate {
+            request_id,
+            from_agent: from_agent.clone(),
+            to_agent: asker.clone(),
+            status,
+            detail: detail.into(),
+            body: Json::null(),
+            at,
+        })
+    };
+    match verdict {
+        Verdict::Admitted(agents) => {
+            let Some(to_agent) = agents.first() else { return Vec::new() };
+            let request = DelegationRequest {
+                request_id,
+                from_agent: asker.clone(),
+                to_agent: to_agent.clone(),
+                trace_id: run.submission().trace,
+                body: Arc::clone(&order.body),
+                input: order.input.clone(),
+                reference: order.reference.clone(),
+            };
+            vec![InboxMessage::Request(request), update(Status::Ack, to_agent, "")]
+        }
+        Verdict::Refused(refusal) => vec![update(Status::Fail, &asker, &refusal.to_string())],
+        Verdict::Nothing | Verdict::Parked(_) => Vec::new(),
+    }
+}
+
+/// A turn reports progress; the agent that delegated to it gets a notice.
+fn noticed(run: &Run, turn: u32, text: &Arc<str>, at: Timestamp) -> Option<InboxMessage> {
+    let turn = run.turn(turn)?;
+    let (request_id, asker) = run.delegation_of(turn)?;
+    Some(InboxMessage::Status(StatusUpdate {
+        request_id,
+        from_agent: turn.agent().clone(),
+        to_agent: asker.clone(),
+        status: Status::Notice,
+        detail: Arc::clone(text),
+        body: Json::null(),
+        at,
+    }))
+}
+
+/// A delegation was answered. `named` is the agent that a name, as an agent wrote it, stands for.
+pub(super) fn of_answer(run: &Run, answered: &Answered, named: impl Fn(&str) -> Option<AgentName>) -> Placed {
+    let Answered { turn, ordinal, asker, to, answer, at, sequence } = answered;
+    let is_complete = answer.outcome.is_finished();
+    let message = InboxMessage::Status(StatusUpdate {
+        request_id: RequestId { turn: run.turn_id(*turn), ordinal: *ordinal },
+        from_agent: named(to).unwrap_or_else(|| asker.clone()),
+        to_agent: asker.clone(),
+        status: if is_complete { Status::Complete } else { Status::Fail },
+        detail: match &answer.outcome {
+            Outcome::Finished => "".into(),
+            outcome => outcome.to_string().into(),
+        },
+        body: answer.output.clone(),
+        at: *at,
+    });
+    Placed { at: *at, sequence: *sequence, message }
+}
+
+/// Which messages of a run are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// All of them.
+    All,
+    /// Not those that a fork has copied from another run, which has them in its own journal.
+    Own,
+}
+
+/// All messages of a run's delegations, by its journal, in the order of the events.
+///
+/// # Errors
+/// What the store reports. A run whose fold panics is reported as corrupt.
+pub(super) async fn of_run(
+    journal: &Journal,
+    run: RunId,
+    rules: &StateRules,
+    wanted: Wanted,
+    named: impl Fn(&str) -> Option<AgentName>,
+) -> Result<Vec<Placed>, StorageError> {
+    let corrupt = |panic: Box<dyn std::any::Any + Send>| {
+        let detail = format!("its replay panicked: {}", panic_text(&*panic));
+        StorageError::Corrupt { key: Journal::stream(run), detail }
+    };
+    // The first turn of a plan is begun while the run is read.
+    let Some(past) = past(journal, run, rules).await? else { return Ok(Vec::new()) };
+    catch_unwind(AssertUnwindSafe(|| replayed(past, wanted, named))).map_err(corrupt)
+}
+
+fn replayed(past: Past, wanted: Wanted, named: impl Fn(&str) -> Option<AgentName>) -> Vec<Placed> {
+    let Past { mut run, events, in_first } = past;
+    let mut messages = Vec::new();
+    for (number, event) in events.iter().enumerate() {
+        let effects = run.step(event);
+        if wanted == Wanted::Own && number < in_first {
+            continue;
+        }
+        messages.extend(of_event(&run, run.sequence(), event));
+        for effect in &effects {
+            if let Effect::Answered(answered) = effect {
+                messages.push(of_answer(&run, answered, &named));
+            }
+        }
+    }
+    messages
+}

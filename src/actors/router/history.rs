@@ -1,0 +1,67 @@
+//! What the journals say of delegations: read when an inbox is first looked at, the runs that ended last first, and only as
+//! far back as that inbox needs.
+
+use std::collections::BTreeMap;
+
+use crate::messages::{RequestId, RunId, Timestamp};
+use crate::storage::{Journal, StorageError};
+
+use super::Router;
+use super::derive::{Wanted, of_run};
+use super::ledger::Standing;
+
+/// The runs whose journals have not been read for messages yet, and when each ended, the latest last. Of those that are
+/// open, or whose note of the end was lost, the end counts as later than any other.
+#[derive(Debug)]
+pub(super) struct Unread(Vec<(Timestamp, RunId)>);
+
+impl Unread {
+    async fn list(journal: &Journal) -> Result<Self, StorageError> {
+        let ends: BTreeMap<RunId, Timestamp> =
+            journal.ended_runs().await?.into_iter().map(|(at, run)| (run, at)).collect();
+        let runs = journal.runs().await?;
+        let end = |run| (ends.get(&run).copied().unwrap_or(Timestamp::from_millis(u64::MAX)), run);
+        let mut unread: Vec<_> = runs.into_iter().map(end).collect();
+        unread.sort_unstable();
+        Ok(Self(unread))
+    }
+}
+
+impl Router {
+    /// Enters what the journals have of an agent's inbox. Each run is read at most once, whoever asks.
+    ///
+    /// # Errors
+    /// What the store reports; the next call goes on where this one stopped. A run that cannot be read is left out.
+    pub(super) async fn recall(&self, agent: &str) -> Result<(), StorageError> {
+        let mut unread = self.unread.lock().await;
+        let Unread(runs) = match &mut *unread {
+            Some(unread) => unread,
+            none => none.insert(Unread::list(&self.journal).await?),
+        };
+        self.enter_posts();
+        while let Some((ended, run)) = runs.last().copied() {
+            if self.ledger.lock().is_full_since(agent, ended) {
+                break;
+            }
+            match of_run(&self.journal, run, &self.rules, Wanted::Own, |name| self.named(name)).await {
+                Ok(messages) => {
+                    let mut ledger = self.ledger.lock();
+                    messages.into_iter().for_each(|placed| ledger.enter(placed));
+                }
+                Err(error @ StorageError::Corrupt { .. }) => {
+                    tracing::warn!(parent: None, %run, %error, "the run cannot be read; its messages are in no inbox");
+                }
+                Err(error) => return Err(error),
+            }
+            runs.pop();
+        }
+        Ok(())
+    }
+
+    /// The status of a delegation of which no inbox has news, by its run's journal.
+    pub(super) async fn recalled(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
+        let run = request.turn.run;
+        let messages = of_run(&self.journal, run, &self.rules, Wanted::All, |name| self.named(name)).await?;
+        Ok(self.limits.last_of(request, &messages, self.env.now().wall))
+    }
+}

@@ -1,0 +1,288 @@
+//! The ledger of delegations: their statuses, and the messages in agents' inboxes. Pure; the router holds it.
+//!
+//! It is a cache of what the journals of runs say: messages come as their events are journaled, or are derived from the
+//! journals again, and both ways lead to the same message in the same place (SEMANTICS 11).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use foldhash::HashMap;
+
+use crate::messages::{AgentName, DelegationRequest, RequestId, Status, StatusUpdate, Timestamp};
+
+/// A message of an agent's inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InboxMessage {
+    /// A task for the agent.
+    Request(DelegationRequest),
+    /// News of a task that the agent gave away.
+    Status(StatusUpdate),
+}
+
+impl InboxMessage {
+    /// The agent whose inbox it is for.
+    pub(super) fn owner(&self) -> &AgentName {
+        match self {
+            Self::Request(request) => &request.to_agent,
+            Self::Status(update) => &update.to_agent,
+        }
+    }
+
+    fn request_id(&self) -> RequestId {
+        match self {
+            Self::Request(request) => request.request_id,
+            Self::Status(update) => update.request_id,
+        }
+    }
+}
+
+/// A message with its place among all messages.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Placed {
+    /// When its event happened.
+    pub(super) at: Timestamp,
+    /// The number of its event in the run.
+    pub(super) sequence: u64,
+    pub(super) message: InboxMessage,
+}
+
+/// Orders messages by time, and those of a run by its events. A request comes before the status of the same event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    at: Timestamp,
+    run: uuid::Uuid,
+    sequence: u64,
+    turn: u32,
+    ordinal: u32,
+    is_status: bool,
+}
+
+impl Placed {
+    fn place(&self) -> Place {
+        let RequestId { turn, ordinal } = self.message.request_id();
+        let is_status = matches!(self.message, InboxMessage::Status(_));
+        let (at, sequence) = (self.at, self.sequence);
+        Place { at, run: turn.run.0, sequence, turn: turn.number, ordinal, is_status }
+    }
+}
+
+/// The status of a delegation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its last status.
+    pub status: Status,
+    /// Since when.
+    pub at: Timestamp,
+    /// There was no news of it for (10 minutes; see
+    /// [`Builder::stale_after`](crate::runtime::Builder::stale_after)). That is not an end: the answer may still come.
+    pub is_stale: bool,
+}
+
+/// The bounds of a ledger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LedgerLimits {
+    /// The messages of an inbox that are kept in memory, the newest.
+    pub(crate) inbox: usize,
+    /// How long a delegation may be silent before it is shown as stale.
+    pub(crate) stale_after: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Ledger {
+    limits: LedgerLimits,
+    delegations: HashMap<RequestId, Entered>,
+    inboxes: HashMap<AgentName, BTreeMap<Place, InboxMessage>>,
+}
+
+/// What was entered of a delegation, as far as an inbox still has it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entered {
+    request: Option<Place>,
+    last: Option<(Status, Place)>,
+}
+
+impl Ledger {
+    pub(super) fn new(limits: LedgerLimits) -> Self {
+        Self { limits, delegations: HashMap::default(), inboxes: HashMap::default() }
+    }
+
+    /// Enters a message at its place. A request is entered once, and statuses only move forward: what comes after an end,
+    /// and what is there already, is dropped.
+    pub(super) fn enter(&mut self, placed: Placed) {
+        let place = placed.place();
+        let owner = placed.message.owner().clone();
+        if self.inboxes.get(&owner).is_some_and(|inbox| inbox.contains_key(&place)) {
+            return;
+        }
+        let entered = self.delegations.entry(placed.message.request_id()).or_default();
+        match &placed.message {
+            InboxMessage::Request(_) if entered.request.is_some() => return,
+            InboxMessage::Request(_) => entered.request = Some(place),
+            InboxMessage::Status(update) => match entered.last {
+                // Derived after what it came before.
+                Some((after, later)) if place < later => {
+                    if !update.status.may_become(after) {
+                        return;
+                    }
+                }
+                Some((before, _)) if !before.may_become(update.status) => return,
+                Some(_) | None => entered.last = Some((update.status, place)),
+            },
+        }
+        let inbox = self.inboxes.entry(owner).or_default();
+        inbox.insert(place, placed.message);
+        if inbox.len() > self.limits.inbox
+            && let Some((place, forgotten)) = inbox.pop_first()
+        {
+            self.forget(forgotten.request_id(), place);
+        }
+    }
+
+    /// Many delegations are never answered, because their runs were cancelled: what no inbox shows any more is forgotten.
+    fn forget(&mut self, request: RequestId, place: Place) {
+        let Some(entered) = self.delegations.get_mut(&request) else { return };
+        entered.request = entered.request.filter(|entered| *entered != place);
+        entered.last = entered.last.filter(|(_, entered)| *entered != place);
+        if entered.request.is_none() && entered.last.is_none() {
+            self.delegations.remove(&request);
+        }
+    }
+
+    /// The newest messages of an inbox, oldest first.
+    pub(super) fn inbox(&self, agent: &str) -> Vec<InboxMessage> {
+        self.inboxes.get(agent).map(|inbox| inbox.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Whether an inbox is full of messages that came after a time, so that no earlier one has room.
+    pub(super) fn is_full_since(&self, agent: &str, time: Timestamp) -> bool {
+        let Some(inbox) = self.inboxes.get(agent) else { return self.limits.inbox == 0 };
+        inbox.len() >= self.limits.inbox && inbox.first_key_value().is_none_or(|(oldest, _)| oldest.at > time)
+    }
+
+    /// The status of a delegation that an inbox has news of.
+    pub(super) fn standing(&self, request: RequestId, now: Timestamp) -> Option<Standing> {
+        let (status, Place { at, .. }) = self.delegations.get(&request)?.last?;
+        Some(self.limits.standing(status, at, now))
+    }
+}
+
+impl LedgerLimits {
+    fn standing(self, status: Status, at: Timestamp, now: Timestamp) -> Standing {
+        Standing { status, at, is_stale: !status.is_terminal() && now.since(at) >= self.stale_after }
+    }
+
+    /// The status of a delegation by all messages of its run, in the order of the events.
+    pub(super) fn last_of(self, request: RequestId, messages: &[Placed], now: Timestamp) -> Option<Standing> {
+        let mut last: Option<(Status, Timestamp)> = None;
+        for placed in messages {
+            if let InboxMessage::Status(update) = &placed.message
+                && update.request_id == request
+                && last.is_none_or(|(before, _)| before.may_become(update.status))
+            {
+                last = Some((update.status, placed.at));
+            }
+        }
+        last.map(|(status, at)| self.standing(status, at, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Json, RunId, TurnId};
+
+    const LIMITS: LedgerLimits = LedgerLimits { inbox: 200, stale_after: Duration::from_secs(600) };
+
+    fn request(ordinal: u32) -> RequestId {
+        RequestId { turn: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 }, ordinal }
+    }
+
+    /// News of a delegation from the event of this number.
+    fn update(ordinal: u32, status: Status, secs: u64, sequence: u64) -> Placed {
+        let [from_agent, to_agent] = ["coder", "lead"].map(|name| AgentName::new(name).unwrap());
+        let at = Timestamp::from_millis(secs * 1000);
+        let request_id = request(ordinal);
+        let message = InboxMessage::Status(StatusUpdate {
+            request_id,
+            from_agent,
+            to_agent,
+            status,
+            detail: "".into(),
+            body: Json::null(),
+            at,
+        });
+        Placed { at, sequence, message }
+    }
+
+    fn statuses(ledger: &Ledger) -> Vec<Status> {
+        let status = |message| match message {
+            InboxMessage::Status(update) => Some(update.status),
+            InboxMessage::Request(_) => None,
+        };
+        ledger.inbox("lead").into_iter().filter_map(status).collect()
+    }
+
+    #[test]
+    fn statuses_only_move_forward_and_end_once() {
+        let mut ledger = Ledger::new(LIMITS);
+        let come =
+            [Status::Ack, Status::Notice, Status::Ack, Status::Notice, Status::Complete, Status::Fail, Status::Notice];
+        for (sequence, status) in (1..).zip(come) {
+            ledger.enter(update(0, status, 1, sequence));
+        }
+        assert_eq!(statuses(&ledger), [Status::Ack, Status::Notice, Status::Notice, Status::Complete]);
+    }
+
+    #[test]
+    fn what_is_derived_again_is_there_once_and_in_its_place() {
+        let history = [
+            update(0, Status::Ack, 1, 2),
+            update(0, Status::Notice, 2, 3),
+            update(0, Status::Notice, 2, 4),
+            update(0, Status::Complete, 3, 6),
+        ];
+        for live in 0..=history.len() {
+            let mut ledger = Ledger::new(LIMITS);
+            history[live..].iter().chain(&history).for_each(|placed| ledger.enter(placed.clone()));
+            assert_eq!(statuses(&ledger), [Status::Ack, Status::Notice, Status::Notice, Status::Complete], "{live}");
+            let standing = ledger.standing(request(0), Timestamp::default()).unwrap();
+            assert_eq!(LIMITS.last_of(request(0), &history, Timestamp::default()), Some(standing));
+            assert_eq!((standing.status, standing.at.as_millis()), (Status::Complete, 3000));
+        }
+    }
+
+    #[test]
+    fn a_silent_delegation_is_shown_as_stale_and_an_answered_one_is_not() {
+        let mut ledger = Ledger::new(LIMITS);
+        ledger.enter(update(0, Status::Ack, 0, 1));
+        ledger.enter(update(1, Status::Complete, 0, 2));
+        let is_stale = |ordinal, secs: u64| {
+            ledger.standing(request(ordinal), Timestamp::from_millis(secs * 1000)).unwrap().is_stale
+        };
+        assert_eq!((is_stale(0, 599), is_stale(0, 600), is_stale(1, 9999)), (false, true, false));
+    }
+
+    #[test]
+    fn an_inbox_keeps_its_newest_two_hundred_messages() {
+        let mut ledger = Ledger::new(LIMITS);
+        (0..250).for_each(|ordinal| ledger.enter(update(ordinal, Status::Complete, 1, u64::from(ordinal))));
+        assert_eq!(ledger.inbox("lead").len(), 200);
+        assert_eq!(ledger.standing(request(49), Timestamp::default()), None);
+        assert!(ledger.standing(request(50), Timestamp::default()).is_some());
+        assert!(ledger.is_full_since("lead", Timestamp::default()));
+        assert!(!ledger.is_full_since("lead", Timestamp::from_millis(1000)), "one of the same time has its place");
+        ledger.enter(update(300, Status::Complete, 0, 0));
+        assert_eq!((ledger.inbox("lead").len(), ledger.delegations.len()), (200, 200), "it is older than all of them");
+    }
+
+    #[test]
+    fn a_delegation_that_is_never_answered_is_forgotten_with_its_last_message() {
+        let mut ledger = Ledger::new(LIMITS);
+        ledger.enter(update(0, Status::Ack, 0, 1));
+        ledger.enter(update(0, Status::Notice, 1, 2));
+        (1..=199).for_each(|ordinal| ledger.enter(update(ordinal, Status::Ack, 2, u64::from(ordinal) + 2)));
+        assert_eq!(ledger.standing(request(0), Timestamp::default()).unwrap().status, Status::Notice);
+        (200..1000).for_each(|ordinal| ledger.enter(update(ordinal, Status::Ack, 2, u64::from(ordinal) + 2)));
+        assert_eq!((ledger.standing(request(0), Timestamp::default()), ledger.delegations.len()), (None, 200));
+    }
+}

@@ -1,0 +1,166 @@
+//! The store of one board, which the board lets go of when it shuts down: whoever still has a handle of the board keeps
+//! nobody else from opening the store.
+
+use std::sync::Arc;
+
+use futures::stream::StreamExt as _;
+use parking_lot::RwLock;
+
+use super::{
+    Afterwards, Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Put, Record, Revision,
+    Sequence, Storage, StorageError, StorageFuture, Watch,
+};
+
+/// Passes every call on, until the board has let go of its store.
+#[derive(Debug)]
+pub(crate) struct BoardStore {
+    held: RwLock<Held>,
+    default_durability: Durability,
+}
+
+enum Held {
+    /// The board works.
+    Open(Arc<dyn Storage>),
+    /// The board has stopped, and others may have the store; its readers look whether they do.
+    Shared(super::Reopen),
+    /// The board has stopped, and it was the only one that had the store.
+    Closed,
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open(store) => store.fmt(f),
+            Self::Shared(_) => f.write_str("Shared"),
+            Self::Closed => f.write_str("Closed"),
+        }
+    }
+}
+
+impl BoardStore {
+    pub(crate) fn new(store: Arc<dyn Storage>) -> Self {
+        Self { default_durability: store.default_durability(), held: RwLock::new(Held::Open(store)) }
+    }
+
+    /// Lets go of a store that keeps others out as long as it is open: when this returns, another board can open it unless
+    /// somebody else holds it. Doing it again changes nothing.
+    pub(crate) async fn let_go(&self) {
+        let closing = {
+            let mut held = self.held.write();
+            let Held::Open(store) = &*held else { return };
+            // Not those of the share that is dropped.
+            let afterwards = match (**store).afterwards() {
+                Afterwards::StaysOpen => return,
+                Afterwards::Shared(reopen) => Held::Shared(reopen),
+                Afterwards::Closes => Held::Closed,
+            };
+            std::mem::replace(&mut *held, afterwards)
+        };
+        // Closing a store may wait for its disk.
+        let _ = tokio::task::spawn_blocking(move || drop(closing)).await;
+    }
+
+    /// Whether the board has let go of a store that nobody else holds.
+    pub(crate) fn is_closed(&self) -> bool {
+        match &*self.held.read() {
+            Held::Open(_) => false,
+            Held::Shared(reopen) => reopen().is_none(),
+            Held::Closed => true,
+        }
+    }
+
+    /// No call is under way while the store is let go of, so none keeps it.
+    fn call<T: Send + 'static>(&self, call: impl FnOnce(&dyn Storage) -> StorageFuture<T>) -> StorageFuture<T> {
+        match &*self.held.read() {
+            Held::Open(store) => call(&**store),
+            Held::Shared(reopen) => match reopen() {
+                Some(store) => call(&*store),
+                None => Box::pin(std::future::ready(Err(StorageError::Closed))),
+            },
+            Held::Closed => Box::pin(std::future::ready(Err(StorageError::Closed))),
+        }
+    }
+}
+
+impl Storage for BoardStore {
+    fn default_durability(&self) -> Durability {
+        self.default_durability
+    }
+
+    fn append(&self, append: Append) -> StorageFuture<Sequence> {
+        self.call(|store| store.append(append))
+    }
+
+    fn read(&self, stream: &Key, from: Sequence, limit: usize) -> StorageFuture<Vec<Record>> {
+        self.call(|store| store.read(stream, from, limit))
+    }
+
+    fn streams(&self, prefix: &KeyPrefix) -> StorageFuture<Vec<Key>> {
+        self.call(|store| store.streams(prefix))
+    }
+
+    fn purge(&self, stream: &Key, up_to: Sequence) -> StorageFuture<()> {
+        self.call(|store| store.purge(stream, up_to))
+    }
+
+    fn get(&self, key: &Key) -> StorageFuture<Option<Entry>> {
+        self.call(|store| store.get(key))
+    }
+
+    fn put_if_revision(&self, put: Put) -> StorageFuture<Revision> {
+        self.call(|store| store.put_if_revision(put))
+    }
+
+    fn delete_if_revision(&self, key: &Key, revision: Revision, durability: Durability) -> StorageFuture<()> {
+        self.call(|store| store.delete_if_revision(key, revision, durability))
+    }
+
+    fn scan(&self, prefix: &KeyPrefix, after: Option<&Key>, limit: usize) -> StorageFuture<Vec<(Key, Entry)>> {
+        self.call(|store| store.scan(prefix, after, limit))
+    }
+
+    fn watch(&self, prefix: &KeyPrefix) -> Watch {
+        let nothing = || futures::stream::empty().boxed();
+        match &*self.held.read() {
+            Held::Open(store) => store.watch(prefix),
+            Held::Shared(reopen) => reopen().map_or_else(nothing, |store| store.watch(prefix)),
+            Held::Closed => nothing(),
+        }
+    }
+
+    fn claim(&self, stream: &Key, owner: &str, ttl_secs: u64) -> StorageFuture<Fence> {
+        self.call(|store| store.claim(stream, owner, ttl_secs))
+    }
+
+    fn renew(&self, stream: &Key, fence: Fence, ttl_secs: u64) -> StorageFuture<()> {
+        self.call(|store| store.renew(stream, fence, ttl_secs))
+    }
+
+    fn release(&self, stream: &Key, fence: Fence) -> StorageFuture<()> {
+        self.call(|store| store.release(stream, fence))
+    }
+
+    fn enqueue(&self, queue: &Key, dedupe_id: &str, payload: Arc<[u8]>, durability: Durability) -> StorageFuture<()> {
+        self.call(|store| store.enqueue(queue, dedupe_id, payload, durability))
+    }
+
+    fn next(&self, queue: &Key, lease_secs: u64) -> StorageFuture<Option<Delivery>> {
+        self.call(|store| store.next(queue, lease_secs))
+    }
+
+    fn extend(&self, delivery: &DeliveryId, lease_secs: u64) -> StorageFuture<()> {
+        self.call(|store| store.extend(delivery, lease_secs))
+    }
+
+    fn ack(&self, delivery: &DeliveryId) -> StorageFuture<()> {
+        self.call(|store| store.ack(delivery))
+    }
+
+    fn nack(&self, delivery: &DeliveryId, delay_secs: u64) -> StorageFuture<()> {
+        self.call(|store| store.nack(delivery, delay_secs))
+    }
+
+    fn afterwards(&self) -> Afterwards {
+        Afterwards::StaysOpen
+    }
+}
