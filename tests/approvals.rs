@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard::actors::Mode;
 use callboard::actors::approvals::DecideError;
+use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
 use callboard::messages::{
     Action, ActionKind, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent,
@@ -17,7 +17,7 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::codec::{self, Stored};
-use callboard::storage::{Expected, Key, Memory, Put, Storage};
+use callboard::storage::{Append, Expected, Key, Memory, Put, Storage};
 use callboard::supervision::runs::inbox::AnswerError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -435,6 +435,70 @@ async fn an_approval_that_expired_while_no_board_ran_is_denied_at_the_start() {
     let result = second.run(run).result().await.unwrap();
     assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
     second.shutdown().await;
+}
+
+/// The id and the journal of a run that an older version left with a pending approval, from before questions had a version and a
+/// kind.
+fn left_by_an_older_version(name: &str) -> (String, Vec<Arc<[u8]>>) {
+    let path = format!("{}/tests/golden/pending_approvals/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (id, records) = text.split_once('\n').unwrap();
+    let byte = |line: &str, at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+    let bytes = |line: &str| (0..line.len()).step_by(2).map(|at| byte(line, at)).collect();
+    (id.to_owned(), records.lines().map(bytes).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn approvals_that_are_pending_in_a_store_of_an_older_version_can_be_decided() {
+    for (name, approves) in [("action", true), ("action", false), ("handoff", true), ("handoff", false)] {
+        let world = World::new();
+        let (id, records) = left_by_an_older_version(name);
+        let run: RunId = "019b76da-a800-783d-be35-de1817499667".parse().unwrap();
+        let journal = callboard::storage::Journal::new(Arc::clone(&world.storage));
+        journal.mark_open(run, "an older board").await.unwrap();
+        for (expected, payload) in (0..).zip(records) {
+            let stream = callboard::storage::Journal::stream(run);
+            let (fence, durability) = (callboard::storage::Fence::FIRST, Durability::Sync);
+            world.storage.append(Append { stream, fence, expected, payload, durability }).await.unwrap();
+        }
+        let board = handing_off(asking(world.board())).start().await.unwrap();
+        let asked = open(&board, 1).await.remove(0);
+        assert_eq!(asked.id().to_string(), id, "it keeps its canonical bytes");
+        let kind = if name == "handoff" { ActionKind::Handoff } else { ActionKind::Requested };
+        assert_eq!((asked.version, asked.kind), (0, kind));
+        if approves {
+            board.approvals().approve(asked.id(), "ann").await.unwrap();
+        } else {
+            board.approvals().deny(asked.id(), "ann", "no").await.unwrap();
+        }
+        let result = board.run(run).result().await.unwrap();
+        match (name, approves) {
+            ("action", true) => assert_eq!(result.output.value()["same"], true),
+            ("action", false) => {
+                assert!(result.output.value()["error"].as_str().unwrap().ends_with("denied by ann: no"))
+            }
+            (_, true) => assert_eq!(result.output, "b got from a"),
+            (_, false) => assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}"),
+        }
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_questions_have_a_version_and_the_kind_of_their_action() {
+    let policy = |question: &PolicyQuestion<'_>| match question.kind {
+        ActionKind::Handoff | ActionKind::Requested => Consent::Ask,
+        ActionKind::Delegation => Consent::Auto,
+    };
+    for (to, kind, name) in [("writer", ActionKind::Requested, "requested"), ("a", ActionKind::Handoff, "handoff")] {
+        let board = handing_off(asking(World::new().board())).approval_policy(policy).start().await.unwrap();
+        submit(&board, to).await;
+        let asked = open(&board, 1).await.remove(0);
+        assert_eq!((asked.version, asked.kind), (Envelope::VERSION, kind));
+        let canonical: serde_json::Value = serde_json::from_slice(&asked.canonical()).unwrap();
+        assert_eq!((&canonical["version"], &canonical["kind"]), (&json!(1), &json!(name)));
+        board.shutdown().await;
+    }
 }
 
 /// What a board writes that dies between storing a decision and delivering it.

@@ -98,8 +98,6 @@ struct Counters {
 struct ModelTurn {
     agent: usize,
     branch: u32,
-    /// How often its agent's breaker had opened when it was admitted.
-    openings: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -148,7 +146,6 @@ struct ModelBreaker {
     /// Since when and for how long.
     open: Option<(u64, u64)>,
     probe: Option<Key>,
-    openings: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -290,7 +287,7 @@ impl Model {
         if breaker.open.is_some() {
             breaker.probe = Some(key);
         }
-        self.turns.insert(key, ModelTurn { agent, branch, openings: breaker.openings });
+        self.turns.insert(key, ModelTurn { agent, branch });
         if self.world.non_reentrant[agent] {
             self.lines[agent].push(key);
         }
@@ -336,16 +333,14 @@ impl Model {
         }
         match signal {
             Signal::Neutral => {}
-            Signal::Success if turn.openings == breaker.openings => {
-                (breaker.failures, breaker.open) = (0, None);
-            }
-            Signal::Success => {}
+            // Only its probe closes an open breaker; while it is closed, a success of any turn ends the row of failures.
+            Signal::Success if breaker.open.is_some() && !was_probe => {}
+            Signal::Success => (breaker.failures, breaker.open) = (0, None),
             Signal::Failure => {
                 breaker.failures += 1;
                 let doubled = breaker.open.map_or(10, |(_, cooldown)| (2 * cooldown).min(40));
                 if was_probe || breaker.open.is_none() && breaker.failures >= POLICY.threshold {
                     breaker.open = Some((now, doubled));
-                    breaker.openings += 1;
                 }
             }
         }
@@ -505,6 +500,7 @@ impl Engine {
             facts: &self.facts,
             backoff: &BACKOFF,
             approval_ttl,
+            remind_before: Duration::ZERO,
             on_unknown: OnUnknown::Ask,
         }
     }

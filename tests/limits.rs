@@ -8,10 +8,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::env::Env;
 use callboard::messages::state::StateRules;
-use callboard::messages::{Backoff, Refusal, RunEvent, Send, Usage, Verdict};
+use callboard::messages::{Action, ActionKind, Backoff, Consent, Refusal, RunEvent, Send, Timestamp, Usage, Verdict};
 use callboard::prelude::*;
-use callboard::supervision::runs::breaker::BreakerState;
+use callboard::supervision::runs::breaker::{BreakerState, BreakerStatus};
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::run::Run;
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, quiet, secs, until};
@@ -360,6 +361,12 @@ fn moody(tries: &Counter, inside: &Peak) -> AgentSpec {
                 "refused" => drop(turn.reserve(u64::MAX).await?),
                 "slow" => tokio::time::sleep(secs(5)).await,
                 "ask" => drop(turn.ask("sure?").await?),
+                "delegate" => drop(turn.delegate("helper", "help").await?),
+                "change" if turn.attempt() == 1 => {
+                    turn.step("first", async { Ok::<_, TurnError>(1) }).await?;
+                    Err(broken())?
+                }
+                "change" => drop(turn.step("second", async { Ok::<_, TurnError>(1) }).await?),
                 _ => {}
             }
             drop(inside);
@@ -458,6 +465,88 @@ async fn a_probe_that_waits_for_a_person_is_given_back() {
     assert_eq!(board.breaker("moody"), BreakerState::Closed);
     board.answer(waits.questions().await[0].id, "yes", "ann").await.unwrap();
     assert_eq!(waits.result().await.unwrap().outcome, Outcome::Finished);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_needs_attention_is_given_back() {
+    let (board, ..) = moody_board().await;
+    open(&board).await;
+    tokio::time::sleep(secs(30)).await;
+    let stuck = board.submit(Task::new("change")).await.unwrap();
+    until(&stuck, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
+    quiet().await;
+    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished, "another turn is the probe");
+    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    stuck.cancel("changed").await.unwrap();
+    board.shutdown().await;
+}
+
+/// The agent asked by the probe may ask a question, ask for consent, or hand on with consent only.
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_delegation_waits_for_a_person_is_given_back() {
+    for way in ["question", "consent", "handoff"] {
+        let (tries, inside) = (Counter::default(), Peak::default());
+        let board = builder()
+            .with(moody(&tries, &inside))
+            .agent("helper", move |turn: Turn| async move {
+                match way {
+                    "question" => drop(turn.ask("sure?").await?),
+                    "consent" => drop(turn.approve(Action::new("write_file", "a.md", "x")).await?),
+                    _ => return Ok(Command::output("on").goto("other")),
+                }
+                Ok(Command::output("helped"))
+            })
+            .agent("other", |_: Turn| async { Ok(Command::output("done")) })
+            .approval_policy(|question| match question.kind {
+                ActionKind::Delegation => Consent::Auto,
+                ActionKind::Handoff | ActionKind::Requested => Consent::Ask,
+            })
+            .start()
+            .await
+            .unwrap();
+        for _ in 0..3 {
+            finish(&board, Task::new("fail").to("moody")).await;
+        }
+        tokio::time::sleep(secs(30)).await;
+        let waits = board.submit(Task::new("delegate").to("moody")).await.unwrap();
+        while waits.questions().await.is_empty() && board.approvals().open().is_empty() {
+            quiet().await;
+        }
+        assert_eq!(board.breaker("moody"), BreakerState::Open, "{way}");
+        assert_eq!(finish(&board, Task::new("x").to("moody")).await.outcome, Outcome::Finished, "{way}");
+        assert_eq!(board.breaker("moody"), BreakerState::Closed, "{way}");
+        waits.cancel("enough").await.unwrap();
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_shows_its_failures_the_last_of_them_and_when_it_opened() {
+    let env = Env::repeatable(7);
+    let (tries, inside) = (Counter::default(), Peak::default());
+    let board = builder().env(env.clone()).with(moody(&tries, &inside)).start().await.unwrap();
+    let shown = || {
+        let BreakerStatus { state, failures, last_failure, opened_at } = board.breaker_status("moody");
+        let ago = |at: Timestamp| env.now().wall.since(at).as_secs();
+        (state, failures, last_failure.map(ago), opened_at.map(ago))
+    };
+    let fail = || Task::new("fail").limits(Limits { attempts: 1, ..Limits::default() });
+    assert_eq!(shown(), (BreakerState::Closed, 0, None, None));
+    finish(&board, fail()).await;
+    tokio::time::sleep(secs(7)).await;
+    assert_eq!(shown(), (BreakerState::Closed, 1, Some(7), None));
+    for _ in 0..2 {
+        finish(&board, fail()).await;
+    }
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(shown(), (BreakerState::Open, 3, Some(30), Some(30)));
+    finish(&board, fail()).await;
+    assert_eq!(shown(), (BreakerState::Open, 4, Some(0), Some(0)), "the probe failed");
+    tokio::time::sleep(secs(60)).await;
+    finish(&board, Task::new("x")).await;
+    assert_eq!(shown(), (BreakerState::Closed, 0, None, None));
     board.shutdown().await;
 }
 

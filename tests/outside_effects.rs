@@ -17,6 +17,7 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::supervision::runs::inbox::AnswerError;
 use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
+use callboard::workflow::{Node, Workflow};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -268,6 +269,98 @@ fn a_policy_decides_without_a_person() {
         let again: Setting = |effect| effect.on_unknown(OnUnknown::Repeat);
         let (board, run) = crashed_of(&sim, &shop, again, of_board).await?;
         assert!(board.run(run).result().await?.outcome.is_finished());
+        Ok(())
+    });
+}
+
+#[test]
+fn what_the_agent_says_counts_before_the_board_and_after_the_effect() {
+    simulate(seeds(5), async |sim: Sim| {
+        for (of_effect, of_agent, charged, says) in [
+            ((|effect| effect) as Setting, OnUnknown::Fail, 1, "outcome unknown"),
+            (|effect| effect, OnUnknown::Repeat, 2, "finished"),
+            (|effect| effect.on_unknown(OnUnknown::Repeat), OnUnknown::Fail, 2, "finished"),
+        ] {
+            sim.time_limit(DAY * 30);
+            let shop = Shop::default();
+            let spec = || AgentSpec::new("cashier", cashier(&shop, of_effect)).on_unknown(of_agent);
+            let start = || sim.board().with(spec()).on_unknown(OnUnknown::Report).start();
+            let board = start().await?;
+            let run = board.submit(Task::new("order 7")).await?.id();
+            while shop.charged() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            sim.crash().await;
+            let board = start().await?;
+            board.recovered().await;
+            let outcome = board.run(run).result().await?.outcome.to_string();
+            assert!(outcome.contains(says), "{of_agent:?}: {outcome}");
+            assert_eq!(shop.charged(), charged, "{of_agent:?}: {outcome}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_run_that_is_cancelled_while_people_are_asked_leaves_nothing_open() {
+    simulate(seeds(5), async |sim: Sim| {
+        let shop = Shop::default();
+        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        let open = question(&board, run).await;
+        board.run(run).cancel("enough").await?;
+        let late = board.answer(open.id, "run it again", "ann").await;
+        assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+        assert_eq!(shop.charged(), 1);
+        sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+/// Two branches race. The one that charges loses, or the node crashes while both are under way: then its charge is asked about, until
+/// the other one wins.
+#[test]
+fn in_a_losing_branch_an_unknown_effect_is_recorded_and_nobody_is_asked_any_more() {
+    simulate(seeds(5), async |sim: Sim| {
+        for crashes in [false, true] {
+            sim.time_limit(DAY * 30);
+            let shop = Shop::default();
+            let plan = Workflow::builder("race")
+                .node(Node::agent("pays", "cashier"))
+                .node(Node::agent("waits", "clerk"))
+                .node(Node::join("first").after("pays").after("waits").any())
+                .build()
+                .unwrap();
+            let clerk = |turn: Turn| async move { Ok(Command::output(turn.ask("did they bring cash?").await?)) };
+            let start = || sim.board().agent("cashier", cashier(&shop, |effect| effect)).agent("clerk", clerk).start();
+            let mut board = start().await?;
+            let run = board.submit(plan.task("order 7")).await?.id();
+            while shop.charged() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let is_about_cash = |open: &Question| open.question == "did they bring cash?";
+            let cash = board.run(run).next_question().await?.unwrap();
+            assert!(is_about_cash(&cash));
+            if crashes {
+                sim.crash().await;
+                board = start().await?;
+                board.recovered().await;
+                while board.run(run).questions().await.len() < 2 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            let open = board.run(run).questions().await;
+            board.answer(cash.id, "yes", "ann").await?;
+            assert!(board.run(run).result().await?.outcome.is_finished());
+            for lost in open.iter().filter(|open| !is_about_cash(open)) {
+                let late = board.answer(lost.id, "run it again", "bob").await;
+                assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+            }
+            let events = board.run(run).history().await?;
+            assert!(events.iter().any(|event| matches!(event, RunEvent::IntentRecorded { .. })));
+            assert_eq!(events.iter().any(|event| matches!(event, RunEvent::OutcomeUnknown { .. })), crashes);
+            assert_eq!(shop.charged(), 1);
+            sim.assert_nothing_left().await;
+        }
         Ok(())
     });
 }

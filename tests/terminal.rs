@@ -12,6 +12,7 @@ mod screen;
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Command as Process, Stdio};
+use std::time::Duration;
 
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 const ACTIONS: &str = "CALLBOARD_TERMINAL_ACTIONS";
 const DENIES_AT_END: &str = "CALLBOARD_TERMINAL_DENIES_AT_END";
 const STORE_FAILS: &str = "CALLBOARD_TERMINAL_STORE_FAILS";
+const EXPIRES_AFTER: &str = "CALLBOARD_TERMINAL_EXPIRES_AFTER";
 const PROMPT: &str = "approve? [y and the code, or n and a reason] ";
 const END_OF_INPUT: &str = "\u{4}";
 
@@ -49,8 +51,17 @@ fn the_program() {
         }
         let board = Callboard::builder().storage(store).channel(terminal).agent("clerk", clerk).start().await.unwrap();
         let mut runs = Vec::new();
+        // Of the first; the others wait as long as usual.
+        let mut ttl = std::env::var(EXPIRES_AFTER).ok().map(|millis| Duration::from_millis(millis.parse().unwrap()));
         for action in actions {
-            runs.push(board.submit(Task::new("act").input(json!(action))).await.unwrap());
+            let mut task = Task::new("act").input(json!(action));
+            task.approval_ttl = ttl.take();
+            let is_first = task.approval_ttl.is_some();
+            runs.push(board.submit(task).await.unwrap());
+            if is_first {
+                // It is asked about before the others are.
+                board.next_approval().await.unwrap();
+            }
         }
         for (number, run) in (1..).zip(runs) {
             println!("run {number}: {:?}", run.result().await.unwrap().output.as_str().unwrap());
@@ -79,6 +90,26 @@ fn program(actions: Value, denies_at_end: bool) -> Process {
         program.env(DENIES_AT_END, "yes");
     }
     program
+}
+
+#[test]
+fn a_card_that_expires_while_it_is_open_makes_room_for_the_next_one() {
+    let mut program = program(json!([["write_file", "a.txt", "aaa"], ["write_file", "b.txt", "bbb"]]), false);
+    program.env(EXPIRES_AFTER, "1500");
+    let mut screen = Screen::of(program);
+    let first = screen.until(PROMPT);
+    assert!(first.contains("target    a.txt\n"), "{first}");
+    // Half of a line that never becomes an answer.
+    screen.types(format!("y {}", code_on(&first)));
+    screen.until("\nwrite_file a.txt of clerk still waits: it is denied at ");
+    screen.until(PROMPT);
+    screen.until("\nwrite_file a.txt was denied by expiry\n");
+    let second = screen.until(PROMPT);
+    assert!(second.contains("target    b.txt\n"), "{second}");
+    screen.consents(&second);
+    let told = screen.ended();
+    assert!(told.contains("run 1: \"denied: nobody decided about write_file a.txt before it expired\""), "{told}");
+    assert!(told.contains(r#"run 2: "done: \"bbb\"""#), "{told}");
 }
 
 fn one() -> Value {

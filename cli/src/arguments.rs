@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use rustix::fs::OFlags;
@@ -13,6 +14,22 @@ use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
 use crate::listing::Filter;
 use crate::stores::Choice;
 use crate::workflow::arguments::Workflow;
+
+/// A time with its unit.
+pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
+    let seconds = |unit: char| match unit {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3_600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    let parsed = text.char_indices().next_back().and_then(|(end, unit)| {
+        let number: u64 = text[..end].parse().ok()?;
+        Some(Duration::from_secs(number.checked_mul(seconds(unit)?)?))
+    });
+    parsed.ok_or_else(|| "write a number of seconds, minutes, hours or days: 30s, 90m, 12h or 7d".to_owned())
+}
 
 /// Runs agents and workflows, and looks into their runs
 #[derive(Debug, Parser)]

@@ -12,6 +12,7 @@ use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
 use callboard::supervision::runs::run::Run;
 use callboard::supervision::runs::snapshot::fold;
 
+use crate::arguments::time_span;
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::store::{Rules, Store};
 use crate::stores::Open;
@@ -26,10 +27,10 @@ pub(crate) struct Filter {
     #[arg(long)]
     agent: Option<String>,
     /// Runs that were submitted within this time: 90m, 12h or 7d
-    #[arg(long, value_name = "TIME", value_parser = time_ago)]
+    #[arg(long, value_name = "TIME", value_parser = time_span)]
     since: Option<Duration>,
     /// Runs that were submitted longer ago than this time: 90m, 12h or 30d
-    #[arg(long, value_name = "TIME", value_parser = time_ago)]
+    #[arg(long, value_name = "TIME", value_parser = time_span)]
     older_than: Option<Duration>,
     /// Runs whose task has these words, in upper or lower case
     #[arg(long, value_name = "WORDS")]
@@ -53,20 +54,6 @@ impl Filter {
             && self.older_than.is_none_or(|older_than| age > older_than)
             && self.text.as_ref().is_none_or(|text| body.contains(&text.to_lowercase()))
     }
-}
-
-fn time_ago(text: &str) -> Result<Duration, String> {
-    let seconds = |unit: char| match unit {
-        'm' => Some(60),
-        'h' => Some(3_600),
-        'd' => Some(86_400),
-        _ => None,
-    };
-    let parsed = text.char_indices().next_back().and_then(|(end, unit)| {
-        let number: u64 = text[..end].parse().ok()?;
-        Some(Duration::from_secs(number.checked_mul(seconds(unit)?)?))
-    });
-    parsed.ok_or_else(|| "write a number of minutes, hours or days: 90m, 12h or 7d".to_owned())
 }
 
 /// The runs, one line each. One that cannot be read is listed as such, unless only some are to be.
@@ -221,9 +208,9 @@ mod tests {
 
     #[test]
     fn a_time_has_a_unit() {
-        assert_eq!(["90m", "12h", "7d"].map(time_ago), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
+        assert_eq!(["90m", "12h", "7d"].map(time_span), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
         for wrong in ["", "7", "d", "7 d", "-1d", "7w", "99999999999999999999d", "1ä"] {
-            assert!(time_ago(wrong).is_err(), "{wrong}");
+            assert!(time_span(wrong).is_err(), "{wrong}");
         }
     }
 

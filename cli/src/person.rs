@@ -1,6 +1,6 @@
 //! The person at the terminal.
 
-use callboard::actors::approvals::Keyboard;
+use callboard::actors::approvals::{Keyboard, Typed, Withdrawal};
 
 use crate::saying;
 
@@ -10,9 +10,21 @@ pub(crate) trait Person {
     fn answers(&mut self, question: &str) -> Option<String>;
 }
 
-impl Person for Keyboard {
+/// The person at the terminal, until what they are asked is withdrawn: then nobody answers any more.
+pub(crate) struct AtTerminal {
+    keyboard: Keyboard,
+    withdrawal: Option<Withdrawal>,
+}
+
+impl Person for AtTerminal {
     fn answers(&mut self, question: &str) -> Option<String> {
-        let line = self.ask(question);
+        let line = match &self.withdrawal {
+            Some(withdrawal) => match self.keyboard.ask_unless(question, withdrawal) {
+                Typed::Line(line) => Some(line),
+                Typed::End | Typed::Withdrawn => None,
+            },
+            None => self.keyboard.ask(question),
+        };
         if line.is_none() {
             // What is said next begins a line.
             eprintln!();
@@ -26,9 +38,9 @@ pub(crate) fn is_anybody_here(no_input: bool) -> bool {
     !no_input && Keyboard::open().is_some()
 }
 
-/// Asks the person at the terminal, if there is one; what others have to tell waits.
-pub(crate) fn at_the_terminal<T>(ask: impl FnOnce(&mut Keyboard) -> T) -> Option<T> {
-    saying::ask(|| Keyboard::open().as_mut().map(ask))
+/// Asks the person at the terminal, if there is one, unless it is withdrawn; what others have to tell waits.
+pub(crate) fn at_the_terminal<T>(withdrawal: Option<Withdrawal>, ask: impl FnOnce(&mut AtTerminal) -> T) -> Option<T> {
+    saying::ask(|| Keyboard::open().map(|keyboard| ask(&mut AtTerminal { keyboard, withdrawal })))
 }
 
 /// Somebody who says these lines, and what they were asked.

@@ -203,6 +203,86 @@ fn assert_ended(process: &OwnedFd) {
     assert_eq!(poll(&mut ended, Some(&deadline)), Ok(1), "the command goes on");
 }
 
+#[test]
+fn a_card_that_expires_while_it_is_open_is_closed_and_the_run_goes_on() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    model.says("as you like");
+    let mut screen = screen(&folder, &["run", "write", "--approval-ttl", "1s"]);
+    let card = screen.until(WAYS);
+    screen.types("y ");
+    let told = screen.until("as you like\n");
+    assert!(told.contains("\nFileWrite a.txt was denied: nobody decided before "), "{card}{told}");
+    screen.ended();
+    assert_eq!(content(&folder, "a.txt"), None);
+    model.asked();
+    let answer = model.asked().answer().to_owned();
+    assert!(answer.contains("nobody decided about FileWrite a.txt before it expired"), "{answer}");
+}
+
+#[test]
+fn what_has_expired_is_not_asked_again_when_the_run_goes_on_and_its_result_is_printed() {
+    let (folder, model) = writer();
+    model.calls("FileWrite", file("a.txt", "one"));
+    let mut left = screen(&folder, &["run", "write", "--store", "data", "--approval-ttl", "1s"]);
+    left.until(WAYS);
+    left.kill();
+    // Another card, asked later for as long: once it has expired, so has the first one.
+    let (other, slow) = writer();
+    slow.calls("FileWrite", file("b.txt", "two"));
+    slow.says("late");
+    let mut later = screen(&other, &["run", "write", "--ephemeral", "--approval-ttl", "1s"]);
+    later.until("nobody decided before ");
+    model.says("as you like");
+    let mut again = screen(&folder, &["run", "--resume", "@last", "--store", "data"]);
+    again.until("as you like\n");
+    let told = again.ended();
+    assert!(!told.contains("(l)eave it waiting?") && !told.contains("── approval"), "{told}");
+    assert_eq!(content(&folder, "a.txt"), None);
+}
+
+#[test]
+fn a_question_that_expires_while_it_is_open_is_closed_and_the_model_goes_on() {
+    let model = Model::start();
+    let folder = model.folder(
+        "[agent]\nname = \"painter\"\n[agent.capabilities]\nallowed_tools = [\"AskUser\"]\nquestion_ttl = \"1s\"\n",
+    );
+    model.calls("AskUser", json!({ "question": "Which colour?" }));
+    model.says("white, then");
+    let mut screen = screen(&folder, &["run", "paint"]);
+    screen.until("Which colour?\n> ");
+    screen.types("re");
+    screen.until("the question is no longer open");
+    screen.until("white, then\n");
+    screen.ended();
+    model.asked();
+    assert_eq!(model.asked().answer(), "nobody answered in time; go on without an answer");
+}
+
+/// An author who has said that a shell may be used again is not asked when a result was lost.
+#[test]
+fn a_command_of_an_agent_whose_shell_is_idempotent_runs_again_after_a_kill() {
+    let model = Model::start();
+    let folder = model.folder(&format!("{COMMANDER}idempotent = [\"ShellExec\"]\n"));
+    let (command, pipe) = waiting_command(&folder);
+    model.calls("ShellExec", command);
+    let mut killed = screen(&folder, &["run", "x"]);
+    let card = killed.until(WAYS);
+    killed.consents(&card);
+    let command = told_by(&pipe);
+    killed.kill();
+    pidfd_send_signal(&command, Signal::KILL).unwrap();
+
+    let mut again = screen(&folder, &["run", "--resume", "@last"]);
+    let command = told_by(&pipe);
+    again.sends(Signal::INT);
+    again.until("Ctrl-C again stops them at once");
+    again.sends(Signal::INT);
+    let (_, told) = again.exited();
+    assert!(!told.contains("(l)eave it waiting?") && !told.contains("may have run"), "{told}");
+    assert_ended(&command);
+}
+
 const COMMANDER: &str =
     "[agent]\nname = \"writer\"\nmode = \"build\"\n[agent.capabilities]\nallowed_tools = [\"ShellExec\"]\n";
 

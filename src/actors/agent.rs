@@ -317,6 +317,7 @@ pub struct AgentSpec {
     pub(super) restart_window: Duration,
     pub(super) namespaces: Option<Vec<Arc<str>>>,
     pub(super) on_unknown: Option<OnUnknown>,
+    pub(super) question_ttl: Option<Duration>,
 }
 
 impl AgentSpec {
@@ -360,6 +361,7 @@ impl AgentSpec {
             restart_window: Duration::from_secs(60),
             namespaces: None,
             on_unknown: None,
+            question_ttl: None,
         }
     }
 
@@ -404,6 +406,7 @@ impl AgentSpec {
             namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
             authority: self.authority,
             on_unknown: self.on_unknown,
+            question_ttl: self.question_ttl,
         }
     }
 
@@ -420,6 +423,13 @@ impl AgentSpec {
     #[must_use]
     pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
         self.on_unknown = Some(on_unknown);
+        self
+    }
+
+    /// How long its questions to people wait before its turn goes on without an answer (for ever; SEMANTICS 9).
+    #[must_use]
+    pub fn question_ttl(mut self, ttl: Duration) -> Self {
+        self.question_ttl = Some(ttl);
         self
     }
 

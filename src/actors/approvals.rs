@@ -28,7 +28,7 @@ use desk::Desk;
 
 pub(crate) use actor::GatewayActor;
 pub use card::{approval_code, arguments_lines, card, folded, whole_card};
-pub use keyboard::Keyboard;
+pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer, withdrawal};
 pub(crate) use screen::{ChannelActor, Screen};
 pub use terminal::TerminalChannel;
 
@@ -46,6 +46,12 @@ pub trait Channel: Send + Sync + 'static {
 
     /// A question that was asked is no longer open: it was decided here or elsewhere (`Some`), or withdrawn. Told once.
     fn settled(&self, envelope: &Envelope, decision: Option<&Decision>);
+
+    /// A question that was shown is still open, and expires soon ([`Envelope::remind_at`]). It is called once; one that is asked
+    /// after that moment, such as by a process that was started later, is not reminded of. By default nothing happens.
+    fn remind(&self, envelope: &Envelope, decider: &Decider) {
+        let _ = (envelope, decider);
+    }
 }
 
 /// Decides approvals: the handle that channels and front ends hold, and agents do not. A cheap clone.
@@ -104,10 +110,12 @@ impl Decider {
         Self { desk: Arc::new(Desk::new(env, storage, durability, shards)) }
     }
 
-    /// The open questions, oldest expiry first.
+    /// The open questions, oldest expiry first. What has expired is not among them.
     #[must_use]
     pub fn open(&self) -> Vec<Envelope> {
+        let now = self.desk.env.now().wall;
         let mut open = self.desk.open();
+        open.retain(|envelope| envelope.expires_at > now);
         open.sort_by_key(|envelope| (envelope.expires_at, envelope.request));
         open
     }
@@ -122,6 +130,31 @@ impl Decider {
             }
             opened.await;
         }
+    }
+
+    /// How many questions wait for a decision, those too that have expired and whose runs do not know yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.desk.open().len()
+    }
+
+    /// Returns once the question is no longer open: it was decided, has expired or was withdrawn. At once if it never was.
+    pub async fn closed(&self, id: ApprovalId) {
+        loop {
+            let mut closed = pin!(self.desk.closed.notified());
+            closed.as_mut().enable();
+            if !self.desk.is_open(id) {
+                return;
+            }
+            closed.await;
+        }
+    }
+
+    /// What was decided, if anything was and it is still kept: for the approval's time and 60 days.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn decision(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
+        self.desk.stored(id).await
     }
 
     /// Says yes. `by` is who decided, as the caller authenticated them, in at most (128) characters.

@@ -58,6 +58,8 @@ impl StreamMode {
             | RunEvent::OutcomeResolved { .. }
             | RunEvent::Noticed { .. }
             | RunEvent::Asked { .. }
+            | RunEvent::AskedUntil { .. }
+            | RunEvent::QuestionExpired { .. }
             | RunEvent::Answered { .. }
             | RunEvent::ApprovalAsked { .. } => matches!(self, Self::Messages | Self::Debug),
             RunEvent::StepStarted { .. }

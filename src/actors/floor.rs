@@ -96,6 +96,7 @@ struct Place {
     timeout: Duration,
     namespaces: Option<Arc<[Arc<str>]>>,
     on_unknown: Option<OnUnknown>,
+    question_ttl: Option<Duration>,
     /// What it may cause.
     authority: Authority,
     /// Who has made the value, and makes it again. Its supervisor may not know yet that it runs.
@@ -474,7 +475,7 @@ impl Floor {
                 Arc::clone(&self.context),
                 Arc::clone(&self.hub),
                 place.namespaces.clone(),
-                place.on_unknown,
+                (place.on_unknown, place.question_ttl),
                 seat,
             ));
             let (generation, is_blocking) = (place.generation, place.is_blocking && self.env.has_threads());

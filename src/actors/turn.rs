@@ -55,6 +55,8 @@ pub(super) struct TurnShared {
     namespaces: Option<Arc<[Arc<str>]>>,
     /// What its agent says of unknown outcomes.
     on_unknown: Option<OnUnknown>,
+    /// How long its agent's questions wait.
+    question_ttl: Option<Duration>,
     /// What it was granted that was made by others, if that is less.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Most turns never ask for it.
@@ -106,7 +108,7 @@ impl TurnShared {
         store: Arc<ContextStore>,
         hub: Arc<Hub>,
         namespaces: Option<Arc<[Arc<str>]>>,
-        on_unknown: Option<OnUnknown>,
+        (on_unknown, question_ttl): (Option<OnUnknown>, Option<Duration>),
         seat: Seat,
     ) -> Self {
         Self {
@@ -115,6 +117,7 @@ impl TurnShared {
             hub,
             namespaces,
             on_unknown,
+            question_ttl,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
             seat,
@@ -308,15 +311,60 @@ impl Turn {
         }
     }
 
-    /// Asks people and waits for the answer, over restarts too.
+    /// Asks people and waits for the answer, over restarts too: as long as it takes, or as long as the agent's
+    /// [`question_ttl`](super::AgentSpec::question_ttl) says.
     ///
     /// # Errors
-    /// When an earlier attempt asked for something else in this place.
+    /// [`Refusal::QuestionExpired`] if the agent's questions expire and nobody answered in time. When an earlier attempt asked for
+    /// something else in this place.
     pub fn ask(&self, question: impl Into<Json>) -> impl Future<Output = Result<Json, TurnError>> + Send {
-        let (ordinal, question) = (self.take_ordinal(), question.into());
+        self.ask_for_at_most(question.into(), self.shared.question_ttl)
+    }
+
+    /// As [`Turn::ask`], with a time for this question: when it is over, also while no process runs, the question is withdrawn.
+    ///
+    /// ```
+    /// use callboard::messages::Refusal;
+    /// use callboard::prelude::*;
+    /// use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("painter", |turn: Turn| async move {
+    ///         let colour = match turn.ask_within("Which colour?", Duration::from_millis(1)).await {
+    ///             Ok(colour) => colour,
+    ///             Err(error) if matches!(error.refusal(), Some(Refusal::QuestionExpired { .. })) => "white".into(),
+    ///             Err(error) => return Err(error),
+    ///         };
+    ///         Ok(Command::output(colour))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("paint")).await?;
+    /// assert_eq!(run.result().await?.output, "white");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refusal::QuestionExpired`] if nobody answered in time; as [`Turn::ask`].
+    pub fn ask_within(
+        &self,
+        question: impl Into<Json>,
+        time: Duration,
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        self.ask_for_at_most(question.into(), Some(time))
+    }
+
+    fn ask_for_at_most(
+        &self,
+        question: Json,
+        ttl: Option<Duration>,
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        let ordinal = self.take_ordinal();
         async move {
-            match self.request(ordinal, TurnRequest::Ask(question)).await? {
+            match self.request(ordinal, TurnRequest::Ask { question: question.clone(), ttl }).await? {
                 TurnReply::Answered(answer) => Ok(answer),
+                TurnReply::QuestionExpired => Err(Refusal::QuestionExpired { question: question.to_string() }.into()),
                 reply => Err(unexpected(&reply)),
             }
         }

@@ -21,6 +21,7 @@ use crate::documents::schema;
 use crate::messages::visible::{cut, quoted};
 use crate::messages::{Effect, EffectClass, Intent, Json, OnUnknown, Reconciled};
 
+use super::meta::MetaTool;
 use gate::Gate;
 
 impl Effect {
@@ -352,7 +353,7 @@ pub enum ToolsError {
     #[error("a tool's name has 1 to 64 letters, digits, `_` and `-`; {} has not", quoted(.0))]
     Name(String),
     /// The name is one of the runtime's own actions.
-    #[error("no tool can be named {}, which is what a handoff is called; choose another name", quoted(.0))]
+    #[error("no tool can be named {}: the runtime has the name for itself; choose another one", quoted(.0))]
     Reserved(String),
     /// Two tools have one name.
     #[error("two tools are named {}; give one of them another name", quoted(.0))]
@@ -369,8 +370,14 @@ pub enum ToolsError {
 
 const MAX_NAME: usize = 64;
 
-/// What people are asked about when control passes on.
-const RESERVED: &str = "handoff";
+/// What actions of the runtime are called, about which people and policies decide.
+const RESERVED: [&str; 2] = ["handoff", "delegation"];
+
+/// Whether the runtime has this name for itself, in whatever case: for its actions, or for a tool of the loop.
+fn is_reserved(name: &str) -> bool {
+    let of_loop = MetaTool::ALL.map(MetaTool::name);
+    RESERVED.iter().chain(&of_loop).any(|reserved| name.eq_ignore_ascii_case(reserved))
+}
 
 impl Tools {
     /// No tools.
@@ -398,7 +405,7 @@ impl Tools {
         if spec.name.is_empty() || spec.name.len() > MAX_NAME || !spec.name.chars().all(is_plain) {
             return Err(ToolsError::Name(spec.name.to_string()));
         }
-        if spec.name.eq_ignore_ascii_case(RESERVED) {
+        if is_reserved(&spec.name) {
             return Err(ToolsError::Reserved(spec.name.to_string()));
         }
         if self.0.contains_key(&spec.name) {
@@ -472,5 +479,28 @@ impl Entry {
 impl fmt::Debug for Tools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    struct Nothing {}
+
+    fn with(name: &str) -> Result<Tools, ToolsError> {
+        Tools::new().with(tool(name, "Does nothing.", Effect::Reads, |_: Nothing, _| async { Ok("done".into()) }))
+    }
+
+    #[test]
+    fn no_tool_has_a_name_that_the_runtime_has_for_itself() {
+        let names = ["handoff", "Handoff", "delegation", "task", "HANDOFF_TO_AGENT"];
+        for name in names.into_iter().chain(MetaTool::ALL.map(MetaTool::name)) {
+            assert!(matches!(with(name), Err(ToolsError::Reserved(refused)) if refused == name), "{name}");
+            // Whatever a server calls its tools, models and people see the server's name before it.
+            assert!(with(&format!("mcp__files__{name}")).is_ok(), "{name}");
+        }
+        assert!(with("hand_off").is_ok());
     }
 }

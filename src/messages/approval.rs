@@ -1,16 +1,20 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::visible::visible;
-use super::{AgentName, Json, RequestId, Timestamp};
+use super::{Json, Timestamp};
+
+mod envelope;
+
+pub use envelope::Envelope;
 
 /// What an approval policy is asked about (SEMANTICS 9). The runtime sets it; a name that an agent or a tool chose says nothing
 /// about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ActionKind {
     /// Control passes to another agent.
     Handoff,
@@ -75,6 +79,33 @@ pub enum Consent {
     Ask,
     /// It may not.
     Deny,
+    /// A human decides, and silence denies after this long, whatever the task and the board say.
+    AskWithin(Duration),
+}
+
+impl Consent {
+    /// The stricter of two answers. Of two that ask, the one with the shorter time.
+    #[must_use]
+    pub fn strictest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
+            (Self::AskWithin(time), Self::AskWithin(other)) => Self::AskWithin(time.min(other)),
+            (Self::AskWithin(time), Self::Ask | Self::Auto) | (Self::Ask | Self::Auto, Self::AskWithin(time)) => {
+                Self::AskWithin(time)
+            }
+            (Self::Ask, Self::Ask | Self::Auto) | (Self::Auto, Self::Ask) => Self::Ask,
+            (Self::Auto, Self::Auto) => Self::Auto,
+        }
+    }
+
+    /// How long people have, if the policy says so.
+    #[must_use]
+    pub const fn time(self) -> Option<Duration> {
+        match self {
+            Self::AskWithin(time) => Some(time),
+            Self::Auto | Self::Ask | Self::Deny => None,
+        }
+    }
 }
 
 /// The policy of a question that may be decided for a whole run.
@@ -82,54 +113,6 @@ pub const ASK: &str = "ask";
 
 /// The policy of a question that is asked each time, whatever was decided before.
 pub const EACH_TIME: &str = "ask each time";
-
-/// One question to a human, bound to the exact bytes that will be executed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Envelope {
-    /// Who asks for what: run, turn and which of its requests.
-    pub request: RequestId,
-    /// The asking agent.
-    pub agent: AgentName,
-    /// What it wants to do.
-    pub action: Action,
-    /// The policy that asked for a decision: [`ASK`], or [`EACH_TIME`].
-    pub policy: Arc<str>,
-    /// Makes two otherwise equal questions different.
-    pub nonce: u64,
-    /// When silence becomes a denial.
-    pub expires_at: Timestamp,
-}
-
-impl Envelope {
-    /// The canonical bytes: what is shown, hashed, stored and executed.
-    #[must_use]
-    pub fn canonical(&self) -> Vec<u8> {
-        Json::from(json!({
-            "run": self.request.turn.run.to_string(),
-            "turn": self.request.turn.number,
-            "ordinal": self.request.ordinal,
-            "agent": self.agent,
-            "action": self.action.action,
-            "target": self.action.target,
-            "arguments": self.action.arguments,
-            "policy": self.policy,
-            "nonce": self.nonce.to_string(),
-            "expires_at": self.expires_at,
-        }))
-        .canonical()
-    }
-
-    /// Whether it asks where control goes. Its place says so, which the runtime gives; its action may be called anything.
-    pub(crate) fn is_handoff(&self) -> bool {
-        self.request.ordinal == HANDOFF_ORDINAL
-    }
-
-    /// The hash of the canonical bytes, which names the approval.
-    #[must_use]
-    pub fn id(&self) -> ApprovalId {
-        ApprovalId(Sha256::digest(self.canonical()).into())
-    }
-}
 
 /// SHA-256 of an [`Envelope`]'s canonical bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -208,18 +191,7 @@ pub enum Terms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{RunId, TurnId};
-
-    fn envelope() -> Envelope {
-        Envelope {
-            request: RequestId { turn: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 }, ordinal: 0 },
-            agent: AgentName::new("writer").unwrap(),
-            action: Action::new("write_file", "REVIEW.md", json!({ "text": "a" })),
-            policy: "ask".into(),
-            nonce: 7,
-            expires_at: Timestamp::from_millis(1),
-        }
-    }
+    use serde_json::json;
 
     #[test]
     fn a_target_is_what_the_argument_says_that_names_it() {
@@ -237,34 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_is_bound_to_every_field() {
-        let changes: [fn(&mut Envelope); 9] = [
-            |e| e.request.turn.run = RunId(uuid::Uuid::max()),
-            |e| e.request.turn.number = 2,
-            |e| e.request.ordinal = 1,
-            |e| e.agent = AgentName::new("reader").unwrap(),
-            |e| e.action = Action::new("write_file", "OTHER.md", json!({ "text": "a" })),
-            |e| e.action = Action::new("write_file", "REVIEW.md", json!({ "text": "b" })),
-            |e| e.policy = "always".into(),
-            |e| e.nonce = 8,
-            |e| e.expires_at = Timestamp::from_millis(2),
-        ];
-        let ids: std::collections::BTreeSet<ApprovalId> = changes
-            .iter()
-            .map(|change| {
-                let mut changed = envelope();
-                change(&mut changed);
-                changed.id()
-            })
-            .chain([envelope().id()])
-            .collect();
-        assert_eq!(ids.len(), changes.len() + 1);
-        let id = envelope().id();
-        assert_eq!(ApprovalId::try_from(id.to_string()), Ok(id));
-        assert_eq!(format!("{id:?}"), id.to_string());
-        let stored = serde_json::to_string(&id).unwrap();
-        assert_eq!(serde_json::from_str::<ApprovalId>(&stored).unwrap(), id);
-        assert!(ApprovalId::try_from("0123".to_owned()).is_err());
-        assert_eq!(envelope().action.to_string(), "write_file REVIEW.md");
+    fn the_strictest_answer_counts_and_the_shortest_time() {
+        let (short, long) = (Consent::AskWithin(Duration::from_secs(1)), Consent::AskWithin(Duration::from_secs(9)));
+        let order = [Consent::Auto, Consent::Ask, long, short, Consent::Deny];
+        for (position, stricter) in order.iter().enumerate() {
+            for other in &order[..=position] {
+                assert_eq!((stricter.strictest(*other), other.strictest(*stricter)), (*stricter, *stricter));
+            }
+        }
     }
 }

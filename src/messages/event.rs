@@ -345,6 +345,30 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// A turn asked people a question that nobody waits for after a time.
+    AskedUntil {
+        /// The turn.
+        turn: u32,
+        /// Which of its requests.
+        ordinal: u32,
+        /// What it asks.
+        question: Json,
+        /// Makes the question's id unique.
+        nonce: u64,
+        /// When the turn goes on without an answer.
+        expires_at: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// Nobody has answered a question in time: the turn goes on without an answer.
+    QuestionExpired {
+        /// The turn.
+        turn: u32,
+        /// The question.
+        ordinal: u32,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// The turn of an event, by whatever reference the event is.
@@ -377,7 +401,9 @@ macro_rules! turn_of {
             | RunEvent::IntentRecorded { turn, .. }
             | RunEvent::StepFailed { turn, .. }
             | RunEvent::OutcomeUnknown { turn, .. }
-            | RunEvent::OutcomeResolved { turn, .. } => Some(turn),
+            | RunEvent::OutcomeResolved { turn, .. }
+            | RunEvent::AskedUntil { turn, .. }
+            | RunEvent::QuestionExpired { turn, .. } => Some(turn),
         }
     };
 }
@@ -572,6 +598,8 @@ pub struct Question {
     pub question: Json,
     /// Since when.
     pub asked_at: Timestamp,
+    /// When nobody waits for an answer any more; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Names a question of a turn; the nonce keeps an answer from reaching another question.

@@ -29,7 +29,8 @@ impl fmt::Display for RunEvent {
                 write!(f, "used {} tokens ({} in, {} out)", usage.total(), usage.input_tokens, usage.output_tokens)
             }
             Self::Settled { usage: None, .. } => f.write_str("gave its tokens back"),
-            Self::Asked { question, .. } => write!(f, "asked {}", shown(question)),
+            Self::Asked { question, .. } | Self::AskedUntil { question, .. } => write!(f, "asked {}", shown(question)),
+            Self::QuestionExpired { .. } => f.write_str("nobody answered in time"),
             Self::Answered { answer, by, .. } => write!(f, "{} answered {}", cut(by), shown(answer)),
             Self::ApprovalAsked { envelope, .. } => {
                 write!(f, "asks for consent: {}", cut(&envelope.action.to_string()))

@@ -112,6 +112,8 @@ impl Flow {
                 | RunEvent::Reserved { .. }
                 | RunEvent::Settled { .. }
                 | RunEvent::Asked { .. }
+                | RunEvent::AskedUntil { .. }
+                | RunEvent::QuestionExpired { .. }
                 | RunEvent::Answered { .. }
                 | RunEvent::ApprovalAsked { .. }
                 | RunEvent::HandoffChecked { .. }

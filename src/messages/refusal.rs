@@ -172,6 +172,12 @@ pub enum Refusal {
     /// The runtime is shutting down and admits nothing new.
     #[error("the board is shutting down and takes no new work")]
     ShuttingDown,
+    /// Nobody answered a question in the time that it had (SEMANTICS 9).
+    #[error("nobody answered {} before it expired", cut(question))]
+    QuestionExpired {
+        /// What was asked.
+        question: String,
+    },
 }
 
 fn shown_cycle(cycle: &[Wait]) -> String {
@@ -214,6 +220,7 @@ impl Refusal {
             Self::AgentNotMade { .. } => "AgentNotMade",
             Self::DeadlinePassed => "DeadlinePassed",
             Self::ShuttingDown => "ShuttingDown",
+            Self::QuestionExpired { .. } => "QuestionExpired",
         }
     }
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::state::Schema;
 use super::{AgentName, Authority, Chain, Complexity, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId};
 
+mod form;
+
 /// Whether agents may pass control on in a run. Delegations are not switched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,6 +29,7 @@ pub enum Handoffs {
 /// let task = Task::new("Summarise the design").to("researcher").input(json!({ "path": "docs" })).limits(Complexity::Medium);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "form::Form", into = "form::Form")]
 pub struct Task {
     /// What to do, in words.
     pub body: Arc<str>,
@@ -52,6 +55,9 @@ pub struct Task {
     pub is_untrusted: bool,
     /// What agents may cause in the run, whatever they may cause elsewhere.
     pub grant: Authority,
+    /// How long an approval of the run waits before silence denies it; the board's time if none is given. A policy's own time
+    /// comes first.
+    pub approval_ttl: Option<Duration>,
 }
 
 impl Task {
@@ -71,6 +77,7 @@ impl Task {
             handoffs: Handoffs::default(),
             is_untrusted: false,
             grant: Authority::ALL,
+            approval_ttl: None,
         }
     }
 
@@ -99,6 +106,14 @@ impl Task {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets how long an approval of the run waits before silence denies it (the board's
+    /// [`approval_ttl`](crate::Builder::approval_ttl)). It holds for questions about lost outcomes as well (SEMANTICS 9, 14).
+    #[must_use]
+    pub fn approval_ttl(mut self, ttl: Duration) -> Self {
+        self.approval_ttl = Some(ttl);
         self
     }
 

@@ -10,7 +10,7 @@ use crate::messages::names::did_you_mean;
 use crate::messages::visible::{quoted, visible_lines};
 use crate::messages::{AgentName, Announcement, NameError, Presence, RequestId};
 use crate::storage::StorageError;
-use crate::supervision::runs::breaker::BreakerState;
+use crate::supervision::runs::breaker::{BreakerState, BreakerStatus};
 use crate::supervision::runs::dispatch::Dispatch as _;
 use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
 
@@ -236,6 +236,24 @@ impl Callboard {
     /// The run's journal cannot be read.
     pub async fn status(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
         self.board.router.standing(request).await
+    }
+
+    /// What is known of an agent's circuit breaker: its state, the failures in a row, the last of them, and when it opened
+    /// (SEMANTICS 3). Breakers are those of this process: after a restart they start closed.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard::supervision::runs::breaker::BreakerState;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder().agent("idle", |_: Turn| async { Ok(Command::new()) }).start().await?;
+    /// let status = board.breaker_status("idle");
+    /// assert_eq!((status.state, status.failures, status.last_failure), (BreakerState::Closed, 0, None));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn breaker_status(&self, agent: &str) -> BreakerStatus {
+        self.board.facts.lock().breaker_status(agent, self.board.env.now())
     }
 
     /// The state of an agent's circuit breaker.

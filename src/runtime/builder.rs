@@ -54,6 +54,7 @@ pub(super) struct Settings {
     pub(super) breaker: BreakerPolicy,
     pub(super) backoff: Backoff,
     pub(super) approval_ttl: Duration,
+    pub(super) remind_before: Duration,
     pub(super) on_unknown: OnUnknown,
     pub(super) offline_after: Duration,
     pub(super) grace: Duration,
@@ -78,6 +79,7 @@ impl Default for Settings {
             breaker: BreakerPolicy::default(),
             backoff: Backoff::default(),
             approval_ttl: Duration::from_secs(7 * 24 * 3600),
+            remind_before: Duration::from_secs(24 * 3600),
             on_unknown: OnUnknown::Ask,
             offline_after: Duration::from_secs(120),
             grace: Duration::from_secs(10),
@@ -254,9 +256,17 @@ impl Builder {
         self
     }
 
-    /// How long an approval waits before silence denies it (7 days).
+    /// How long an approval waits before silence denies it (7 days). A task may say otherwise
+    /// ([`Task::approval_ttl`]), and a policy before that ([`Consent::AskWithin`]).
     pub fn approval_ttl(mut self, ttl: Duration) -> Self {
         self.settings.approval_ttl = ttl;
+        self
+    }
+
+    /// How long before an approval expires people are reminded of it, once, through their channels (24 h). For one whose whole
+    /// time is less than twice that, they are reminded when half of it is over. Nobody is reminded if it is zero.
+    pub fn remind_before(mut self, lead: Duration) -> Self {
+        self.settings.remind_before = lead;
         self
     }
 

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::actors::events::{StreamMode, Watched};
 use crate::messages::{
-    Flow, Json, Published, Question, RunEvent, RunId, RunResult, TooLong, TurnId, Update, check_person, check_reason,
+    Flow, Json, Published, Question, QuestionId, RunEvent, RunId, RunResult, TooLong, TurnId, Update, check_person,
+    check_reason,
 };
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
@@ -326,6 +327,18 @@ impl RunHandle {
         }
     }
 
+    /// Returns once the question is no longer open: it was answered, has expired, or its turn or run has ended. At once if it
+    /// never was. Of a run that another board works on it only notices the end.
+    pub async fn question_closed(&self, question: QuestionId) {
+        let buffer = self.board.board.settings.watch_buffer;
+        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Debug], buffer);
+        loop {
+            if self.questions().await.iter().all(|open| open.id != question) || news.next().await.is_none() {
+                return;
+            }
+        }
+    }
+
     /// The nodes of the run's plan that wait for a person, in the order of their turns.
     pub async fn interrupts(&self) -> Vec<Interrupt> {
         self.board.tell(self.id, |reply| Input::Interrupts { run: self.id, reply }).await.unwrap_or_default()
@@ -565,7 +578,10 @@ async fn has_asked(news: &mut (impl Stream<Item = Watched> + Unpin)) -> bool {
     while let Some(watched) = news.next().await {
         match watched {
             Watched::Event(published)
-                if matches!(*published.event, RunEvent::Asked { .. } | RunEvent::OutcomeUnknown { .. }) =>
+                if matches!(
+                    *published.event,
+                    RunEvent::Asked { .. } | RunEvent::AskedUntil { .. } | RunEvent::OutcomeUnknown { .. }
+                ) =>
             {
                 return true;
             }

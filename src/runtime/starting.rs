@@ -102,6 +102,7 @@ impl Builder {
                 rules: rules.clone(),
                 backoff: settings.backoff,
                 approval_ttl: settings.approval_ttl,
+                remind_before: settings.remind_before,
                 on_unknown: settings.on_unknown,
                 max_recoveries: 10,
                 durability,

@@ -91,7 +91,7 @@ impl Callboard {
             waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),
             free_permits: board.floor.permits(),
             pool: board.settings.pool,
-            open_approvals: board.decider.open().len(),
+            open_approvals: board.decider.pending(),
             waits: board.facts.lock().waits.len(),
         }
     }

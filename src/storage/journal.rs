@@ -454,12 +454,13 @@ fn run_of(key: &Key) -> Option<RunId> {
 mod tests {
     use super::*;
     use crate::messages::{
-        Action, AgentName, AskedOutcome, Authority, Chain, Command, Decision, Effect, Envelope, Failure, FailureKind,
-        Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task, Terms, Timestamp, TraceId,
-        TurnId, Usage, Verdict,
+        Action, ActionKind, AgentName, AskedOutcome, Authority, Chain, Command, Decision, Effect, Envelope, Failure,
+        FailureKind, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task, Terms, Timestamp,
+        TraceId, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
+    use std::time::Duration;
 
     fn events() -> Vec<RunEvent> {
         let at = Timestamp::from_millis(1_767_225_600_000);
@@ -496,8 +497,18 @@ mod tests {
         let name: Arc<str> = "search".into();
         let request = RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal };
         let action = Action::new("write_file", "REVIEW.md", json!({ "text": "x" }));
-        let envelope =
-            Envelope { request, agent: agent.clone(), action, policy: "ask".into(), nonce: 9, expires_at: at };
+        // As it was before questions had a version.
+        let envelope = Envelope {
+            version: 0,
+            kind: ActionKind::Requested,
+            request,
+            agent: agent.clone(),
+            action,
+            policy: "ask".into(),
+            nonce: 9,
+            expires_at: at,
+            remind_at: None,
+        };
         let approval = envelope.id();
         let decision = Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once };
         let failure = Failure::new(FailureKind::Transient, "later");
@@ -592,6 +603,68 @@ mod tests {
             resolved(Resolution::Report),
         ];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
+        crate::testing::golden::check(folder, &JournalRecord { events });
+    }
+
+    /// The versions of what people are asked, and the times that they have for it.
+    #[test]
+    fn the_bytes_of_what_people_are_asked_in_time_are_golden() {
+        let (turn, ordinal, at) = (3, 2, Timestamp::from_millis(1_767_225_600_000));
+        let (minute, agent) = (Duration::from_secs(60), AgentName::new("writer").unwrap());
+        let request = RequestId { turn: TurnId { run: RunId(Uuid::from_u128(7)), number: turn }, ordinal };
+        let envelope = |kind, remind_at| Envelope {
+            version: Envelope::VERSION,
+            kind,
+            request,
+            agent: agent.clone(),
+            action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
+            policy: "ask".into(),
+            nonce: 9,
+            expires_at: at,
+            remind_at,
+        };
+        let submitted = |task: Task| {
+            RunEvent::Submitted(Arc::new(Submission {
+                cast: Vec::new(),
+                run: request.turn.run,
+                trace: TraceId(Uuid::from_u128(8)),
+                task,
+                agent: agent.clone(),
+                chain: Chain::default(),
+                at,
+            }))
+        };
+        let parked = Verdict::Parked(Box::new(envelope(ActionKind::Handoff, None)));
+        let expired = Refusal::QuestionExpired { question: "Which colour?".into() };
+        let events = vec![
+            submitted(Task::new("x").approval_ttl(minute)),
+            submitted(Task::new("x").approval_ttl(minute).deadline(minute * 2)),
+            RunEvent::ApprovalAsked {
+                turn,
+                ordinal,
+                envelope: Box::new(envelope(ActionKind::Requested, Some(at))),
+                at,
+            },
+            RunEvent::Decided {
+                turn,
+                ordinal,
+                approval: envelope(ActionKind::Delegation, None).id(),
+                decision: Decision { approved: true, by: "ann".into(), reason: "".into(), at, terms: Terms::Once },
+                verdict: parked,
+                at,
+            },
+            RunEvent::AskedUntil {
+                turn,
+                ordinal,
+                question: "Which colour?".into(),
+                nonce: 9,
+                expires_at: at + minute,
+                at,
+            },
+            RunEvent::QuestionExpired { turn, ordinal, at: at + minute },
+            RunEvent::AttemptFailed { turn, attempt: 1, failure: Failure::refused(expired), retry_at: at, at },
+        ];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
         crate::testing::golden::check(folder, &JournalRecord { events });
     }
 

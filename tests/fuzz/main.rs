@@ -16,8 +16,8 @@ use std::sync::Arc;
 use callboard::actors::approvals::{card, folded};
 use callboard::messages::state::{Reducer, Schema, State, StateRules};
 use callboard::messages::{
-    Action, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan, RequestId,
-    RunEvent, RunId, Send, Submission, Task, TraceId, TurnId, Verdict, visible_lines,
+    Action, ActionKind, AgentName, Chain, Command, Envelope, Failure, FailureKind, Flow, Json, Limits, Outcome, Plan,
+    RequestId, RunEvent, RunId, Send, Submission, Task, TraceId, TurnId, Verdict, visible_lines,
 };
 use callboard::storage::codec::{self, HEADER, Stored};
 use callboard::storage::{
@@ -350,6 +350,9 @@ fn any_action_is_shown_on_a_card_that_deceives_nobody() {
         let arguments = parts.next().unwrap_or_default();
         let arguments = serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments));
         let envelope = Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            remind_at: None,
             request: RequestId { turn: TurnId { run: RunId(Uuid::from_u128(9)), number: 1 }, ordinal: 0 },
             agent: AgentName::new("clerk").unwrap(),
             action: Action::new(kind, target, arguments),

@@ -1,6 +1,7 @@
 //! What `callboard init|check|run` take.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
@@ -81,6 +82,9 @@ pub(crate) struct Run {
     /// task first, in a run of its own
     #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
     pub(crate) limits: Option<Allowance>,
+    /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d if nothing is said
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time_span, conflicts_with_all = ["resume", "retry"])]
+    pub(crate) approval_ttl: Option<Duration>,
     /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
     #[arg(long, conflicts_with_all = ["resume", "retry"])]
     pub(crate) enable_handoffs: bool,

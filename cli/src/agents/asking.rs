@@ -1,6 +1,6 @@
 //! The person at the terminal, and what agents ask of them.
 
-use callboard::actors::approvals::{approval_code, arguments_lines, card, whole_card};
+use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, card, whole_card};
 use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
 use serde_json::Value;
 
@@ -41,8 +41,8 @@ pub(super) fn shown(question: &Question) -> String {
 }
 
 /// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
-pub(super) fn decide(envelope: &Envelope, place: Option<&str>) -> Decision {
-    at_the_terminal(|person| Asking { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
+pub(super) fn decide(envelope: &Envelope, place: Option<&str>, withdrawal: Option<Withdrawal>) -> Decision {
+    at_the_terminal(withdrawal, |person| Asking { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
 }
 
 /// A card, and where it would be done.
@@ -182,8 +182,8 @@ fn arguments(envelope: &Envelope, said: &str) -> Result<(Value, String), String>
 const MAX_LINE: usize = 4_095;
 
 /// Asks a question at the terminal; `None` leaves it open.
-pub(super) fn answer(question: &Question) -> Option<Value> {
-    at_the_terminal(|person| answer_of(person, question)).flatten()
+pub(super) fn answer(question: &Question, withdrawal: Option<Withdrawal>) -> Option<Value> {
+    at_the_terminal(withdrawal, |person| answer_of(person, question)).flatten()
 }
 
 fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
@@ -197,7 +197,7 @@ fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use callboard::messages::{Action, AgentName, EACH_TIME, QuestionId, RequestId, Timestamp, TurnId};
+    use callboard::messages::{Action, ActionKind, AgentName, EACH_TIME, QuestionId, RequestId, Timestamp, TurnId};
     use std::io::Write as _;
 
     use serde_json::json;
@@ -212,6 +212,9 @@ mod tests {
 
     fn envelope() -> Envelope {
         Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            remind_at: None,
             request: request(),
             agent: AgentName::new("coder").unwrap(),
             action: Action::new(
@@ -228,7 +231,7 @@ mod tests {
     fn question(asked: Value) -> Question {
         let id = QuestionId { request: request(), nonce: 3 };
         let agent = AgentName::new("lead").unwrap();
-        Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0) }
+        Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0), expires_at: None }
     }
 
     /// What is decided by who says these lines, in which CODE stands for the one on the card.

@@ -1,13 +1,15 @@
 //! What a run asks of people, and how the person at the terminal decides it.
 
+use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::task::JoinError;
 
 use callboard::Callboard;
-use callboard::actors::approvals::{DecideError, card};
-use callboard::messages::{Envelope, Question};
+use callboard::actors::approvals::{DecideError, Withdrawal, card, withdrawal};
+use callboard::messages::{Envelope, Question, visible};
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::inbox::AnswerError;
 
@@ -38,7 +40,9 @@ impl Asked {
                 "arguments": envelope.action.arguments,
                 "expires_at": envelope.expires_at,
             }),
-            Self::Question(Question { agent, question, .. }) => json!({ "agent": agent, "question": question }),
+            Self::Question(Question { agent, question, expires_at, .. }) => {
+                json!({ "agent": agent, "question": question, "expires_at": expires_at })
+            }
         }
     }
 }
@@ -73,8 +77,39 @@ impl Asker {
     }
 }
 
+/// Asks on a thread that may block, unless what is asked is closed first; then `None`.
+async fn unless_closed<T: Send + 'static>(
+    ask: impl FnOnce(Option<Withdrawal>) -> T + Send + 'static,
+    closed: impl Future<Output = ()>,
+) -> Option<Result<T, JoinError>> {
+    let (withdrawer, withdrawal) = withdrawal().map_or((None, None), |(one, other)| (Some(one), Some(other)));
+    let mut asking = tokio::task::spawn_blocking(move || ask(withdrawal));
+    tokio::select! {
+        biased;
+        said = &mut asking => Some(said),
+        () = closed, if withdrawer.is_some() => {
+            drop(withdrawer);
+            // The terminal is free for what is asked next once that thread has let go of it.
+            let _ = asking.await;
+            None
+        }
+    }
+}
+
+/// What is said of an approval that was closed while its card was open.
+async fn closed(board: &Callboard, envelope: &Envelope) -> String {
+    let action = visible(&envelope.action.to_string());
+    match board.approvals().decision(envelope.id()).await {
+        Ok(Some(decision)) if &*decision.by == "expiry" => {
+            format!("{action} was denied: nobody decided before {}", envelope.expires_at)
+        }
+        Ok(Some(decision)) => format!("{action}: {}", DecideError::AlreadyDecided { decision }),
+        Ok(None) | Err(_) => format!("{action} is no longer asked about"),
+    }
+}
+
 /// Has a person decide. `false` if nobody does.
-pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Result<bool, Failure> {
+pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, asker: &Asker) -> Result<bool, Failure> {
     let trouble = |error: String| Failure::trouble(error);
     let place = asker.place.clone();
     if !is_anybody_here(asker.no_input) {
@@ -88,7 +123,13 @@ pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Re
     match asked {
         Asked::Approval(envelope) => {
             let id = envelope.id();
-            let decision = tokio::task::spawn_blocking(move || asking::decide(&envelope, place.as_deref())).await;
+            let shown = envelope.clone();
+            let ask = move |withdrawal| asking::decide(&shown, place.as_deref(), withdrawal);
+            let approvals = board.approvals();
+            let Some(decision) = unless_closed(ask, approvals.closed(id)).await else {
+                note(&closed(board, &envelope).await);
+                return Ok(true);
+            };
             let decided = match decision.unwrap_or(Decision::Leave) {
                 Decision::Yes => board.approvals().approve(id, &people::name()).await,
                 Decision::ForRun => board.approvals().approve_for_run(id, &people::name(), FOR_RUN).await,
@@ -114,12 +155,21 @@ pub(crate) async fn settle(board: &Callboard, asked: Asked, asker: &Asker) -> Re
         }
         Asked::Question(question) => {
             let id = question.id;
-            let answer = tokio::task::spawn_blocking(move || asking::answer(&question)).await;
+            let ask = move |withdrawal| asking::answer(&question, withdrawal);
+            let Some(answer) = unless_closed(ask, run.question_closed(id)).await else {
+                note("the question is no longer open: it has expired, or was answered elsewhere");
+                return Ok(true);
+            };
             let Some(answer) = answer.ok().flatten() else { return Ok(false) };
             match board.answer(id, answer, &people::name()).await {
                 Ok(()) => Ok(true),
                 // What is open is asked again.
-                Err(error @ (AnswerError::NotAnOutcome(_) | AnswerError::Unknown(_) | AnswerError::Answered(_))) => {
+                Err(
+                    error @ (AnswerError::NotAnOutcome(_)
+                    | AnswerError::Unknown(_)
+                    | AnswerError::Answered(_)
+                    | AnswerError::Expired(_)),
+                ) => {
                     note(&error.to_string());
                     Ok(true)
                 }

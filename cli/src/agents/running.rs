@@ -189,6 +189,7 @@ impl<'a> Session<'a> {
         if let Some(Allowance::Named(limits)) = &self.arguments.limits {
             task.limits = Some(limits.clone());
         }
+        task.approval_ttl = self.arguments.approval_ttl;
         task.handoffs = handoffs(self.arguments.enable_handoffs);
         let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
         if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
@@ -258,7 +259,7 @@ impl<'a> Session<'a> {
                 asked = next_asked(&self.board, run) => {
                     teller.close(None);
                     let asked_json = asked.json();
-                    if !settle(&self.board, asked, &asker).await? {
+                    if !settle(&self.board, run, asked, &asker).await? {
                         return Ok(End::Waits(asked_json));
                     }
                     continue;

@@ -1,6 +1,7 @@
 //! What `callboard workflow` takes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use callboard::messages::{Complexity, Limits};
 
 use crate::agents::arguments::Files;
-use crate::arguments::{Setting, json, setting, text_in};
+use crate::arguments::{Setting, json, setting, text_in, time_span};
 use crate::stores::Choice;
 
 #[derive(Debug, Subcommand)]
@@ -68,6 +69,9 @@ pub(crate) enum Workflow {
         /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'
         #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
         limits: Option<Limits>,
+        /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d if nothing is said
+        #[arg(long, value_name = "TIME", value_parser = time_span)]
+        approval_ttl: Option<Duration>,
         /// Let agents that think pass control to other nodes; without it each finishes its task alone
         #[arg(long)]
         enable_handoffs: bool,

@@ -42,8 +42,19 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             page::print(block_on(drawing::draw(&files, line.as_deref(), svg, run)), false)
         }
         Workflow::History { stored, json } => page::print(block_on(history(stored)), json),
-        Workflow::Run { file, line, input, input_json, limits, enable_handoffs, choice, ephemeral, going } => {
-            let limits = (limits, page::handoffs(enable_handoffs));
+        Workflow::Run {
+            file,
+            line,
+            input,
+            input_json,
+            limits,
+            approval_ttl,
+            enable_handoffs,
+            choice,
+            ephemeral,
+            going,
+        } => {
+            let limits = (limits, approval_ttl, page::handoffs(enable_handoffs));
             let files: Vec<_> = file.into_iter().collect();
             let input = inputs::whole(input, input_json);
             let json = going.json;

@@ -37,7 +37,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
 
 /// Asks at the terminal.
 pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
-    at_the_terminal(|person| asked(person, interrupt)).unwrap_or(Decision::Leave)
+    at_the_terminal(None, |person| asked(person, interrupt)).unwrap_or(Decision::Leave)
 }
 
 fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {

@@ -57,7 +57,7 @@ struct Session<'a> {
 pub(crate) async fn run(
     (files, line): (&[PathBuf], Option<&str>),
     input: Value,
-    (limits, handoffs): (Option<Limits>, Handoffs),
+    (limits, approval_ttl, handoffs): (Option<Limits>, Option<Duration>, Handoffs),
     stores: Option<Stores>,
     going: &Going,
 ) -> Result<End, Failure> {
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     let agents = agents(going, kept.as_ref().map(|(stores, _)| stores.folder()), &cast, &place).await?;
     let (session, stops) = Session::start(agents, &place, kept, going).await?;
     let mut task = workflow.task(input);
-    (task.limits, task.handoffs) = (limits, handoffs);
+    (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
     let run = match session.board.submit(task).await {
         Ok(run) => run,
         Err(error) => {
@@ -269,7 +269,7 @@ impl<'a> Session<'a> {
                 asked = next_asked(&self.board, run), if self.going.thinkers.agents.is_some() => {
                     let asker = Asker::new(self.going.no_input, &self.going.thinkers.root);
                     let asked_json = asked.json();
-                    if !settle(&self.board, asked, &asker).await? {
+                    if !settle(&self.board, run, asked, &asker).await? {
                         return Ok(End::Waits(asked_json));
                     }
                     continue;

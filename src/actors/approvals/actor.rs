@@ -28,17 +28,30 @@ pub(crate) enum Msg {
     Settled(ApprovalId, Option<Decision>),
     /// A question's time is up.
     Expired(ApprovalId),
+    /// People are to be reminded of a question that is still open.
+    Remind(ApprovalId),
 }
 
 pub(crate) struct GatewayState {
     decider: Decider,
     screens: Arc<[Arc<Screen>]>,
-    /// When open questions expire.
-    alarms: BTreeMap<ApprovalId, Alarm>,
+    /// When open questions expire, and when people are reminded of them.
+    alarms: BTreeMap<ApprovalId, [Option<Alarm>; 2]>,
 }
 
-/// Tells the gateway of an expiry, unless it is dropped before.
+/// Tells the gateway that a moment has come, unless it is dropped before.
 struct Alarm(JoinHandle<()>);
+
+impl Alarm {
+    fn new(me: &ActorRef<Msg>, wait: Duration, message: Msg) -> Self {
+        let me = me.clone();
+        Self(tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            // A gateway that is back finds the question open, and sets an alarm of its own.
+            let _ = me.cast(message);
+        }))
+    }
+}
 
 impl Drop for Alarm {
     fn drop(&mut self) {
@@ -79,6 +92,12 @@ impl Actor for GatewayActor {
                 state.alarms.remove(&id);
                 state.screens.iter().for_each(|screen| screen.tell(ChannelMsg::Settled(id, decision.clone())));
             }
+            Msg::Remind(id) => {
+                if let Some(envelope) = state.decider.desk.envelope(id) {
+                    let remind = || ChannelMsg::Remind(Box::new(envelope.clone()));
+                    state.screens.iter().for_each(|screen| screen.tell(remind()));
+                }
+            }
             Msg::Expired(id) => {
                 let decider = state.decider.clone();
                 tokio::spawn(async move {
@@ -113,15 +132,17 @@ impl GatewayState {
     fn requested(&mut self, me: &ActorRef<Msg>, id: ApprovalId) {
         let desk = &self.decider.desk;
         let Some((envelope, again)) = desk.question(id) else { return };
-        let (me, wait) = (me.clone(), envelope.expires_at.since(desk.env.now().wall));
-        let alarm = async move {
-            tokio::time::sleep(wait).await;
-            // A gateway that is back finds the question open, and sets an alarm of its own.
-            let _ = me.cast(Msg::Expired(id));
-        };
-        self.alarms.insert(id, Alarm(tokio::spawn(alarm)));
-        for screen in &*self.screens {
-            screen.tell(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });
+        let now = desk.env.now().wall;
+        let expiry = Alarm::new(me, envelope.expires_at.since(now), Msg::Expired(id));
+        // Whoever is asked after that moment need not be reminded as well.
+        let reminder = envelope.remind_at.filter(|at| *at > now);
+        let reminder = reminder.map(|at| Alarm::new(me, at.since(now), Msg::Remind(id)));
+        self.alarms.insert(id, [Some(expiry), reminder]);
+        // What has expired is asked of nobody.
+        if envelope.expires_at > now {
+            for screen in &*self.screens {
+                screen.tell(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });
+            }
         }
         let desk = Arc::clone(desk);
         tokio::spawn(async move {

@@ -34,11 +34,12 @@ const MIN_COLUMNS: usize = 6;
 /// are shown; what is cut is counted, and [`whole_card`] has it.
 ///
 /// ```
-/// # use callboard::messages::{Action, AgentName, Envelope, RequestId, Timestamp, TurnId};
+/// # use callboard::messages::{Action, ActionKind, AgentName, Envelope, RequestId, Timestamp, TurnId};
 /// use callboard::actors::approvals::card;
 /// # let turn = TurnId { run: "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap(), number: 1 };
 /// # let action = Action::new("FileWrite", "a.txt", serde_json::json!({ "path": "a.txt", "content": "one\ntwo" }));
 /// # let envelope = Envelope {
+/// #     version: Envelope::VERSION, kind: ActionKind::Requested, remind_at: None,
 /// #     request: RequestId { turn, ordinal: 0 }, agent: AgentName::new("coder").unwrap(), action,
 /// #     policy: "ask".into(), nonce: 7, expires_at: Timestamp::from_millis(0),
 /// # };
@@ -218,13 +219,16 @@ fn write_block<'v>(
 mod tests {
     use serde_json::json;
 
-    use crate::messages::{Action, AgentName, RequestId, Timestamp, TurnId};
+    use crate::messages::{Action, ActionKind, AgentName, RequestId, Timestamp, TurnId};
 
     use super::*;
 
     fn envelope(arguments: Value) -> Envelope {
         let turn = TurnId { run: "0192f0c1-2345-7abc-8def-0123456789ab".parse().expect("an id"), number: 1 };
         Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            remind_at: None,
             request: RequestId { turn, ordinal: 2 },
             agent: AgentName::new("coder").expect("a name"),
             action: Action::new("FileWrite", "build.sh", arguments),

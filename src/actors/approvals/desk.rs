@@ -32,6 +32,8 @@ pub(super) struct Desk {
     actor: Mailbox<Msg>,
     /// Told when a question is asked.
     pub(super) opened: Notify,
+    /// Told when a question is no longer open.
+    pub(super) closed: Notify,
 }
 
 /// A question that is open.
@@ -63,6 +65,7 @@ impl Desk {
             open: Mutex::default(),
             actor: Mailbox::default(),
             opened: Notify::new(),
+            closed: Notify::new(),
         }
     }
 
@@ -112,6 +115,7 @@ impl Desk {
 
     pub(super) fn withdraw(&self, id: ApprovalId) {
         if self.open.lock().remove(&id).is_some() {
+            self.closed.notify_waiters();
             self.tell(Msg::Settled(id, None));
         }
     }
@@ -154,6 +158,7 @@ impl Desk {
         let Some(Question { envelope, .. }) = self.open.lock().remove(&id) else { return };
         let request = envelope.request;
         self.shards.of(request.turn.run).push(Input::Decide { request, approval: id, decision: decision.clone() });
+        self.closed.notify_waiters();
         self.tell(Msg::Settled(id, Some(decision)));
     }
 

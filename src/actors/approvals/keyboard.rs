@@ -1,9 +1,43 @@
 //! The person at the terminal: a question with a prompt goes out, a line comes back.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Write};
 
 use super::folded;
+
+/// What came of a question at a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Typed {
+    /// A line, without its line break.
+    Line(String),
+    /// Nobody types anything any more.
+    End,
+    /// The question was withdrawn before a line was complete.
+    Withdrawn,
+}
+
+/// Withdraws a question that may be on the terminal of another thread, when it is dropped.
+#[derive(Debug)]
+pub struct Withdrawer {
+    _pipe: PipeWriter,
+}
+
+/// Notices that a question was withdrawn.
+#[derive(Debug)]
+pub struct Withdrawal {
+    #[cfg_attr(not(unix), allow(dead_code, reason = "there a question stays until it is answered"))]
+    pipe: PipeReader,
+}
+
+/// The two ends of a withdrawal: one is for whoever knows that the question is no longer open, the other for
+/// [`Keyboard::ask_unless`].
+///
+/// # Errors
+/// The system has no pipe left.
+pub fn withdrawal() -> io::Result<(Withdrawer, Withdrawal)> {
+    let (pipe, writer) = io::pipe()?;
+    Ok((Withdrawer { _pipe: writer }, Withdrawal { pipe }))
+}
 
 /// The width of a terminal that does not say how wide it is, in columns.
 const COLUMNS: usize = 80;
@@ -33,6 +67,18 @@ impl Keyboard {
     /// If the terminal has become narrower by then, it may have wrapped the text, and the middle of a line may have begun a row:
     /// then the line answers nothing, and the text is shown again.
     pub fn ask(&mut self, question: &str) -> Option<String> {
+        match self.asked(question, None) {
+            Typed::Line(line) => Some(line),
+            Typed::End | Typed::Withdrawn => None,
+        }
+    }
+
+    /// As [`Keyboard::ask`], and returns as soon as the question is withdrawn. On Windows only a line ends it.
+    pub fn ask_unless(&mut self, question: &str, withdrawal: &Withdrawal) -> Typed {
+        self.asked(question, Some(withdrawal))
+    }
+
+    fn asked(&mut self, question: &str, withdrawal: Option<&Withdrawal>) -> Typed {
         loop {
             let width = columns();
             let question = folded(question, width);
@@ -40,17 +86,44 @@ impl Keyboard {
             show(text);
             self.forget();
             show(prompt);
+            if withdrawal.is_some_and(|withdrawal| self.is_withdrawn_first(withdrawal)) {
+                return Typed::Withdrawn;
+            }
             let mut line = Vec::new();
             let read = self.input.read_until(b'\n', &mut line);
             if !read.is_ok_and(|bytes| bytes > 0) {
-                return None;
+                return Typed::End;
             }
             if columns() >= width {
                 // What is not UTF-8 says nothing clear; it is not the end of the input.
-                return Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
+                return Typed::Line(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
             }
             show("the terminal has become narrower: this is shown again, and your answer was not taken\n");
         }
+    }
+
+    /// Waits until a line is complete, or the question is withdrawn, which is noticed by the end of the pipe.
+    #[cfg(unix)]
+    fn is_withdrawn_first(&self, withdrawal: &Withdrawal) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        use rustix::io::Errno;
+
+        loop {
+            let mut ready =
+                [PollFd::new(&withdrawal.pipe, PollFlags::IN), PollFd::new(self.input.get_ref(), PollFlags::IN)];
+            match poll(&mut ready, None) {
+                Ok(_) if !ready[0].revents().is_empty() => return true,
+                Ok(_) if !ready[1].revents().is_empty() => return false,
+                Ok(_) | Err(Errno::INTR) => {}
+                // Reading says what is wrong.
+                Err(_) => return false,
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn is_withdrawn_first(&self, _: &Withdrawal) -> bool {
+        false
     }
 
     /// Discards what was typed and not read.

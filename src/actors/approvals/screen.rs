@@ -49,6 +49,8 @@ pub(crate) struct ChannelActor;
 pub(crate) enum ChannelMsg {
     /// Show a question, also if it is shown already when it is to be seen `again`.
     Ask { id: ApprovalId, envelope: Box<Envelope>, again: bool },
+    /// Remind people of a question.
+    Remind(Box<Envelope>),
     /// A question is no longer open.
     Settled(ApprovalId, Option<Decision>),
     /// Messages may have been lost: compare what is shown with what is open.
@@ -87,6 +89,7 @@ impl Actor for ChannelActor {
         actor_point(&showing.decider.desk.env, "channel.handle", showing.screen.name(), &me).await?;
         match message {
             ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again).await?,
+            ChannelMsg::Remind(envelope) => showing.remind(&envelope),
             ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),
             ChannelMsg::Review => showing.review().await?,
         }
@@ -109,6 +112,12 @@ impl Showing {
             }
         }
         Ok(())
+    }
+
+    fn remind(&self, envelope: &Envelope) {
+        if self.screen.shown.lock().contains_key(&envelope.id()) {
+            self.screen.channel.remind(envelope, &self.decider);
+        }
     }
 
     fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>) {

@@ -12,7 +12,9 @@ use crate::messages::{ApprovalId, Decision, Envelope};
 use crate::storage::StorageError;
 
 use super::keyboard::{columns, show};
-use super::{Channel, DecideError, Decider, Keyboard, approval_code, card, folded, whole_card};
+use super::{
+    Channel, DecideError, Decider, Keyboard, Typed, Withdrawer, approval_code, card, folded, whole_card, withdrawal,
+};
 
 /// When a denial at the end of the input that could not be stored is tried again.
 const DENY_AGAIN: Duration = Duration::from_secs(1);
@@ -31,6 +33,8 @@ pub struct TerminalChannel {
 struct Queue {
     open: VecDeque<(Envelope, Decider)>,
     is_reading: bool,
+    /// The card that is on the terminal. Dropped, it is taken from there.
+    shown: Option<(ApprovalId, Withdrawer)>,
 }
 
 impl TerminalChannel {
@@ -54,15 +58,17 @@ impl TerminalChannel {
         let mut keyboard = Keyboard::open();
         let mut wants_all = false;
         loop {
-            let (envelope, decider) = {
+            let (envelope, decider, withdrawal) = {
                 let mut queue = queue.lock();
-                match queue.open.front() {
-                    Some(open) => open.clone(),
-                    None => {
-                        queue.is_reading = false;
-                        return;
-                    }
-                }
+                let Some((envelope, decider)) = queue.open.front().cloned() else {
+                    (queue.is_reading, queue.shown) = (false, None);
+                    return;
+                };
+                // Without a pipe a card stays until it is answered.
+                let ends = withdrawal().ok();
+                let (withdrawer, withdrawal) = ends.map_or((None, None), |(one, other)| (Some(one), Some(other)));
+                queue.shown = withdrawer.map(|withdrawer| (envelope.id(), withdrawer));
+                (envelope, decider, withdrawal)
             };
             let id = envelope.id();
             let Some(keyboard) = &mut keyboard else {
@@ -77,11 +83,18 @@ impl TerminalChannel {
             };
             let (brief, whole) = (card(&envelope), whole_card(&envelope));
             let is_cut = brief != whole;
-            let decided = match keyboard.ask(&question(
-                &envelope,
-                if std::mem::take(&mut wants_all) { &whole } else { &brief },
-                is_cut,
-            )) {
+            let card = if std::mem::take(&mut wants_all) { &whole } else { &brief };
+            let question = question(&envelope, card, is_cut);
+            let typed = match &withdrawal {
+                Some(withdrawal) => match keyboard.ask_unless(&question, withdrawal) {
+                    Typed::Line(line) => Some(line),
+                    Typed::End => None,
+                    Typed::Withdrawn => continue,
+                },
+                None => keyboard.ask(&question),
+            };
+            queue.lock().shown = None;
+            let decided = match typed {
                 Some(line) if is_cut && line.trim().eq_ignore_ascii_case("s") => {
                     wants_all = true;
                     continue;
@@ -147,12 +160,35 @@ impl Channel for TerminalChannel {
 
     fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
         let id: ApprovalId = envelope.id();
-        self.queue.lock().open.retain(|(open, _)| open.id() != id);
+        let shown = {
+            let mut queue = self.queue.lock();
+            queue.open.retain(|(open, _)| open.id() != id);
+            queue.shown.take_if(|(shown, _)| *shown == id)
+        };
+        if shown.is_some() {
+            // What comes next begins a line.
+            show("\n");
+        }
         if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
             let verdict = if decision.approved { "approved" } else { "denied" };
             let told =
                 format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by));
             show(&folded(&told, columns()));
+        }
+        // Now whoever reads the answer may show the next card.
+        drop(shown);
+    }
+
+    fn remind(&self, envelope: &Envelope, _: &Decider) {
+        let queue = self.queue.lock();
+        let id = envelope.id();
+        if queue.open.iter().any(|(open, _)| open.id() == id) {
+            let (action, agent) = (visible(&envelope.action.to_string()), visible(envelope.agent.as_str()));
+            let told = format!("\n{action} of {agent} still waits: it is denied at {}\n", envelope.expires_at);
+            show(&folded(&told, columns()));
+            if queue.shown.as_ref().is_some_and(|(shown, _)| *shown == id) {
+                show(&prompt(envelope));
+            }
         }
     }
 }
@@ -187,8 +223,12 @@ fn answer<'l>(line: &'l str, code: Option<&str>) -> Result<Result<(), &'l str>, 
 
 fn question(envelope: &Envelope, card: &str, is_cut: bool) -> String {
     let more = if is_cut { "  … s shows all of it\n" } else { "" };
+    format!("{card}{more}{}", prompt(envelope))
+}
+
+fn prompt(envelope: &Envelope) -> String {
     let yes = if approval_code(envelope).is_some() { "y and the code" } else { "y" };
-    format!("{card}{more}approve? [{yes}, or n and a reason] ")
+    format!("approve? [{yes}, or n and a reason] ")
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ pub(crate) struct Conditions {
     pub(crate) namespaces: Option<Arc<[Arc<str>]>>,
     pub(crate) authority: Authority,
     pub(crate) on_unknown: Option<OnUnknown>,
+    pub(crate) question_ttl: Option<Duration>,
 }
 
 /// What the floor knows of an agent, for snapshots.
@@ -76,13 +77,14 @@ impl Floor {
             facts.non_reentrant.insert(name.clone());
         }
         drop(facts);
-        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority, on_unknown } = conditions;
+        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority, on_unknown, question_ttl } =
+            conditions;
         let mut state = self.state.lock();
         match state.place_of(name) {
             Some(place) => {
                 (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
                 (place.timeout, place.namespaces, place.authority) = (timeout, namespaces, authority);
-                place.on_unknown = on_unknown;
+                (place.on_unknown, place.question_ttl) = (on_unknown, question_ttl);
             }
             None => {
                 let index = state.places.len();
@@ -100,6 +102,7 @@ impl Floor {
                     timeout,
                     namespaces,
                     on_unknown,
+                    question_ttl,
                     authority,
                     actor: None,
                     timer: None,

@@ -275,9 +275,9 @@ impl Dispatch for Router {
         let makers = agent.makers().filter_map(|maker| AgentName::new(maker).ok());
         let ask =
             |agent: &AgentName| (self.policy)(&PolicyQuestion { agent, mode, has_effects, kind, action, each_time });
-        let strictest =
-            || std::iter::once(agent.clone()).chain(makers).map(|agent| ask(&agent)).max_by_key(|c| *c as u8);
-        let consent = catch_unwind(AssertUnwindSafe(|| strictest().unwrap_or(Consent::Ask))).unwrap_or_else(|panic| {
+        let agents = || std::iter::once(agent.clone()).chain(makers);
+        let strictest = || agents().map(|agent| ask(&agent)).fold(Consent::Auto, Consent::strictest);
+        let consent = catch_unwind(AssertUnwindSafe(strictest)).unwrap_or_else(|panic| {
             tracing::error!(%agent, %action, panic = panic_text(&*panic), "the approval policy panicked; it is denied");
             Consent::Deny
         });

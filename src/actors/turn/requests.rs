@@ -24,7 +24,7 @@ impl Leg {
     fn point_of(self, request: &TurnRequest) -> Option<(&'static str, Option<&str>)> {
         let (there, back, target) = match request {
             TurnRequest::Delegate(order) => ("delegation.dispatch", "delegation.reply", Some(&*order.to)),
-            TurnRequest::Ask(_) | TurnRequest::Resolve { .. } => ("question.dispatch", "question.reply", None),
+            TurnRequest::Ask { .. } | TurnRequest::Resolve { .. } => ("question.dispatch", "question.reply", None),
             TurnRequest::Approve { .. } => ("approval.dispatch", "approval.reply", None),
             TurnRequest::StartStep(_)
             | TurnRequest::FinishStep(..)

@@ -56,6 +56,8 @@ pub struct Definition {
     pub idempotent: Vec<Arc<str>>,
     /// What follows when an effect that must not be repeated may have happened; what the board says if nothing is said.
     pub on_unknown: Option<OnUnknown>,
+    /// How long its questions to people wait before it goes on without an answer; for ever if nothing is said.
+    pub question_ttl: Option<Duration>,
     /// How often its model is asked in one turn (25).
     pub max_iterations: u32,
     /// The role that it announces.
@@ -124,6 +126,7 @@ impl Definition {
             ask: Vec::new(),
             idempotent: Vec::new(),
             on_unknown: None,
+            question_ttl: None,
             max_iterations: 25,
             role: None,
             capabilities: Vec::new(),
@@ -162,6 +165,9 @@ impl Definition {
             .authority(self.authority);
         if let Some(on_unknown) = self.on_unknown {
             spec = spec.on_unknown(on_unknown);
+        }
+        if let Some(ttl) = self.question_ttl {
+            spec = spec.question_ttl(ttl);
         }
         if let Some(role) = &self.role {
             spec = spec.role(role);

@@ -152,6 +152,8 @@ pub(super) fn capabilities(item: &Item<'_>, definition: &mut Definition, found: 
         definition.authority = authority;
     }
     definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));
+    definition.question_ttl =
+        fields.field("question_ttl").and_then(|field| duration(field, found)).map(|ttl| ttl.value);
     if let Some(tier) = fields.field("trust_tier") {
         check_tier(tier, found);
     }

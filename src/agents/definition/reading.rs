@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use crate::actors::Mode;
 use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
-use crate::documents::values::{Item, count, list, string, text, word};
+use crate::documents::values::{Item, count, duration, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
 use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
 use crate::messages::visible::quoted;
@@ -269,6 +269,8 @@ impl DefinitionReader {
         let ask = fields.field("ask").map(|field| texts(field, found)).unwrap_or_default();
         let idempotent = fields.field("idempotent").map(|field| texts(field, found)).unwrap_or_default();
         definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));
+        definition.question_ttl =
+            fields.field("question_ttl").and_then(|field| duration(field, found)).map(|ttl| ttl.value);
         if let Some(times) = fields.field("max_iterations").and_then(|field| count(field, found)) {
             definition.max_iterations = times.value;
         }

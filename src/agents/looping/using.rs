@@ -15,7 +15,7 @@ use crate::agents::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, 
 use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{
-    Action, AgentEvent, Command, Consent, Effect, EffectClass, Handoffs, Intent, Json, Reconciled, ToolCall,
+    Action, AgentEvent, Command, Consent, Effect, EffectClass, Handoffs, Intent, Json, Reconciled, Refusal, ToolCall,
 };
 
 use super::context::{Answered, LoopContext};
@@ -211,7 +211,7 @@ impl AgentLoop {
                 Use::AfterPermission(action, entry.spec.effect)
             }
             Consent::Auto => Use::Tool(action, entry.spec.effect),
-            Consent::Ask => Use::AfterPermission(action, entry.spec.effect),
+            Consent::Ask | Consent::AskWithin(_) => Use::AfterPermission(action, entry.spec.effect),
             Consent::Deny => Use::answer(ToolError(format!("{} may not be used here", call.name))),
         }
     }
@@ -288,7 +288,14 @@ impl AgentLoop {
                 host.show(AgentEvent::QuestionAsked { call: Arc::clone(&id), question: asked.clone() });
                 let answer = host.ask(&id, asked);
                 async move {
-                    let answer = answer.await?;
+                    let answer = match answer.await {
+                        Ok(answer) => answer,
+                        Err(error) if matches!(error.refusal(), Some(Refusal::QuestionExpired { .. })) => {
+                            context.lock().pending_questions.remove(&id);
+                            return Ok(Answered::error("nobody answered in time; go on without an answer"));
+                        }
+                        Err(error) => return Err(error),
+                    };
                     context.lock().pending_questions.remove(&id);
                     host.show(AgentEvent::QuestionAnswered { call: id, answer: answer.clone() });
                     Ok(Answered::of(words(&answer)))

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::env::{Bug, is_planted};
+use crate::env::{Bug, Now, is_planted};
+use crate::messages::Timestamp;
 
 /// When a breaker opens and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,19 @@ pub enum BreakerState {
     Open,
     /// Has let one probe through and waits for it.
     HalfOpen,
+}
+
+/// What is known of a breaker (SEMANTICS 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerStatus {
+    /// Whether it lets turns through.
+    pub state: BreakerState,
+    /// Turns that have failed in a row.
+    pub failures: u32,
+    /// When a turn failed last; `None` if none has since a turn succeeded.
+    pub last_failure: Option<Timestamp>,
+    /// When it opened last; `None` while it is closed.
+    pub opened_at: Option<Timestamp>,
 }
 
 /// Given to an admitted turn; comes back with how the turn ended.
@@ -160,6 +174,21 @@ impl Breaker {
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// All that is shown of it, in wall time.
+    #[must_use]
+    pub fn status(&self, now: Now) -> BreakerStatus {
+        let wall = |moment: Duration| {
+            let ago = now.monotonic.saturating_sub(moment).as_millis();
+            Timestamp::from_millis(now.wall.as_millis().saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)))
+        };
+        BreakerStatus {
+            state: self.state(),
+            failures: self.failures,
+            last_failure: self.last_failure.map(wall),
+            opened_at: self.opened_at.map(wall),
+        }
     }
 
     fn cooldown(&self, policy: &BreakerPolicy) -> Duration {

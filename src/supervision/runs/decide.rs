@@ -14,6 +14,7 @@ use crate::messages::{
 };
 
 use super::dispatch::{Dispatch, TurnOutcome};
+use super::expiry;
 use super::facts::SharedFacts;
 use super::guard::{self, Kind, Mark, Request};
 use super::reopen::OverwriteError;
@@ -36,8 +37,10 @@ pub struct Surroundings<'a> {
     pub facts: &'a SharedFacts,
     /// Between attempts.
     pub backoff: &'a Backoff,
-    /// How long an approval waits.
+    /// How long an approval waits if neither policy nor task says.
     pub approval_ttl: Duration,
+    /// How long before that people are reminded.
+    pub remind_before: Duration,
     /// What follows an unknown outcome if neither tool nor agent says.
     pub on_unknown: OnUnknown,
 }
@@ -260,20 +263,15 @@ fn route(
                     Action::new("handoff", &names.join(", "), inputs.collect::<Vec<_>>())
                 }
             };
-            Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, around)))
+            let asked = (ActionKind::Handoff, consent);
+            Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, asked, around)))
         }
     })
 }
 
 fn strictest(agent: &AgentName, actions: impl Iterator<Item = Action>, around: &Surroundings<'_>) -> Consent {
-    actions.map(|action| around.dispatch.consent(agent, ActionKind::Handoff, &action, false)).fold(
-        Consent::Auto,
-        |sofar, next| match (sofar, next) {
-            (Consent::Deny, _) | (_, Consent::Deny) => Consent::Deny,
-            (Consent::Ask, _) | (_, Consent::Ask) => Consent::Ask,
-            (Consent::Auto, Consent::Auto) => Consent::Auto,
-        },
-    )
+    let consents = actions.map(|action| around.dispatch.consent(agent, ActionKind::Handoff, &action, false));
+    consents.fold(Consent::Auto, Consent::strictest)
 }
 
 fn envelope(
@@ -282,15 +280,20 @@ fn envelope(
     ordinal: u32,
     agent: &AgentName,
     action: Action,
+    (kind, consent): (ActionKind, Consent),
     around: &Surroundings<'_>,
 ) -> Envelope {
+    let (now, ttl) = (around.now.wall, expiry::time_for(&run.submission.task, consent, around.approval_ttl));
     Envelope {
+        version: Envelope::VERSION,
+        kind,
         request: RequestId { turn: run.turn_id(turn), ordinal },
         agent: agent.clone(),
         action,
         policy: ASK.into(),
         nonce: around.random,
-        expires_at: around.now.wall + around.approval_ttl,
+        expires_at: now + ttl,
+        remind_at: expiry::remind_at(now, ttl, around.remind_before),
     }
 }
 
@@ -393,7 +396,7 @@ fn admit_delegation(
         Consent::Auto => Consent::Auto,
         Consent::Deny => Consent::Deny,
         // Its turn goes on while it is under way, so it is not parked; what nobody can be asked about does not happen.
-        Consent::Ask => {
+        Consent::Ask | Consent::AskWithin(_) => {
             let reason = "a delegation is not put before people; ask with Turn::approve before it".to_owned();
             let action = format!("delegation to {target}");
             return Err(Refusal::Denied { action, by: "policy".into(), reason });
@@ -435,15 +438,15 @@ pub fn on_approval(
     let at = around.now.wall;
     let consent = around.dispatch.consent(&turn.agent, ActionKind::Requested, &action, each_time);
     let standing = run.standing_consent(&turn.agent, &action, at).filter(|_| !each_time).cloned();
-    let mut envelope = envelope(run, number, ordinal, &turn.agent, action, around);
+    let mut envelope = envelope(run, number, ordinal, &turn.agent, action, (ActionKind::Requested, consent), around);
     if each_time {
         envelope.policy = EACH_TIME.into();
     }
     let approval = envelope.id();
     let asked = RunEvent::ApprovalAsked { turn: number, ordinal, envelope: Box::new(envelope), at };
     let (approved, by, reason): (bool, Arc<str>, &str) = match (consent, standing) {
-        (Consent::Ask, None) => return vec![asked],
-        (Consent::Ask, Some(by)) => (true, by, "for the whole run"),
+        (Consent::Ask | Consent::AskWithin(_), None) => return vec![asked],
+        (Consent::Ask | Consent::AskWithin(_), Some(by)) => (true, by, "for the whole run"),
         (Consent::Auto, _) => (true, "policy".into(), ""),
         (Consent::Deny, _) => (false, "policy".into(), ""),
     };

@@ -6,9 +6,10 @@ use std::time::Duration;
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
+use crate::env::Now;
 use crate::messages::{AgentName, RequestId, RunId, TurnId};
 
-use super::breaker::{Breaker, BreakerPolicy, BreakerState, Signal, Ticket};
+use super::breaker::{Breaker, BreakerPolicy, BreakerState, BreakerStatus, Signal, Ticket};
 use super::wait_for::{WaitGraph, Waiting};
 
 /// The shared facts behind their lock. It is held for one admission, so that check and reservation are one step, and
@@ -57,6 +58,12 @@ impl AdmissionFacts {
     #[must_use]
     pub fn breaker_state(&self, agent: &str) -> BreakerState {
         self.breakers.get(agent).map_or(BreakerState::Closed, Breaker::state)
+    }
+
+    /// What is known of an agent's breaker.
+    #[must_use]
+    pub fn breaker_status(&self, agent: &str, now: Now) -> BreakerStatus {
+        self.breakers.get(agent).map_or_else(|| Breaker::default().status(now), |breaker| breaker.status(now))
     }
 
     /// Takes the place of an admitted turn at its agent's breaker, and notes who waits for it.

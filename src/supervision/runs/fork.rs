@@ -246,6 +246,7 @@ fn copy_around(
             // It would cancel the turn that is to run.
             RunEvent::TurnEnded { command, .. } => !is_after || !matches!(command.goto, Goto::End),
             RunEvent::Answered { .. }
+            | RunEvent::QuestionExpired { .. }
             | RunEvent::StepStarted { .. }
             | RunEvent::StepFinished { .. }
             | RunEvent::StepFailed { .. }
@@ -260,10 +261,14 @@ fn copy_around(
             | RunEvent::Overwritten { .. }
             | RunEvent::Resumed { .. }
             | RunEvent::Forked { .. } => true,
-            RunEvent::Asked { turn, ordinal, .. } => history[position..].iter().enumerate().any(|(later, event)| {
+            RunEvent::Asked { turn, ordinal, .. } | RunEvent::AskedUntil { turn, ordinal, .. } => history[position..].iter().enumerate().any(|(later, event)| {
                 let is_copied = position + later < end || !told.waiting.contains(turn);
                 is_copied
-                    && matches!(event, RunEvent::Answered { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal))
+                    && matches!(
+                        event,
+                        RunEvent::Answered { turn: t, ordinal: o, .. }
+                            | RunEvent::QuestionExpired { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal)
+                    )
             }),
             // The copied turn asks for itself if nobody has answered.
             RunEvent::OutcomeUnknown { turn, ordinal, .. } => {

@@ -102,7 +102,7 @@ pub fn admit(request: &Request<'_>, facts: &mut AdmissionFacts) -> Answer {
             }
             Answer::Admit
         }
-        Consent::Ask => Answer::Park,
+        Consent::Ask | Consent::AskWithin(_) => Answer::Park,
         Consent::Deny => Answer::Refuse(denied(request)),
     }
 }
@@ -113,7 +113,7 @@ pub fn probe(request: &Request<'_>, facts: &AdmissionFacts) -> Answer {
     match (check(request, facts), request.consent) {
         (Err(refusal), _) => Answer::Refuse(refusal),
         (Ok(()), Consent::Auto) => Answer::Admit,
-        (Ok(()), Consent::Ask) => Answer::Park,
+        (Ok(()), Consent::Ask | Consent::AskWithin(_)) => Answer::Park,
         (Ok(()), Consent::Deny) => Answer::Refuse(denied(request)),
     }
 }

@@ -6,6 +6,7 @@ mod work;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
@@ -331,7 +332,12 @@ pub enum TurnRequest {
     /// To have another agent do something, and wait for it.
     Delegate(Order),
     /// To have people answer.
-    Ask(Json),
+    Ask {
+        /// What.
+        question: Json,
+        /// How long they have; as long as they like if it does not say.
+        ttl: Option<Duration>,
+    },
     /// To have people consent.
     Approve {
         /// To what.
@@ -370,7 +376,7 @@ impl TurnRequest {
     #[must_use]
     pub fn is_too_deep(&self) -> bool {
         match self {
-            Self::FinishStep(_, json) | Self::Ask(json) => json.is_too_deep(),
+            Self::FinishStep(_, json) | Self::Ask { question: json, .. } => json.is_too_deep(),
             Self::Delegate(order) => order.input.is_too_deep(),
             Self::Approve { action, .. } => action.arguments.is_too_deep(),
             Self::CheckHandoff(command) => command.is_too_deep(),
@@ -409,6 +415,8 @@ pub enum TurnReply {
     Made(Result<AgentName, Refusal>),
     /// The answer to a question.
     Answered(Json),
+    /// Nobody answered in time.
+    QuestionExpired,
     /// What is to follow an unknown outcome.
     Resolved(Resolution),
     /// The decision, with the arguments that were approved.
@@ -495,6 +503,9 @@ pub enum AnswerError {
     /// The question has its answer.
     #[error("question {0} was answered already")]
     Answered(RequestId),
+    /// Nobody answered the question in time.
+    #[error("question {0} has expired, and its turn goes on without an answer")]
+    Expired(RequestId),
     /// The run's supervisor was restarted, or the board ended, before it said whether the answer is journaled; the run's
     /// open questions tell.
     #[error("nothing is known about the answer to {0}; look at the open questions")]

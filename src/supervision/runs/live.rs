@@ -12,7 +12,7 @@ use super::breaker::Signal;
 use super::inbox::{AnswerError, Input, SubmitError, TurnReply};
 use super::interrupts::ResumeError;
 use super::reopen::OverwriteError;
-use super::run::{OnceState, Record, Run};
+use super::run::{OnceState, QuestionState, Record, Run};
 use super::snapshot::Cadence;
 use super::step::{Effect, WorkedOut};
 
@@ -189,6 +189,11 @@ impl LiveRun {
             Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
             Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
+            Record::TimedQuestion { state, .. } => match state {
+                QuestionState::Open => None,
+                QuestionState::Answered(answer) => Some(TurnReply::Answered(answer.clone())),
+                QuestionState::Expired => Some(TurnReply::QuestionExpired),
+            },
             Record::Approval { envelope, decision, .. } => {
                 decision.clone().map(|decision| TurnReply::Decided(decision, envelope.action.clone()))
             }

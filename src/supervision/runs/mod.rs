@@ -5,6 +5,7 @@ pub mod budget;
 pub mod claims;
 pub mod decide;
 pub mod dispatch;
+mod expiry;
 pub mod facts;
 pub mod follow;
 pub mod fork;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
     Action, AgentName, Alone, Answer, AskedOutcome, Authority, Chain, Command, Decision, EarlierAnswer, Envelope,
-    Failure, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, RunId, RunMetrics, RunResult, State,
-    Submission, Timestamp, TurnId, Update, Verdict,
+    Failure, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, RunEvent, RunId, RunMetrics, RunResult,
+    State, Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::workflow::graph::Graph;
 
@@ -335,6 +335,30 @@ pub enum Record {
         /// As for a step.
         is_marked: bool,
     },
+    /// A question to people that expires.
+    TimedQuestion {
+        /// What was asked.
+        question: Json,
+        /// Part of the question's id.
+        nonce: u64,
+        /// When.
+        asked_at: Timestamp,
+        /// When the turn goes on without an answer.
+        expires_at: Timestamp,
+        /// What came of it.
+        state: QuestionState,
+    },
+}
+
+/// What came of a question that expires.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum QuestionState {
+    /// Nothing yet.
+    Open,
+    /// An answer.
+    Answered(Json),
+    /// Nobody answered in time.
+    Expired,
 }
 
 /// An effect that must not be repeated by itself and whose result the runtime does not have.
@@ -554,11 +578,15 @@ impl Run {
         self.branches.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| *id)
     }
 
-    /// The open questions about unknown outcomes, with their turn and ordinal, and when nobody waits for an answer any more.
-    pub(super) fn outcome_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+    /// The open questions that expire, about unknown outcomes too, with their turn and ordinal, and when nobody waits for an
+    /// answer any more.
+    pub(super) fn question_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
         self.turns.iter().flat_map(|(turn, open)| {
             open.records.iter().filter_map(|(ordinal, record)| match &**record {
                 Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((*turn, *ordinal, asked.expires_at)),
+                Record::TimedQuestion { expires_at, state: QuestionState::Open, .. } => {
+                    Some((*turn, *ordinal, *expires_at))
+                }
                 _ => None,
             })
         })
@@ -590,6 +618,36 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// The turns that wait for a person since this event, whether their own turn does or one that they wait for.
+    pub(super) fn waits_for_people_after(&self, event: &RunEvent) -> Vec<u32> {
+        let asks = match event {
+            RunEvent::Asked { turn, .. }
+            | RunEvent::AskedUntil { turn, .. }
+            | RunEvent::OutcomeUnknown { turn, .. }
+            | RunEvent::NeedsAttention { turn, .. } => Some(*turn),
+            RunEvent::ApprovalAsked { turn, ordinal, .. } => {
+                let record = self.turns.get(turn).and_then(|open| open.record(*ordinal));
+                matches!(record, Some(Record::Approval { decision: None, .. })).then_some(*turn)
+            }
+            _ => None,
+        };
+        let parked = match event {
+            RunEvent::TurnEnded { turn, verdict: Verdict::Parked(_), .. } => {
+                let is_it =
+                    |branch: &Branch| matches!(&branch.now, Now::Parked(parked) if parked.ended.number == *turn);
+                self.branches.iter().find(|(_, branch)| is_it(branch)).map(|(id, _)| *id)
+            }
+            _ => None,
+        };
+        let mut waiting: Vec<u32> = asks.into_iter().collect();
+        let mut branch = parked.or_else(|| Some(self.turns.get(&asks?)?.branch));
+        while let Some((asked, _)) = branch.and_then(|branch| self.waiter_of(branch)) {
+            waiting.push(asked.turn.number);
+            branch = self.turns.get(&asked.turn.number).map(|open| open.branch);
+        }
+        waiting
     }
 
     /// The delegation that an open turn works on, and who asked for it.
@@ -776,6 +834,7 @@ impl OpenTurn {
             | Record::Step { .. }
             | Record::Delegation { .. }
             | Record::Question { .. }
+            | Record::TimedQuestion { .. }
             | Record::Made { .. }
             | Record::Once(_)
             | Record::StepFailed { .. }
@@ -801,6 +860,7 @@ impl OpenTurn {
         self.records.values().any(|record| match &**record {
             Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
             Record::Question { answer, .. } => answer.is_none(),
+            Record::TimedQuestion { state, .. } => matches!(state, QuestionState::Open),
             Record::Approval { decision, .. } => decision.is_none(),
             Record::Once(once) => matches!(once.state, OnceState::Asked(_)),
             Record::StepStarted { .. }

@@ -201,8 +201,8 @@ mod tests {
     use std::time::Duration;
 
     use crate::messages::{
-        AgentName, AskedOutcome, Chain, Command, Failure, FailureKind, Intent, Json, Order, Submission, Task,
-        Timestamp, TraceId, Update, Verdict,
+        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, Envelope, Failure, FailureKind, Intent, Json,
+        Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Verdict,
     };
     use serde_json::json;
     use uuid::Uuid;
@@ -352,6 +352,33 @@ mod tests {
         let failure = Failure::new(FailureKind::Terminal, "refused");
         run.step(&RunEvent::StepFailed { turn: 2, ordinal: 4, name: "charge".into(), failure, is_marked: false });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run });
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_what_people_are_asked_in_time_are_golden() {
+        let (turn, at) = (2, Timestamp::from_millis(1_767_225_600_000));
+        let mut run = run();
+        let request = RequestId { turn: run.turn_id(turn), ordinal: 2 };
+        let envelope = Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            request,
+            agent: AgentName::new("coder").unwrap(),
+            action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
+            policy: "ask".into(),
+            nonce: 9,
+            expires_at: at,
+            remind_at: Some(at),
+        };
+        run.step(&RunEvent::ApprovalAsked { turn, ordinal: 2, envelope: Box::new(envelope), at });
+        for ordinal in 3..6 {
+            let question = Json::from("Which colour?");
+            run.step(&RunEvent::AskedUntil { turn, ordinal, question, nonce: 9, expires_at: at, at });
+        }
+        run.step(&RunEvent::Answered { turn, ordinal: 4, answer: "red".into(), by: "ann".into(), at });
+        run.step(&RunEvent::QuestionExpired { turn, ordinal: 5, at });
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
         crate::testing::golden::check(folder, &Snapshot { last: 8, run });
     }
 

@@ -16,7 +16,8 @@ use super::glance::Glances;
 use super::guard::Mark;
 use super::once;
 use super::run::{
-    Branch, Brief, ChildDeltas, LATE_ORDINAL, Made, Now, OpenTurn, Origin, Overwrite, Phase, Record, Run, Standing,
+    Branch, Brief, ChildDeltas, LATE_ORDINAL, Made, Now, OpenTurn, Origin, Overwrite, Phase, QuestionState, Record,
+    Run, Standing,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -287,10 +288,31 @@ impl Run {
                 let (question, nonce, asked_at) = (question.clone(), *nonce, *at);
                 self.record(*turn, *ordinal, Record::Question { question, nonce, asked_at, answer: None });
             }
+            RunEvent::AskedUntil { turn, ordinal, question, nonce, expires_at, at } => {
+                let (question, state) = (question.clone(), QuestionState::Open);
+                let (nonce, asked_at, expires_at) = (*nonce, *at, *expires_at);
+                let record = Record::TimedQuestion { question, nonce, asked_at, expires_at, state };
+                self.record(*turn, *ordinal, record);
+                effects.push(Effect::Deadline { turn: *turn, ordinal: *ordinal, at: expires_at });
+            }
             RunEvent::Answered { turn, ordinal, answer, at, .. } => {
                 self.last_at = *at;
-                if let Some(Record::Question { answer: slot, .. }) = self.record_mut(*turn, *ordinal) {
-                    *slot = Some(answer.clone());
+                let is_asked = match self.record_mut(*turn, *ordinal) {
+                    Some(Record::Question { answer: slot, .. }) => slot.replace(answer.clone()).is_none(),
+                    Some(Record::TimedQuestion { state, .. }) => {
+                        *state = QuestionState::Answered(answer.clone());
+                        true
+                    }
+                    _ => false,
+                };
+                if is_asked {
+                    effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
+                }
+            }
+            RunEvent::QuestionExpired { turn, ordinal, at } => {
+                self.last_at = *at;
+                if let Some(Record::TimedQuestion { state, .. }) = self.record_mut(*turn, *ordinal) {
+                    *state = QuestionState::Expired;
                     effects.push(Effect::Reply { turn: *turn, ordinal: *ordinal });
                 }
             }

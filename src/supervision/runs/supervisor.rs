@@ -55,8 +55,10 @@ pub struct Office {
     pub rules: StateRules,
     /// Between attempts.
     pub backoff: Backoff,
-    /// How long an approval waits.
+    /// How long an approval waits if neither policy nor task says.
     pub approval_ttl: Duration,
+    /// How long before that people are reminded.
+    pub remind_before: Duration,
     /// What follows an unknown outcome if neither tool nor agent says.
     pub on_unknown: OnUnknown,
     /// Recoveries in a row after which a turn waits for a person.
@@ -403,6 +405,7 @@ fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
         facts: &office.facts,
         backoff: &office.backoff,
         approval_ttl: office.approval_ttl,
+        remind_before: office.remind_before,
         on_unknown: office.on_unknown,
     }
 }

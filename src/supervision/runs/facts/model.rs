@@ -1,5 +1,5 @@
-//! The rules of circuit breakers against a model, through the shared facts that hold an agent's breaker and its turns'
-//! places.
+//! The rules of circuit breakers against a model that is written from SEMANTICS 3, through the shared facts that hold an agent's
+//! breaker and its turns' places.
 
 use std::sync::LazyLock;
 
@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::messages::Timestamp;
 use crate::testing::rules::play;
 
 const AGENTS: usize = 2;
@@ -86,16 +87,15 @@ struct ModelBreaker {
     state: State,
     /// In a row.
     failures: u32,
-    /// How often it has opened.
-    openings: u32,
+    /// The last of them.
+    last_failure: Option<u64>,
+    opened_at: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct ModelTurn {
     id: TurnId,
     agent: usize,
-    /// How often the breaker had opened when it was let through; 0 if nobody knows.
-    openings: u32,
     has_place: bool,
 }
 
@@ -109,7 +109,8 @@ struct Model {
 
 impl Model {
     fn new(policy: BreakerPolicy) -> Self {
-        let breakers = vec![ModelBreaker { state: State::Closed, failures: 0, openings: 0 }; AGENTS];
+        let breakers =
+            vec![ModelBreaker { state: State::Closed, failures: 0, last_failure: None, opened_at: None }; AGENTS];
         Self { policy, now: 0, breakers, turns: Vec::new(), last_turn: 0 }
     }
 
@@ -124,12 +125,10 @@ impl Model {
     }
 
     /// A turn that goes through an open breaker is its probe.
-    fn pass(&mut self, agent: usize, id: TurnId) -> u32 {
-        let breaker = &mut self.breakers[agent];
-        if let State::Open { probe, .. } = &mut breaker.state {
+    fn pass(&mut self, agent: usize, id: TurnId) {
+        if let State::Open { probe, .. } = &mut self.breakers[agent].state {
             *probe = Some(id);
         }
-        breaker.openings
     }
 
     fn is_probe(&self, turn: &ModelTurn) -> bool {
@@ -151,15 +150,17 @@ impl Model {
         let is_probe = self.give_back(turn);
         let now = self.now;
         let breaker = &mut self.breakers[turn.agent];
-        let is_late = turn.openings < breaker.openings;
         match signal {
             Signal::Neutral => {}
-            // Results of turns that were admitted before it opened do not close it. What is closed stays so, and "in a row"
-            // means with no success between.
-            Signal::Success if is_late && matches!(breaker.state, State::Open { .. }) => {}
-            Signal::Success => (breaker.state, breaker.failures) = (State::Closed, 0),
+            // Only its probe closes an open breaker; turns that were admitted before it opened, or that gave the probe back, do
+            // not. What is closed stays so, and "in a row" means with no success between, of whatever turn.
+            Signal::Success if matches!(breaker.state, State::Open { .. }) && !is_probe => {}
+            Signal::Success => {
+                *breaker = ModelBreaker { state: State::Closed, failures: 0, last_failure: None, opened_at: None };
+            }
             Signal::Failure => {
                 breaker.failures += 1;
+                breaker.last_failure = Some(now);
                 let cooldown = match breaker.state {
                     State::Closed if breaker.failures >= self.policy.threshold => self.policy.cooldown.as_secs(),
                     State::Open { cooldown, .. } if is_probe => 2 * cooldown,
@@ -167,7 +168,7 @@ impl Model {
                 };
                 let cooldown = cooldown.min(longest);
                 breaker.state = State::Open { until: now + cooldown, cooldown, probe: None };
-                breaker.openings += 1;
+                breaker.opened_at = Some(now);
             }
         }
     }
@@ -224,8 +225,8 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                             model.last_turn += 1;
                             let id = turn(run, model.last_turn);
                             facts.admit(id, &NAMES[agent], None);
-                            let openings = model.pass(agent, id);
-                            model.turns.push(ModelTurn { id, agent, openings, has_place: true });
+                            model.pass(agent, id);
+                            model.turns.push(ModelTurn { id, agent, has_place: true });
                         }
                     }
                 }
@@ -240,7 +241,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                         seen.insert("a retry waits");
                     } else if model.shown(agent) != BreakerState::Closed && !is_probe {
                         seen.insert("a retry is the probe");
-                        model.turns[which].openings = model.pass(agent, id);
+                        model.pass(agent, id);
                     }
                     model.turns[which].has_place = true;
                 }
@@ -250,7 +251,7 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                     let before = model.breakers[ended.agent].clone();
                     let is_probe = model.is_probe(&ended);
                     model.end(&ended, signal);
-                    let is_late = ended.openings < before.openings;
+                    let is_late = matches!(before.state, State::Open { .. }) && !is_probe;
                     match (&before.state, &model.breakers[ended.agent].state, signal) {
                         (State::Closed, State::Open { .. }, _) => _ = seen.insert("opened"),
                         (State::Open { .. }, State::Closed, _) => _ = seen.insert("closed by its probe"),
@@ -277,13 +278,12 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                     facts.suspend(suspended.id);
                     if model.give_back(&suspended) {
                         seen.insert("probe given back by a turn that waits");
-                        model.turns[which].openings -= 1;
                     }
                 }
                 Op::Retry { .. } | Op::Suspend { .. } | Op::End { .. } => {}
                 Op::EndEarlier { agent, signal } => {
                     facts.close(turn(RUNS, 0), &NAMES[agent], None, signal, now);
-                    let unknown = ModelTurn { id: turn(RUNS, 0), agent, openings: 0, has_place: false };
+                    let unknown = ModelTurn { id: turn(RUNS, 0), agent, has_place: false };
                     model.end(&unknown, signal);
                 }
                 Op::ForgetRun { run } => {
@@ -294,15 +294,19 @@ fn a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_decide() {
                         if model.give_back(turn) {
                             seen.insert("probe lost with its run");
                         }
-                        (turn.openings, turn.has_place) = (0, false);
+                        turn.has_place = false;
                     }
                     model.turns = turns;
                 }
             }
             for (agent, name) in NAMES.iter().enumerate() {
                 prop_assert_eq!(facts.breaker_state(name.as_str()), model.shown(agent));
-                let failures = facts.breakers.get(name).map_or(0, Breaker::failures);
-                prop_assert_eq!(failures, model.breakers[agent].failures);
+                let ModelBreaker { failures, last_failure, opened_at, .. } = model.breakers[agent];
+                let wall = |secs| Timestamp::default() + Duration::from_secs(secs);
+                let clock = Now { monotonic: Duration::from_secs(model.now), wall: wall(model.now) };
+                let (last_failure, opened_at) = (last_failure.map(wall), opened_at.map(wall));
+                let expected = BreakerStatus { state: model.shown(agent), failures, last_failure, opened_at };
+                prop_assert_eq!(facts.breaker_status(name.as_str(), clock), expected);
             }
             let places = model.turns.iter().filter(|turn| turn.has_place).count();
             prop_assert_eq!(facts.tickets.len(), places);

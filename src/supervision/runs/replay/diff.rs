@@ -124,6 +124,8 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         | RunEvent::Delegated { .. }
         | RunEvent::DelegationExpired { .. }
         | RunEvent::Asked { .. }
+        | RunEvent::AskedUntil { .. }
+        | RunEvent::QuestionExpired { .. }
         | RunEvent::Answered { .. }
         | RunEvent::Decided { .. }
         | RunEvent::HandoffChecked { .. }
@@ -250,6 +252,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
             *submission = Submission { run, trace, at: never, task, ..(**submission).clone() }.into();
         }
         RunEvent::Asked { nonce, at, .. } => (*nonce, *at) = (0, never),
+        RunEvent::AskedUntil { nonce, at, expires_at, .. } => (*nonce, *at, *expires_at) = (0, never, never),
         RunEvent::OutcomeUnknown { asked, .. } => (asked.nonce, asked.at, asked.expires_at) = (0, never, never),
         RunEvent::ApprovalAsked { envelope, at, .. } => {
             bare_envelope(envelope);
@@ -277,6 +280,7 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         }
         RunEvent::DelegationExpired { at, .. }
         | RunEvent::Answered { at, .. }
+        | RunEvent::QuestionExpired { at, .. }
         | RunEvent::HandoffChecked { at, .. }
         | RunEvent::AgentMade { at, .. }
         | RunEvent::Marked { at, .. }
@@ -306,7 +310,7 @@ fn bare_verdict(verdict: &mut Verdict) {
 
 fn bare_envelope(envelope: &mut Envelope) {
     envelope.request.turn.run = RunId(uuid::Uuid::nil());
-    (envelope.nonce, envelope.expires_at) = (0, Timestamp::default());
+    (envelope.nonce, envelope.expires_at, envelope.remind_at) = (0, Timestamp::default(), None);
 }
 
 /// The input of a turn that takes a late answer names the request, and so its run.

@@ -168,7 +168,9 @@ impl TurnStory {
             {
                 self.did.push(Deed::Refused(refusal.name()));
             }
-            RunEvent::Asked { .. } | RunEvent::OutcomeUnknown { .. } if !is_over => self.did.push(Deed::Asked),
+            RunEvent::Asked { .. } | RunEvent::AskedUntil { .. } | RunEvent::OutcomeUnknown { .. } if !is_over => {
+                self.did.push(Deed::Asked);
+            }
             RunEvent::ApprovalAsked { .. } if !is_over => self.did.push(Deed::AskedConsent),
             RunEvent::Settled { usage: Some(usage), .. } => self.usage += *usage,
             RunEvent::Overwritten { turn, verdict, .. } => {
@@ -216,6 +218,8 @@ impl TurnStory {
             | RunEvent::Reserved { .. }
             | RunEvent::Settled { .. }
             | RunEvent::Asked { .. }
+            | RunEvent::AskedUntil { .. }
+            | RunEvent::QuestionExpired { .. }
             | RunEvent::Answered { .. }
             | RunEvent::ApprovalAsked { .. }
             | RunEvent::Decided { .. }

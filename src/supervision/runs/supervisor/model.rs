@@ -252,6 +252,7 @@ impl Desk {
             facts: &self.facts,
             backoff: &BACKOFF,
             approval_ttl: Duration::from_secs(60),
+            remind_before: Duration::from_secs(1),
             on_unknown: crate::messages::OnUnknown::Ask,
         };
         apply(&mut self.live, input, &around);
@@ -284,6 +285,9 @@ impl Desk {
         let request = self.request(ordinal);
         let open = self.live.run.open_approvals().find(|envelope| envelope.request == request).cloned();
         let mut envelope = open.unwrap_or_else(|| Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            remind_at: None,
             request,
             agent: AgentName::new("first").unwrap(),
             action: write_file(1, 0),

@@ -90,7 +90,7 @@ impl Desk {
                 Phase::NeedsAttention { .. } | Phase::Interrupted => {}
             }
         }
-        let deadlines = live.run.delegation_deadlines().chain(live.run.outcome_deadlines());
+        let deadlines = live.run.delegation_deadlines().chain(live.run.question_deadlines());
         for (turn, ordinal, at) in deadlines.collect::<Vec<_>>() {
             live.held.push(Held::Effect(Effect::Deadline { turn, ordinal, at }));
         }

@@ -5,20 +5,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
 use crate::env::{Bug, is_planted};
-use crate::messages::{FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Verdict};
+use crate::messages::{
+    Consent, FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Verdict,
+};
 use crate::supervision::panic_text;
 use crate::supervision::runs::decide::{self, Surroundings};
 use crate::supervision::runs::dispatch::TurnOutcome;
+use crate::supervision::runs::expiry;
 use crate::supervision::runs::inbox::{AnswerError, Input, TurnReply, TurnRequest};
 use crate::supervision::runs::interrupts::ResumeError;
 use crate::supervision::runs::live::{Held, LiveRun};
 use crate::supervision::runs::once::{self, EXPIRY, Told};
 use crate::supervision::runs::reopen::OverwriteError;
-use crate::supervision::runs::run::{HANDOFF_ORDINAL, Once, OnceState, Record, Run};
+use crate::supervision::runs::run::{Once, OnceState, QuestionState, Record, Run};
 use crate::supervision::runs::step::Effect;
 
 /// Applies an input to its run: decides, and keeps the event for the next commit.
 pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
+    let before = live.events.len();
+    decide_on(live, input, around);
+    for event in &live.events[before..] {
+        let waiting = live.run.waits_for_people_after(event);
+        if !waiting.is_empty() {
+            let mut facts = around.facts.lock();
+            waiting.into_iter().for_each(|turn| facts.suspend(live.run.turn_id(turn)));
+        }
+    }
+}
+
+fn decide_on(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
     match input {
         Input::Outcome { turn, attempt, is_marked, outcome } => {
             mark(live, turn.number, attempt, is_marked, around);
@@ -34,12 +49,20 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
             let QuestionId { request, nonce } = question;
             let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
             match record {
-                Some(Record::Question { nonce: asked, answer: None, .. }) if *asked == nonce => {
+                Some(
+                    Record::Question { nonce: asked, answer: None, .. }
+                    | Record::TimedQuestion { nonce: asked, state: QuestionState::Open, .. },
+                ) if *asked == nonce => {
                     let (turn, ordinal, at) = (request.turn.number, request.ordinal, around.now.wall);
                     live.absorb(RunEvent::Answered { turn, ordinal, answer, by, at });
                     live.held.push(Held::Answered(ack));
                 }
-                Some(Record::Question { nonce: asked, .. }) if *asked == nonce => {
+                Some(Record::TimedQuestion { nonce: asked, state: QuestionState::Expired, .. }) if *asked == nonce => {
+                    drop(ack.send(Err(AnswerError::Expired(request))));
+                }
+                Some(Record::Question { nonce: asked, .. } | Record::TimedQuestion { nonce: asked, .. })
+                    if *asked == nonce =>
+                {
                     drop(ack.send(Err(AnswerError::Answered(request))));
                 }
                 Some(Record::Once(Once { state: OnceState::Asked(asked), .. })) if asked.nonce == nonce => {
@@ -70,7 +93,7 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
             let open =
                 live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
             let Some(envelope) = open.cloned() else { return };
-            if request.ordinal == HANDOFF_ORDINAL {
+            if envelope.is_handoff() {
                 if let Some(event) = decide::on_parked_decision(&live.run, &envelope, decision, around) {
                     live.absorb(event);
                 }
@@ -94,9 +117,15 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, around: &Surroundings<'_>)
             let is_due = |(asker, request, due)| (asker, request) == (turn, ordinal) && due <= at;
             if live.run.delegation_deadlines().any(is_due) {
                 live.absorb(RunEvent::DelegationExpired { turn, ordinal, at });
-            } else if live.run.outcome_deadlines().any(is_due) {
-                let (resolution, by) = (Resolution::GiveUp, EXPIRY.into());
-                live.absorb(RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at });
+            } else if live.run.question_deadlines().any(is_due) {
+                let record = live.run.turn(turn).and_then(|open| open.record(ordinal));
+                live.absorb(match record {
+                    Some(Record::TimedQuestion { .. }) => RunEvent::QuestionExpired { turn, ordinal, at },
+                    _ => {
+                        let (resolution, by) = (Resolution::GiveUp, EXPIRY.into());
+                        RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at }
+                    }
+                });
             }
         }
         Input::Fail { error, .. } => {
@@ -200,7 +229,7 @@ fn on_request(
             let facts = once::Facts {
                 at,
                 nonce: around.random,
-                expires_at: at + around.approval_ttl,
+                expires_at: at + expiry::time_for(&live.run.submission().task, Consent::Ask, around.approval_ttl),
                 on_unknown: around.on_unknown,
             };
             match once::told((number, ordinal), record, &request, facts) {
@@ -210,9 +239,6 @@ fn on_request(
                 }
                 Some(Told::Recorded) => {}
                 Some(Told::News(event)) => {
-                    if matches!(event, RunEvent::OutcomeUnknown { .. }) {
-                        around.facts.lock().suspend(live.run.turn_id(number));
-                    }
                     live.absorb(event);
                 }
                 None => match record.map(|record| matches_record(record, &request)) {
@@ -264,15 +290,15 @@ fn ask(
             let event = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
             live.absorb(event);
         }
-        TurnRequest::Ask(question) => {
-            around.facts.lock().suspend(live.run.turn_id(number));
-            live.absorb(RunEvent::Asked { turn: number, ordinal, question, nonce: around.random, at });
+        TurnRequest::Ask { question, ttl } => {
+            let (turn, nonce) = (number, around.random);
+            live.absorb(match ttl {
+                None => RunEvent::Asked { turn, ordinal, question, nonce, at },
+                Some(ttl) => RunEvent::AskedUntil { turn, ordinal, question, nonce, expires_at: at + ttl, at },
+            });
         }
         TurnRequest::Approve { action, each_time } => {
             let events = decide::on_approval(&live.run, (number, turn), ordinal, action, each_time, around);
-            if matches!(events.as_slice(), [RunEvent::ApprovalAsked { .. }]) {
-                around.facts.lock().suspend(live.run.turn_id(number));
-            }
             for event in events {
                 live.absorb(event);
             }
@@ -308,9 +334,10 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
         (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
             (order == again, format!("a delegation to {:?}", order.to))
         }
-        (Record::Question { question, .. }, TurnRequest::Ask(again)) => {
-            (question == again, format!("the question {question}"))
-        }
+        (
+            Record::Question { question, .. } | Record::TimedQuestion { question, .. },
+            TurnRequest::Ask { question: again, .. },
+        ) => (question == again, format!("the question {question}")),
         (Record::Approval { envelope, asked, .. }, TurnRequest::Approve { action: again, .. }) => {
             let asked = asked.as_deref().unwrap_or(&envelope.action);
             (asked == again || is_planted(Bug::RunUnapproved), format!("consent to {asked}"))
@@ -332,15 +359,20 @@ fn open_questions(run: &Run) -> Vec<Question> {
     for number in run.open_turns() {
         let Some(turn) = run.turn(number) else { continue };
         for (ordinal, record) in &turn.records {
-            let (question, nonce, asked_at) = match &**record {
-                Record::Question { question, nonce, asked_at, answer: None } => (question.clone(), *nonce, *asked_at),
+            let (question, nonce, asked_at, expires_at) = match &**record {
+                Record::Question { question, nonce, asked_at, answer: None } => {
+                    (question.clone(), *nonce, *asked_at, None)
+                }
+                Record::TimedQuestion { question, nonce, asked_at, expires_at, state: QuestionState::Open } => {
+                    (question.clone(), *nonce, *asked_at, Some(*expires_at))
+                }
                 Record::Once(Once { intent, state: OnceState::Asked(asked), .. }) => {
-                    (asked.question(intent), asked.nonce, asked.at)
+                    (asked.question(intent), asked.nonce, asked.at, Some(asked.expires_at))
                 }
                 _ => continue,
             };
             let id = QuestionId { request: RequestId { turn: run.turn_id(number), ordinal: *ordinal }, nonce };
-            questions.push(Question { id, agent: turn.agent.clone(), question, asked_at });
+            questions.push(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at });
         }
     }
     questions

@@ -1,0 +1,276 @@
+//! The exact question behind an approval: its canonical bytes, which name it, and how it is stored.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{self, SeqAccess, Visitor};
+use serde::ser::SerializeTuple;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::{Action, ActionKind, ApprovalId, HANDOFF_ORDINAL};
+use crate::messages::{AgentName, Json, RequestId, RunId, Timestamp, TurnId};
+
+/// One question to a human, bound to the exact bytes that will be executed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Envelope {
+    /// Which fields the canonical bytes have: [`Envelope::VERSION`] for new questions, 0 for those that were asked before there
+    /// were versions. A stored question keeps its version, and so its id.
+    pub version: u16,
+    /// What kind of action it is, as the runtime knows it.
+    pub kind: ActionKind,
+    /// Who asks for what: run, turn and which of its requests.
+    pub request: RequestId,
+    /// The asking agent.
+    pub agent: AgentName,
+    /// What it wants to do.
+    pub action: Action,
+    /// The policy that asked for a decision: [`ASK`](super::ASK), or [`EACH_TIME`](super::EACH_TIME).
+    pub policy: Arc<str>,
+    /// Makes two otherwise equal questions different.
+    pub nonce: u64,
+    /// When silence becomes a denial.
+    pub expires_at: Timestamp,
+    /// When people are reminded that it is still open; `None` if they are not.
+    pub remind_at: Option<Timestamp>,
+}
+
+impl Envelope {
+    /// The version of new questions.
+    pub const VERSION: u16 = 1;
+
+    /// The canonical bytes: what is shown, hashed, stored and executed.
+    #[must_use]
+    pub fn canonical(&self) -> Vec<u8> {
+        let mut fields = json!({
+            "run": self.request.turn.run.to_string(),
+            "turn": self.request.turn.number,
+            "ordinal": self.request.ordinal,
+            "agent": self.agent,
+            "action": self.action.action,
+            "target": self.action.target,
+            "arguments": self.action.arguments,
+            "policy": self.policy,
+            "nonce": self.nonce.to_string(),
+            "expires_at": self.expires_at,
+        });
+        if self.version > 0 {
+            fields["version"] = self.version.into();
+            fields["kind"] = json!(self.kind);
+            fields["remind_at"] = json!(self.remind_at);
+        }
+        Json::from(fields).canonical()
+    }
+
+    /// Whether it asks where control goes.
+    pub(crate) fn is_handoff(&self) -> bool {
+        self.kind == ActionKind::Handoff
+    }
+
+    /// The hash of the canonical bytes, which names the approval.
+    #[must_use]
+    pub fn id(&self) -> ApprovalId {
+        ApprovalId(Sha256::digest(self.canonical()).into())
+    }
+}
+
+/// The form for people and other programs, such as JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Envelope")]
+struct Shown {
+    #[serde(default)]
+    version: u16,
+    #[serde(default)]
+    kind: Option<ActionKind>,
+    request: RequestId,
+    agent: AgentName,
+    action: Action,
+    policy: Arc<str>,
+    nonce: u64,
+    expires_at: Timestamp,
+    #[serde(default)]
+    remind_at: Option<Timestamp>,
+}
+
+/// What follows the version in a store.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    kind: ActionKind,
+    request: RequestId,
+    agent: AgentName,
+    action: Action,
+    policy: Arc<str>,
+    nonce: u64,
+    expires_at: Timestamp,
+    remind_at: Option<Timestamp>,
+}
+
+/// A question as it was stored before there were versions.
+#[derive(Serialize)]
+struct Unversioned<'a> {
+    request: RequestId,
+    agent: &'a AgentName,
+    action: &'a Action,
+    policy: &'a str,
+    nonce: u64,
+    expires_at: Timestamp,
+}
+
+/// What follows the first number of an [`Unversioned`]: that is the length of the run's id.
+#[derive(Deserialize)]
+struct UnversionedRest {
+    run: [u8; ID_LENGTH],
+    turn: u32,
+    ordinal: u32,
+    agent: AgentName,
+    action: Action,
+    policy: Arc<str>,
+    nonce: u64,
+    expires_at: Timestamp,
+}
+
+/// The length of a run's id in bytes. No version has this number.
+const ID_LENGTH: usize = 16;
+
+/// Before there were versions, the place among a turn's requests was all that told a handoff.
+fn kind_by_place(request: RequestId) -> ActionKind {
+    if request.ordinal == HANDOFF_ORDINAL { ActionKind::Handoff } else { ActionKind::Requested }
+}
+
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { version, kind, request, agent, action, policy, nonce, expires_at, remind_at } = self.clone();
+        if serializer.is_human_readable() {
+            let kind = Some(kind);
+            return Shown { version, kind, request, agent, action, policy, nonce, expires_at, remind_at }
+                .serialize(serializer);
+        }
+        if version == 0 {
+            return Unversioned { request, agent: &agent, action: &action, policy: &policy, nonce, expires_at }
+                .serialize(serializer);
+        }
+        let mut stored = serializer.serialize_tuple(2)?;
+        stored.serialize_element(&u64::from(version))?;
+        stored.serialize_element(&Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at })?;
+        stored.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Envelope {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return deserializer.deserialize_tuple(2, StoredVisitor);
+        }
+        let Shown { version, kind, request, agent, action, policy, nonce, expires_at, remind_at } =
+            Shown::deserialize(deserializer)?;
+        let kind = kind.unwrap_or_else(|| kind_by_place(request));
+        Ok(Self { version, kind, request, agent, action, policy, nonce, expires_at, remind_at })
+    }
+}
+
+/// Reads both stored forms, told apart by their first number.
+struct StoredVisitor;
+
+impl<'de> Visitor<'de> for StoredVisitor {
+    type Value = Envelope;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a stored question about an action")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Envelope, A::Error> {
+        let ends = || de::Error::custom("the question about an action ends early");
+        let first: u64 = fields.next_element()?.ok_or_else(ends)?;
+        if first == ID_LENGTH as u64 {
+            let UnversionedRest { run, turn, ordinal, agent, action, policy, nonce, expires_at } =
+                fields.next_element()?.ok_or_else(ends)?;
+            let turn = TurnId { run: RunId(Uuid::from_bytes(run)), number: turn };
+            let request = RequestId { turn, ordinal };
+            let (version, kind, remind_at) = (0, kind_by_place(request), None);
+            return Ok(Envelope { version, kind, request, agent, action, policy, nonce, expires_at, remind_at });
+        }
+        let version = u16::try_from(first).ok().filter(|version| (1..=Envelope::VERSION).contains(version));
+        let version =
+            version.ok_or_else(|| de::Error::custom(format!("questions of version {first} are not known")))?;
+        let Stored { kind, request, agent, action, policy, nonce, expires_at, remind_at } =
+            fields.next_element()?.ok_or_else(ends)?;
+        Ok(Envelope { version, kind, request, agent, action, policy, nonce, expires_at, remind_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope() -> Envelope {
+        Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            request: RequestId { turn: TurnId { run: RunId(Uuid::nil()), number: 1 }, ordinal: 0 },
+            agent: AgentName::new("writer").unwrap(),
+            action: Action::new("write_file", "REVIEW.md", json!({ "text": "a" })),
+            policy: "ask".into(),
+            nonce: 7,
+            expires_at: Timestamp::from_millis(1),
+            remind_at: None,
+        }
+    }
+
+    #[test]
+    fn an_approval_is_bound_to_every_field() {
+        let changes: [fn(&mut Envelope); 12] = [
+            |e| e.version = 0,
+            |e| e.kind = ActionKind::Handoff,
+            |e| e.request.turn.run = RunId(Uuid::max()),
+            |e| e.request.turn.number = 2,
+            |e| e.request.ordinal = 1,
+            |e| e.agent = AgentName::new("reader").unwrap(),
+            |e| e.action = Action::new("write_file", "OTHER.md", json!({ "text": "a" })),
+            |e| e.action = Action::new("write_file", "REVIEW.md", json!({ "text": "b" })),
+            |e| e.policy = "always".into(),
+            |e| e.nonce = 8,
+            |e| e.expires_at = Timestamp::from_millis(2),
+            |e| e.remind_at = Some(Timestamp::from_millis(1)),
+        ];
+        let ids: std::collections::BTreeSet<ApprovalId> = changes
+            .iter()
+            .map(|change| {
+                let mut changed = envelope();
+                change(&mut changed);
+                changed.id()
+            })
+            .chain([envelope().id()])
+            .collect();
+        assert_eq!(ids.len(), changes.len() + 1);
+        let id = envelope().id();
+        assert_eq!(ApprovalId::try_from(id.to_string()), Ok(id));
+        assert_eq!(format!("{id:?}"), id.to_string());
+        let stored = serde_json::to_string(&id).unwrap();
+        assert_eq!(serde_json::from_str::<ApprovalId>(&stored).unwrap(), id);
+        assert!(ApprovalId::try_from("0123".to_owned()).is_err());
+        assert_eq!(envelope().action.to_string(), "write_file REVIEW.md");
+    }
+
+    #[test]
+    fn the_canonical_bytes_have_version_and_kind_and_those_of_older_questions_stay() {
+        let text = |envelope: &Envelope| String::from_utf8(envelope.canonical()).unwrap();
+        let older = Envelope { version: 0, ..envelope() };
+        assert_eq!(
+            text(&older),
+            r#"{"action":"write_file","agent":"writer","arguments":{"text":"a"},"expires_at":1,"nonce":"7","ordinal":0,"policy":"ask","run":"00000000-0000-0000-0000-000000000000","target":"REVIEW.md","turn":1}"#
+        );
+        let newer = text(&envelope());
+        assert!(newer.contains(r#""kind":"requested""#) && newer.contains(r#""version":1"#), "{newer}");
+    }
+
+    #[test]
+    fn json_keeps_all_of_it() {
+        for version in [0, Envelope::VERSION] {
+            let envelope = Envelope { version, ..envelope() };
+            let json = serde_json::to_value(&envelope).unwrap();
+            assert_eq!(serde_json::from_value::<Envelope>(json).unwrap(), envelope);
+        }
+    }
+}
