@@ -894,17 +894,22 @@ mod shell {
         assert!(said.contains("it printed 1073741829 bytes"));
         let binary = run(&shell, "head -c 100000 /dev/urandom").await.unwrap();
         assert!(binary.starts_with("exit code 0\n") && binary.contains("it printed 100000 bytes"));
-        for command in [
+        let endless = [
             "yes",
             "yes >&2",
             "yes & yes >&2 & wait",
             "trap '' TERM INT HUP; yes",
             "exec sleep 1000",
             "exec cat /dev/zero",
-        ] {
-            let said = used(&shell, json!({ "command": command, "timeout_seconds": 1 })).await.unwrap().text;
-            assert!(said.starts_with("stopped after 1 s"), "{command}: {}", &said[..60]);
-        }
+        ];
+        let stopped = endless.map(|command| {
+            let shell = &shell;
+            async move {
+                let said = used(shell, json!({ "command": command, "timeout_seconds": 1 })).await.unwrap().text;
+                assert!(said.starts_with("stopped after 1 s"), "{command}: {}", &said[..60]);
+            }
+        });
+        futures::future::join_all(stopped).await;
         let long = run(&shell, &format!("true {}", "x".repeat(32 << 10))).await.unwrap_err();
         assert!(long.0.contains("write a script"), "{long}");
         assert!(run(&shell, "echo \0").await.is_err());
