@@ -129,8 +129,8 @@ const CAMPAIGNS: &[Campaign] = &[
         beside: &[],
         variable: COUNT,
         unit: "attempts",
-        fast: 221,
-        long: 221,
+        fast: 227,
+        long: 227,
     },
     Campaign {
         name: "faults",

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::memory::{PLACE, SharedMemory};
+use crate::view::{SHARED_MEMORY, View};
 
 /// The number of the last capability that a kernel may have: they are bits of a word.
 const LAST_CAPABILITY: u32 = 63;
@@ -22,9 +22,10 @@ pub struct Confinement {
     pub filters: Vec<Vec<libc::sock_filter>>,
     /// The capabilities that it keeps if it has them, as bits by their numbers.
     pub capabilities: u64,
-    /// A shared memory of its own, with what the ruleset then allows in it, as bits of Landlock; else it sees that of the machine,
-    /// as far as the ruleset allows.
-    pub shared_memory: Option<(SharedMemory, u64)>,
+    /// Its view of the files of the machine; else it sees them as this process does.
+    pub view: Option<View>,
+    /// What the ruleset allows in a shared memory of its own, as bits of Landlock.
+    pub in_shared_memory: u64,
 }
 
 /// Has the program take the confinement upon itself before it begins. It can gain no privileges from then on.
@@ -32,18 +33,20 @@ pub struct Confinement {
 /// Call it after [`apart`](crate::apart), which makes system calls that a filter may refuse. A step that fails in the child is the
 /// error of [`Command::spawn`], and the program does not run.
 #[allow(unsafe_code, reason = "a hook between fork and exec")]
-pub fn confined(command: &mut Command, confinement: Confinement) -> &mut Command {
+pub fn confined(command: &mut Command, mut confinement: Confinement) -> &mut Command {
     // SAFETY: `take_on` makes only system calls, on memory that was allocated before the fork; it neither allocates nor takes a
     // lock, so it may run in the child of a process with several threads.
     unsafe { command.pre_exec(move || confinement.take_on()) }
 }
 
 impl Confinement {
-    fn take_on(&self) -> io::Result<()> {
+    fn take_on(&mut self) -> io::Result<()> {
         // Landlock lets nobody mount any more.
-        if let Some((memory, allowed)) = &self.shared_memory {
-            memory.mount()?;
-            self.allow_shared_memory(*allowed)?;
+        if let Some(view) = &mut self.view {
+            view.mount()?;
+            if view.has_shared_memory() {
+                self.allow_shared_memory()?;
+            }
         }
         drop_capabilities(self.capabilities)?;
         self.restrict()
@@ -51,11 +54,11 @@ impl Confinement {
 
     /// It was not there before.
     #[allow(unsafe_code, reason = "system calls")]
-    fn allow_shared_memory(&self, allowed: u64) -> io::Result<()> {
+    fn allow_shared_memory(&self) -> io::Result<()> {
         // SAFETY: a path that lives through the call. Exec closes the descriptor.
-        let folder = unsafe { libc::open(PLACE.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        let folder = unsafe { libc::open(SHARED_MEMORY.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
         done(folder)?;
-        let rule = PathBeneath { allowed, folder };
+        let rule = PathBeneath { allowed: self.in_shared_memory, folder };
         let (call, ruleset) = (libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd());
         // SAFETY: a descriptor that is open, and a rule of the kind that is named, which lives through the call.
         done_long(unsafe { libc::syscall(call, ruleset, PATH_BENEATH, &raw const rule, 0) })
@@ -134,6 +137,6 @@ pub(crate) fn done(answer: libc::c_int) -> io::Result<()> {
     if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn done_long(answer: libc::c_long) -> io::Result<()> {
+pub(crate) fn done_long(answer: libc::c_long) -> io::Result<()> {
     if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -7,7 +7,7 @@
 //!
 //! That alone is no boundary: a program that runs under the same user and is not confined otherwise can trace its parent or open
 //! the terminal by its path. On Linux [`confined`] has a program take a [`Confinement`] upon itself as well: Landlock, seccomp, no
-//! capabilities, and a shared memory of its own.
+//! capabilities, and a view of the files of the machine that is read-only but for what is named.
 //!
 //! The package holds the only `unsafe` code of callboard. What runs between fork and exec allocates nothing, takes no lock and makes
 //! only calls that are async-signal-safe.
@@ -17,12 +17,12 @@
 #[cfg(target_os = "linux")]
 mod confinement;
 #[cfg(target_os = "linux")]
-mod memory;
+mod view;
 
 #[cfg(target_os = "linux")]
 pub use confinement::{Confinement, confined};
 #[cfg(target_os = "linux")]
-pub use memory::SharedMemory;
+pub use view::View;
 
 use std::io;
 use std::os::unix::process::CommandExt as _;

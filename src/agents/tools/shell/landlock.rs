@@ -1,12 +1,13 @@
 //! The confinement of commands by the Linux kernel. The command takes it upon itself before it begins, and what it starts inherits
 //! it and cannot put it off. Landlock allows what is named and refuses all other files; seccomp allows the system calls that are
-//! listed in [`calls`]; capabilities are dropped; shared memory is the command's own.
+//! listed in [`calls`]; capabilities are dropped; in the command's view of the files only what it may write is not read-only, and
+//! shared memory is its own.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use callboard_confine::{Confinement, SharedMemory, confined};
+use callboard_confine::{Confinement, View, confined};
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -135,14 +136,21 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
         Kept::Nothing => 0,
         Kept::FilesOfOthers => FILES_OF_OTHERS,
     };
-    // What lies there would be covered.
-    let mut used = reads.iter().map(PathBuf::as_path).chain(writes.iter().copied()).chain([&*root.place]);
-    let is_used = used.any(|path| path.starts_with(SHARED_MEMORY));
+    let mut writable = Vec::new();
+    for path in writes {
+        writable.push(path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", shown(path)))?);
+    }
     // In a user namespace of its own a command has no capabilities over what is outside of it.
-    let shared_memory = SharedMemory::empty()
-        .filter(|memory| !is_used && (kept == Kept::Nothing || !memory.has_user_namespace()))
-        .map(|memory| (memory, (AccessFs::from_all(NEEDED) ^ AccessFs::Execute).bits()));
-    Ok(Confinement { ruleset, filters, capabilities, shared_memory })
+    let hidden = root.hidden.iter().map(|hidden| &*hidden.place);
+    let view = View::of(writable.iter().map(PathBuf::as_path))
+        .and_then(|view| view.read_only(hidden))
+        .filter(|view| kept == Kept::Nothing || !view.has_user_namespace());
+    // What lies there would be covered.
+    let mut used = reads.iter().chain(&writable).map(PathBuf::as_path).chain([&*root.place]);
+    let is_covered = used.any(|path| path.starts_with(SHARED_MEMORY));
+    let view = if is_covered { view.map(View::without_shared_memory) } else { view };
+    let in_shared_memory = (AccessFs::from_all(NEEDED) ^ AccessFs::Execute).bits();
+    Ok(Confinement { ruleset, filters, capabilities, view, in_shared_memory })
 }
 
 fn ruleset() -> Result<RulesetCreated, RulesetError> {
@@ -172,13 +180,18 @@ pub(super) fn protections() -> Vec<Protection> {
         let lacks = (!holds).then(|| format!("not refused: that needs {what}"));
         Protection { name, means: "refused", lacks }
     });
-    let lacks = SharedMemory::empty().is_none().then(|| {
-        "refused, so that semaphores and shared memory of libraries fail: a private one needs user namespaces, which the kernel \
-         or an administrator refuses here"
-            .to_owned()
+    let has_view = View::of([]).is_some();
+    let of_view = [
+        ("permissions and dates of files outside", "not to be changed", "not refused"),
+        ("shared memory", "a command's own", "refused, so that semaphores and shared memory of libraries fail"),
+    ];
+    let of_view = of_view.map(|(name, means, otherwise)| {
+        let lacks = (!has_view).then(|| {
+            format!("{otherwise}: that needs user namespaces, which the kernel or an administrator refuses here")
+        });
+        Protection { name, means, lacks }
     });
-    let memory = Protection { name: "shared memory", means: "a command's own", lacks };
-    held.into_iter().chain(scoped).chain([memory]).collect()
+    held.into_iter().chain(scoped).chain(of_view).collect()
 }
 
 fn no_kernel(error: impl std::fmt::Display) -> String {

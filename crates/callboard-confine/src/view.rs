@@ -1,0 +1,250 @@
+//! A view of the files of the machine that is a program's own, by a mount namespace. All of it is read-only but what is named: a
+//! ruleset of Landlock keeps content from being changed, and not permissions, owners and dates. Shared memory is the program's
+//! own: the C library keeps named semaphores and shared memory as files in `/dev/shm`, which all processes of a user share.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use libc::{c_int, c_long};
+
+use crate::confinement::{done, done_long};
+
+/// Where the C library looks for shared memory.
+pub(crate) const SHARED_MEMORY: &CStr = c"/dev/shm";
+
+/// What a program sees: everything read-only, but the folder that it starts in and others that are named. It goes with the last
+/// program that has it.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The folder that it starts in, and others.
+    writable: Vec<CString>,
+    /// Their mounts while they are moved into their places.
+    mounts: Vec<c_int>,
+    /// What is not writable although it lies in what is.
+    read_only: Vec<CString>,
+    has_shared_memory: bool,
+    /// The user and the group of a new user namespace; `None` where this process may mount without one.
+    namespace: Option<Identity>,
+}
+
+/// Who a program is in a user namespace of its own: who it was.
+#[derive(Clone, Debug)]
+struct Identity {
+    users: Vec<u8>,
+    groups: Vec<u8>,
+}
+
+/// What the kernel lets this process do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A mount namespace, as the superuser.
+    Mounts,
+    /// A mount namespace in a user namespace.
+    MountsOfUser,
+}
+
+impl View {
+    /// A view in which these files and folders can be written besides the folder that the program starts in; their paths are
+    /// absolute. `None` where the kernel refuses namespaces to this process. In the user namespace of an ordinary user, files of
+    /// all others seem to belong to `nobody`.
+    ///
+    /// What the kernel allows is tried once in the life of this process, by starting `true`.
+    #[must_use]
+    pub fn of<'p>(writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
+        static WAY: OnceLock<Option<Way>> = OnceLock::new();
+        let way = *WAY.get_or_init(|| [Way::Mounts, Way::MountsOfUser].into_iter().find(|way| works(*way)));
+        Self::by(way?, writable)
+    }
+
+    /// With these files and folders read-only wherever they lie; `None` if a path cannot be one.
+    #[must_use]
+    pub fn read_only<'p>(mut self, paths: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
+        self.read_only = paths.into_iter().map(c_path).collect::<Option<_>>()?;
+        Some(self)
+    }
+
+    /// With the shared memory of the machine: for a program whose folders lie in it.
+    #[must_use]
+    pub fn without_shared_memory(mut self) -> Self {
+        self.has_shared_memory = false;
+        self
+    }
+
+    /// Whether the program has a shared memory of its own.
+    #[must_use]
+    pub fn has_shared_memory(&self) -> bool {
+        self.has_shared_memory
+    }
+
+    /// Whether the program is in a user namespace of its own.
+    #[must_use]
+    pub fn has_user_namespace(&self) -> bool {
+        self.namespace.is_some()
+    }
+
+    #[allow(unsafe_code, reason = "system calls")]
+    fn by<'p>(way: Way, writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
+        let named = writable.into_iter().map(c_path);
+        let writable: Vec<_> = [Some(c".".to_owned())].into_iter().chain(named).collect::<Option<_>>()?;
+        let namespace = match way {
+            Way::Mounts => None,
+            Way::MountsOfUser => {
+                // SAFETY: they take no arguments, and cannot fail.
+                let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+                let line = |id: u32| format!("{id} {id} 1\n").into_bytes();
+                Some(Identity { users: line(user), groups: line(group) })
+            }
+        };
+        let mounts = vec![-1; writable.len()];
+        Some(Self { writable, mounts, read_only: Vec::new(), has_shared_memory: true, namespace })
+    }
+
+    /// Runs in the child, between fork and exec, where there is one thread.
+    #[allow(unsafe_code, reason = "system calls")]
+    pub(crate) fn mount(&mut self) -> io::Result<()> {
+        let user = if self.namespace.is_some() { libc::CLONE_NEWUSER } else { 0 };
+        // SAFETY: integers alone.
+        done(unsafe { libc::unshare(libc::CLONE_NEWNS | user) })?;
+        if let Some(Identity { users, groups }) = &self.namespace {
+            write(c"/proc/self/setgroups", b"deny")?;
+            write(c"/proc/self/uid_map", users)?;
+            write(c"/proc/self/gid_map", groups)?;
+        }
+        let none = std::ptr::null();
+        // SAFETY: a path that lives through the call; what is null is not read. Nothing that is mounted here reaches others.
+        done(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
+        for (path, mount) in self.writable.iter().zip(&mut self.mounts) {
+            *mount = open_tree(path)?;
+        }
+        make_read_only(c"/")?;
+        for (path, mount) in self.writable.iter().zip(&self.mounts) {
+            move_mount(*mount, path)?;
+        }
+        // The folder that it was in is below the mount that is now there.
+        if let Some(mount) = self.mounts.first() {
+            // SAFETY: a descriptor that is open.
+            done(unsafe { libc::fchdir(*mount) })?;
+        }
+        for path in &self.read_only {
+            let flags = libc::MS_BIND | libc::MS_REC;
+            // SAFETY: a path that lives through the call; what is null is not read.
+            done(unsafe { libc::mount(path.as_ptr(), path.as_ptr(), none, flags, none.cast()) })?;
+            make_read_only(path)?;
+        }
+        if self.has_shared_memory {
+            let (kind, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
+            // SAFETY: texts that live through the call.
+            done(unsafe { libc::mount(kind, SHARED_MEMORY.as_ptr(), kind, flags, c"mode=0700".as_ptr().cast()) })?;
+        }
+        Ok(())
+    }
+}
+
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+/// A mount of what is there, which is not in any place yet. Exec closes it.
+#[allow(unsafe_code, reason = "system calls")]
+fn open_tree(path: &CStr) -> io::Result<c_int> {
+    const CLONE: c_int = 1;
+    let flags = CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
+    // SAFETY: a path that lives through the call, and integers.
+    let mount = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    done_long(mount)?;
+    // A descriptor.
+    Ok(mount as c_int)
+}
+
+#[allow(unsafe_code, reason = "system calls")]
+fn move_mount(mount: c_int, path: &CStr) -> io::Result<()> {
+    const FROM_EMPTY_PATH: c_int = 4;
+    let (call, empty, here) = (libc::SYS_move_mount, c"".as_ptr(), libc::AT_FDCWD);
+    // SAFETY: paths that live through the call, a descriptor that is open, and integers.
+    done_long(unsafe { libc::syscall(call, mount, empty, here, path.as_ptr(), FROM_EMPTY_PATH) })
+}
+
+/// All mounts from here on.
+#[allow(unsafe_code, reason = "system calls")]
+fn make_read_only(path: &CStr) -> io::Result<()> {
+    /// What `mount_setattr` takes.
+    #[repr(C)]
+    struct Attributes {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        user_namespace: u64,
+    }
+    const READ_ONLY: u64 = 1;
+    let attributes = Attributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
+    let (call, flags, size) = (libc::SYS_mount_setattr, libc::AT_RECURSIVE, size_of::<Attributes>() as c_long);
+    // SAFETY: a path and attributes of this size, which live through the call.
+    done_long(unsafe { libc::syscall(call, libc::AT_FDCWD, path.as_ptr(), flags, &raw const attributes, size) })
+}
+
+/// Whether a program with such a view can be started.
+#[allow(unsafe_code, reason = "a hook between fork and exec")]
+fn works(way: Way) -> bool {
+    let Some(mut view) = View::by(way, []) else { return false };
+    let mut nothing = Command::new("true");
+    nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(std::env::temp_dir());
+    // SAFETY: `mount` makes only system calls, on memory that was allocated before the fork.
+    let nothing = unsafe { nothing.pre_exec(move || view.mount()) };
+    nothing.status().is_ok_and(|status| status.success())
+}
+
+/// Writes all of it into a file of the kernel.
+#[allow(unsafe_code, reason = "system calls")]
+fn write(path: &CStr, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: a path that lives through the call.
+    let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+    done(file)?;
+    // SAFETY: the descriptor is open, and the bytes live through the call.
+    let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
+    let failed = (written != bytes.len().cast_signed()).then(io::Error::last_os_error);
+    // SAFETY: the descriptor is open, and used no more.
+    unsafe { libc::close(file) };
+    failed.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    #[allow(unsafe_code, reason = "a hook between fork and exec")]
+    fn a_program_changes_what_is_named_and_nothing_else_and_its_shared_memory_is_seen_by_no_other() {
+        let place = std::env::temp_dir().join(format!("callboard-view-{}", std::process::id()));
+        let memory = format!("/dev/shm/callboard-view-{}", std::process::id());
+        for way in [Way::Mounts, Way::MountsOfUser].into_iter().filter(|way| works(*way)) {
+            ["", "own", "named", "other"].iter().for_each(|name| fs::create_dir(place.join(name)).unwrap());
+            let mut view = View::by(way, [&*place.join("named")]).unwrap();
+            assert_eq!(view.has_user_namespace(), way == Way::MountsOfUser);
+            let line = format!(
+                "ls -A /dev/shm; echo kept > {memory} && cat {memory} && id -u && pwd; touch here ../named/there; \
+                 chmod 777 ../other 2>/dev/null && echo changed"
+            );
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &line]).current_dir(place.join("own"));
+            // SAFETY: `mount` makes only system calls.
+            let output = unsafe { shell.pre_exec(move || view.mount()) }.output().unwrap();
+            let user = String::from_utf8(Command::new("id").arg("-u").output().unwrap().stdout).unwrap();
+            let expected = format!("kept\n{user}{}\n", place.join("own").display());
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{way:?}");
+            assert!(place.join("own/here").exists() && place.join("named/there").exists());
+            assert!(!Path::new(&memory).exists());
+            assert_ne!(fs::metadata(place.join("other")).unwrap().permissions().mode() & 0o777, 0o777);
+            fs::remove_dir_all(&place).unwrap();
+        }
+    }
+}
