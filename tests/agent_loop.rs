@@ -482,7 +482,7 @@ async fn an_answer_without_an_end_is_no_answer_and_one_that_goes_on_and_on_is_le
         Ok(piece.clone())
     });
     for (stream, says) in [
-        (answer([says("It is")]), "error: model told: its answer has no end"),
+        (answer([says("It is")]), "model told: its answer has no end"),
         (endless.boxed(), "terminal error: model told: its answer has more than 4 MiB or 64 calls"),
     ] {
         let events = all(AgentLoop::new(Told::answers([stream])).run(question("x"))).await;

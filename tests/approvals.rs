@@ -188,7 +188,7 @@ async fn silence_denies_after_seven_days() {
     assert_eq!(world.env.now().wall, envelope.expires_at);
     assert_eq!(
         result.output.value()["error"].as_str().unwrap().rsplit(": ").next(),
-        Some("nobody decided about write_file REVIEW.md before it expired")
+        Some("the approval of write_file REVIEW.md expired before anybody decided")
     );
     let late = board.approvals().approve(envelope.id(), "ann").await.unwrap_err();
     assert!(late.to_string().starts_with("already denied by expiry at 2026-01-08"), "{late}");
@@ -339,7 +339,7 @@ async fn a_denied_handoff_ends_its_branch_as_denied_without_its_update() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_handoff_ends_its_branch_as_denied_without_its_update() {
     let (_, reason) = denied(async |_, _| ()).await;
-    assert_eq!(reason, "nobody decided about handoff b before it expired");
+    assert_eq!(reason, "the approval of handoff b expired before anybody decided");
 }
 
 #[tokio::test(start_paused = true)]

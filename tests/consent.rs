@@ -202,7 +202,7 @@ async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
     let (builder, store) = failing_decisions(&[true, false]);
     let board = builder.start().await.unwrap();
     let output = finish(&board, Task::new("x")).await.output;
-    assert_eq!(output, json!("denied: nobody decided about write_file REVIEW.md before it expired"));
+    assert_eq!(output, json!("denied: the approval of write_file REVIEW.md expired before anybody decided"));
     assert!(store.decision_faults.lock().is_empty());
     board.shutdown().await;
 }

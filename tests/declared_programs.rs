@@ -170,7 +170,7 @@ async fn a_turn_under_way_ends_with_its_program_and_the_next_one_has_the_new_pro
     let question = timeout(AT_MOST, under_way.next_question()).await.unwrap().unwrap().unwrap();
     write(&folder, "agents/teller.toml", &teller("Tells.", "new"));
     let lines = reload(&board, &mut agents).await;
-    assert_eq!(lines, ["lead.toml: unchanged", "teller.toml: changed: later turns of teller go by it"]);
+    assert_eq!(lines, ["lead.toml: unchanged", "teller.toml: changed: later turns of teller use it"]);
     let (word, new) = told(&output(&board, Task::new("x").to("teller")).await);
     assert_eq!(word, "new");
     board.answer(question.id, json!(true), "ann").await.unwrap();
@@ -196,7 +196,10 @@ async fn a_program_that_is_not_there_changes_nothing_and_is_told() {
     let board = start(&mut agents).await;
     write(&folder, "agents/teller.toml", &teller("Tells.", "new").replace("\"python3\"", "\"bin/python3\""));
     let lines = reload(&board, &mut agents).await;
-    assert!(lines[0].starts_with("teller.toml: not taken, teller goes on as before:\nteller.toml:5:11: "), "{lines:?}");
+    assert!(
+        lines[0].starts_with("teller.toml: refused, and teller keeps its earlier definition:\nteller.toml:5:11: "),
+        "{lines:?}"
+    );
     assert!(lines[0].contains("there is no program \"") && lines[0].contains("/bin/python3\""), "{lines:?}");
     assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
     board.shutdown().await;
@@ -217,9 +220,9 @@ async fn where_tools_write_no_program_comes_that_was_not_declared_before() {
     );
     let lines = reload(&board, &mut agents).await;
     let why = |name: &str| format!("the program of \"{name}\" is not one that was declared when the folder was loaded");
-    assert!(lines[0].starts_with("other.toml: not taken:") && lines[0].contains(&why("other")), "{lines:?}");
+    assert!(lines[0].starts_with("other.toml: refused:") && lines[0].contains(&why("other")), "{lines:?}");
     assert!(
-        lines[1].starts_with("teller.toml: not taken, teller goes on") && lines[1].contains(&why("teller")),
+        lines[1].starts_with("teller.toml: refused, and teller keeps") && lines[1].contains(&why("teller")),
         "{lines:?}"
     );
     assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
@@ -227,7 +230,7 @@ async fn where_tools_write_no_program_comes_that_was_not_declared_before() {
     // All else may change.
     fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
     write(&folder, "agents/teller.toml", &teller("Tells it.", "old"));
-    assert_eq!(reload(&board, &mut agents).await, ["teller.toml: changed: later turns of teller go by it"]);
+    assert_eq!(reload(&board, &mut agents).await, ["teller.toml: changed: later turns of teller use it"]);
     assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
     board.shutdown().await;
 }
@@ -290,7 +293,10 @@ async fn a_program_that_dies_again_and_again_is_rebuilt_as_often_as_its_file_say
         let once = Limits { attempts: 1, ..Limits::default() };
         let run = board.submit(Task::new("x").limits(once)).await.unwrap();
         let result = timeout(AT_MOST, run.result()).await.unwrap().unwrap();
-        assert!(matches!(&result.outcome, Outcome::Failed { error } if error.contains("status: 3")), "{result:?}");
+        assert!(
+            matches!(&result.outcome, Outcome::Failed { error } if error.contains("exited with status 3")),
+            "{result:?}"
+        );
         let tree = board.tree().await.unwrap();
         assert_eq!(tree.find(&["agents", "dies"]).unwrap().state, state, "after {deaths} deaths");
     }
@@ -327,7 +333,7 @@ async fn a_program_goes_on_whatever_becomes_of_the_models() {
     let (_, pid) = told(&output(&board, Task::new("x")).await);
     write(&folder, "models.toml", "none");
     let lines = reload(&board, &mut agents).await;
-    assert!(lines[0].ends_with("models.toml: changed: later turns go by it"), "{lines:?}");
+    assert!(lines[0].ends_with("models.toml: changed: later turns use it"), "{lines:?}");
     assert_eq!(lines[1..], ["teller.toml: unchanged"]);
     assert_eq!(told(&output(&board, Task::new("x")).await).1, pid, "it was not begun anew");
     board.shutdown().await;

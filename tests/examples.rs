@@ -32,7 +32,7 @@ async fn hello_supervision_answers_after_a_crash() {
     let ended = run("hello_supervision", &[], "").await;
     let before = ["Everything runs:", "callboard (one_for_one)  running", "oracle  running  gen 1"];
     let after = [
-        "Attempt 1 failed (panic: I did not expect a question)",
+        "Attempt 1 failed (crash: I did not expect a question)",
         "The answer: 42 is the answer",
         "oracle  running  gen 2  restarts 1",
     ];

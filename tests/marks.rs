@@ -152,7 +152,7 @@ async fn marks_travel_with_a_handoff() {
         builder().with(built_in("lead", lead, &tools)).with(built_in("helper", burns(), &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     let marked = until(&run, |event| matches!(event, RunEvent::Marked { .. })).await;
-    assert_eq!(marked.to_string(), "read what strangers wrote: page");
+    assert_eq!(marked.to_string(), "read untrusted input: page");
     denied(&board, &run).await;
     assert_eq!(count.load(Ordering::Relaxed), 0);
     board.shutdown().await;

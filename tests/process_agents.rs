@@ -191,7 +191,7 @@ async fn the_example_ends_its_turn_with_what_went_wrong() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/process/word_counter.py");
     let board = board(AgentSpec::new("worker", move || ProcessAgent::new("python3").args([&example]))).await;
     let error = failure(&board, once(Task::new("count").input("words"))).await;
-    assert_eq!(error, "error: refused: no agent has the name, role or capability \"editor\"");
+    assert_eq!(error, "refused: no agent has the name, role or capability \"editor\"");
     board.shutdown().await;
 }
 
@@ -416,7 +416,7 @@ end(turn, output=turn["is_marked"])
     let board = builder().with(spec(source)).agent("lead", asks_twice).start().await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     let marked = until(&run, |event| matches!(event, RunEvent::Marked { .. })).await;
-    assert_eq!(marked.to_string(), "read what strangers wrote: a page");
+    assert_eq!(marked.to_string(), "read untrusted input: a page");
     assert_eq!(ended(&run).await.output, json!([false, [false, true], true]));
     board.shutdown().await;
 }
@@ -829,7 +829,7 @@ end(turn, output="done")
     };
     assert_eq!(failure.kind, FailureKind::Panic);
     let (what, said) = failure.text.split_once(":\n").unwrap();
-    assert!(what.ends_with("ended with exit status: 3 before its turn did"), "{what}");
+    assert!(what.ends_with("exited with status 3 before it ended its turn"), "{what}");
     let said: Vec<&str> = said.lines().collect();
     assert_eq!((said.len(), said[0], said[19]), (20, "line 81 \\u{1b}[31m", "no ink"));
     assert_eq!(ended(&run).await.output, "done");
@@ -880,7 +880,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     let board = builder().breaker(never).with(spec(source)).start().await.unwrap();
     for restarts in 1..=6 {
         let error = failure(&board, once(Task::new("x"))).await;
-        assert!(error.ends_with("ended with signal: 9 (SIGKILL) before its turn did"), "{error}");
+        assert!(error.ends_with("was ended by signal: 9 (SIGKILL) before it ended its turn"), "{error}");
         let node = node(&board).await;
         let state = if restarts <= 5 { NodeState::Running } else { NodeState::Failed };
         assert_eq!((node.state, node.restarts), (state, restarts));
@@ -904,7 +904,7 @@ signal.pause()
     let run = board.submit(once(Task::new("x"))).await.unwrap();
     let process = pid(&noticed(&run).await);
     let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
-    assert!(error.ends_with("closed its standard output before its turn did"), "{error}");
+    assert!(error.ends_with("closed its standard output before it ended its turn"), "{error}");
     reaped(process).await;
     board.shutdown().await;
 }
@@ -923,7 +923,7 @@ os._exit(1)
     let escaped = pid(&noticed(&run).await);
     let Outcome::Failed { error } = ended(&run).await.outcome else { panic!("it did not fail") };
     kill_process(escaped, Signal::KILL).unwrap();
-    assert!(error.ends_with("ended with exit status: 1 before its turn did"), "{error}");
+    assert!(error.ends_with("exited with status 1 before it ended its turn"), "{error}");
     board.shutdown().await;
 }
 

@@ -81,7 +81,7 @@ async fn a_turn_under_way_ends_as_it_began_and_the_next_goes_by_the_new_definiti
     begun.acquire().await.unwrap().forget();
 
     write(&files, "poet.toml", &agent("poet", "You write prose."));
-    assert_eq!(reload(&board, &mut agents).await, ["poet.toml: changed: later turns of poet go by it"]);
+    assert_eq!(reload(&board, &mut agents).await, ["poet.toml: changed: later turns of poet use it"]);
     gate.add_permits(1);
     assert_eq!(under_way.result().await.unwrap().output, "as I began");
     assert_eq!(finish(&board, Task::new("y")).await.output, "anew");
@@ -101,8 +101,11 @@ async fn a_file_with_a_defect_changes_nothing_and_says_why_once() {
     write(&files, "new.toml", "[agent]\nnam = \"new\"");
     write(&files, "notes.md", "no agent");
     let told = reload(&board, &mut agents).await;
-    assert!(told[0].starts_with("new.toml: not taken:\nnew.toml:") && told[0].contains("did you mean"), "{told:?}");
-    assert!(told[1].starts_with("poet.toml: not taken, poet goes on as before:\npoet.toml:4:"), "{told:?}");
+    assert!(told[0].starts_with("new.toml: refused:\nnew.toml:") && told[0].contains("did you mean"), "{told:?}");
+    assert!(
+        told[1].starts_with("poet.toml: refused, and poet keeps its earlier definition:\npoet.toml:4:"),
+        "{told:?}"
+    );
     assert!(told[1].contains("proze"), "{told:?}");
     assert_eq!(finish(&board, Task::new("x")).await.output, "a");
     assert_eq!(reload(&board, &mut agents).await, ["new.toml: unchanged", "poet.toml: unchanged"]);
@@ -164,8 +167,11 @@ async fn a_name_belongs_to_whoever_had_it() {
     write(&files, "a.toml", &agent("two", "Third."));
     write(&files, "c.toml", &agent("clerk", "Fourth."));
     let told = reload(&board, &mut agents).await;
-    assert!(told[0].starts_with("0.toml: not taken:\n0.toml: a.toml has an agent of the name \"one\" too"), "{told:?}");
-    assert!(told[1].starts_with("a.toml: not taken, one goes on as before:\na.toml: b.toml has"), "{told:?}");
+    assert!(told[0].starts_with("0.toml: refused:\n0.toml: a.toml has an agent of the name \"one\" too"), "{told:?}");
+    assert!(
+        told[1].starts_with("a.toml: refused, and one keeps its earlier definition:\na.toml: b.toml has"),
+        "{told:?}"
+    );
     assert!(told[3].contains("agent clerk is there already"), "{told:?}");
     assert_eq!(finish(&board, Task::new("x").to("clerk")).await.output, "filed");
 
@@ -204,7 +210,10 @@ async fn an_agent_whose_model_is_not_there_is_not_taken() {
     let board = start(&mut agents, builder()).await;
     write(&files, "poet.toml", &(agent("poet", "You write.") + "[agent.model]\npreferred = \"gpt-9\""));
     let told = reload(&board, &mut agents).await;
-    assert_eq!(told, ["poet.toml: not taken, poet goes on as before:\npoet.toml: there is no model gpt-9"]);
+    assert_eq!(
+        told,
+        ["poet.toml: refused, and poet keeps its earlier definition:\npoet.toml: there is no model gpt-9"]
+    );
     assert_eq!(finish(&board, Task::new("x")).await.output, "a");
     board.shutdown().await;
 }

@@ -96,7 +96,7 @@ async fn three_failed_attempts_make_a_dead_letter_and_fail_the_branch() {
         .await
         .unwrap();
     let result = finish(&board, Task::new("x").input(7)).await;
-    assert_eq!(result.outcome, Outcome::Failed { error: "error: broken".into() });
+    assert_eq!(result.outcome, Outcome::Failed { error: "broken".into() });
     assert_eq!(tries.get(), 3);
     let letters = board.dead_letters().await.unwrap();
     assert_eq!((letters.len(), letters[0].attempts, letters[0].input.clone()), (1, 3, json!(7).into()));
@@ -166,7 +166,7 @@ async fn a_turn_that_panics_thrice_is_a_dead_letter_and_counts_once_in_the_windo
     let resume = Arc::new(Notify::new());
     let board = builder().with(fragile(&resume).restarts(1, secs(60))).start().await.unwrap();
     let result = finish(&board, Task::new("panic always")).await;
-    assert_eq!(result.outcome, Outcome::Failed { error: "panic: out of luck".into() });
+    assert_eq!(result.outcome, Outcome::Failed { error: "crash: out of luck".into() });
     let letters = board.dead_letters().await.unwrap();
     assert_eq!((letters[0].attempts, letters[0].failure.kind), (3, FailureKind::Panic));
     assert_eq!(agent_node(&board, "fragile").await.state, NodeState::Running);

@@ -237,7 +237,7 @@ async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() 
     let refused = board.submit(plan().build().unwrap().task("x")).await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "workflow \"test\": node b asks the predicate \"is_long\", which nobody has registered; did you mean \"is_lon\"?\n  advice: add it with `Builder::predicate`; the command line has none"
+        "workflow \"test\": node b asks the predicate \"is_long\", which is not registered; did you mean \"is_lon\"?\n  advice: add it with `Builder::predicate`; the command line has none"
     );
     board.shutdown().await;
 }
@@ -249,7 +249,7 @@ async fn a_custom_reducer_that_nobody_has_registered_is_told_at_submission() {
     let longest = |held: &Json, _: &Json| Ok(held.clone());
     let board = cast(builder()).reducer("longst", longest).start().await.unwrap();
     let refused = board.submit(plan.task("x")).await.unwrap_err().to_string();
-    let told = "channel \"best\" has the reducer \"longest\", which nobody has registered; did you mean \"longst\"?";
+    let told = "channel \"best\" has the reducer \"longest\", which is not registered; did you mean \"longst\"?";
     assert!(refused.contains(told), "{refused}");
     board.shutdown().await;
 }

@@ -7,6 +7,7 @@ use callboard::supervision::runs::replay::{Diff, Step, TurnDifference};
 use crate::page::Page;
 use crate::replaying::step_json;
 use crate::showing::turn_json;
+use crate::stable::stable;
 use crate::store::Loaded;
 
 /// Where two runs went apart.
@@ -14,7 +15,7 @@ pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
     let diff = Diff::of(&first.replay, &second.replay);
     let (one, other) = (first.id, second.id);
     if diff.is_empty() {
-        let text = format!("{one} and {other} went the same way\n");
+        let text = format!("{one} and {other} do not differ\n");
         return Page::new(text, json!({ "runs": [one, other], "differ": false }));
     }
     let text = format!("- {one}\n+ {other}\n\n{diff}{}", first.rules.notes());
@@ -23,9 +24,9 @@ pub(crate) fn diff(first: &Loaded, second: &Loaded) -> Page {
         "runs": [one, other],
         "differ": true,
         "first": diff.first.as_ref().map(|(a, b)| [step(a), step(b)]),
-        "outcomes": diff.outcomes,
+        "outcomes": stable(&diff.outcomes),
         "outputs": diff.outputs,
-        "channels": diff.channels,
+        "channels": stable(&diff.channels),
         "turns": diff.turns.iter().map(turn_difference).collect::<Vec<_>>(),
     });
     Page { code: 1, ..Page::new(text, json) }

@@ -14,14 +14,16 @@ use callboard::supervision::runs::snapshot::fold;
 
 use crate::arguments::time_span;
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
+use crate::shapes;
+use crate::stable;
 use crate::store::{Rules, Store};
 use crate::stores::Open;
 
 /// Which runs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
-    /// Runs that stand so: finished, failed, refused, denied, cancelled, open, `waits for consent` or `needs attention`
-    #[arg(long)]
+    /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_consent or needs_attention
+    #[arg(long, value_name = "STATUS")]
     state: Option<String>,
     /// Runs that were given to this agent
     #[arg(long)]
@@ -48,7 +50,7 @@ impl Filter {
     pub(crate) fn has(&self, run: &Run, now: Timestamp) -> bool {
         let submission = run.submission();
         let (age, body) = (now.since(submission.at), submission.task.body.to_lowercase());
-        self.state.as_ref().is_none_or(|state| standing(run).starts_with(&**state))
+        self.state.as_ref().is_none_or(|state| shapes::status(run).starts_with(&state.replace(' ', "_")))
             && self.agent.as_ref().is_none_or(|agent| submission.agent.as_str() == agent)
             && self.since.is_none_or(|since| age <= since)
             && self.older_than.is_none_or(|older_than| age > older_than)
@@ -148,8 +150,9 @@ fn kept(lines: &[[String; 8]], width: Option<u16>) -> Vec<usize> {
     let Some(width) = width.map(usize::from) else { return kept };
     let needed = |column: &usize| {
         let longest = lines.iter().map(|line| line[*column].chars().count()).max().unwrap_or_default();
-        // With a blank at each side.
-        2 + if *column == TASK { longest.min(LEAST_TASK) } else { longest.max(COLUMNS[*column].len()) }
+        // With a blank at each side, and one between columns.
+        let head = COLUMNS[*column].len();
+        3 + if *column == TASK { longest.clamp(head, LEAST_TASK) } else { longest.max(head) }
     };
     for spared in SPARED {
         if kept.iter().map(needed).sum::<usize>() > width {
@@ -191,14 +194,14 @@ fn row(run: RunId, fold: &Run, origin: Option<TurnId>, store: &Store) -> Value {
     json!({
         "run": run,
         "store": store.folder().to_string_lossy(),
-        "submitted": submission.at,
+        "submitted_at": stable::time(submission.at),
         "agent": submission.agent,
         "task": submission.task.body,
-        "forked_from": origin.map(|TurnId { run, number }| json!({ "run": run, "turn": number })),
-        "standing": standing(fold),
-        "outcome": fold.result().map(|result| &result.outcome),
-        "open_turns": fold.open_turns().collect::<Vec<_>>(),
-        "metrics": fold.metrics(),
+        "forked_from": origin.map(shapes::turn_of),
+        "status": shapes::status(fold),
+        "outcome": fold.result().map(|result| stable::stable(&result.outcome)),
+        "open_turns": stable::stable(&fold.open_turns().collect::<Vec<_>>()),
+        "metrics": stable::stable(&fold.metrics()),
     })
 }
 
@@ -233,6 +236,12 @@ mod tests {
             let shown = lines_of(&table);
             assert!(shown.contains(id), "{width}:\n{shown}");
             assert!(shown.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}:\n{shown}");
+        }
+        let mut short = lines.clone();
+        short[0][TASK] = "hi".to_owned();
+        for width in 60..=140 {
+            let shown = lines_of(&drawn(&short, Some(width)));
+            assert!(shown.contains("task") && shown.contains("hi"), "{width}: a word is broken\n{shown}");
         }
         let heads =
             |width| lines_of(&drawn(&lines, width)).lines().find(|line| line.contains("run")).map(str::to_owned);

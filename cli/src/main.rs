@@ -14,7 +14,9 @@ mod person;
 mod replaying;
 mod saying;
 mod scratch;
+mod shapes;
 mod showing;
+mod stable;
 mod stops;
 mod store;
 mod stores;
@@ -48,8 +50,8 @@ fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
     let within = WITHIN_A_TURN.into_iter().find(|name| std::env::var_os(name).is_some());
     let Some(within) = within else { return begin() };
     let told = format!(
-        "an agent has started this ({within} is set), and what it begins or changes would not keep to the limits of the agent's \
-         run: have the agent delegate the task, or call the program outside of any agent"
+        "this process was started by an agent ({within} is set), and what it begins or changes would not count against the limits \
+         of the agent's run: have the agent delegate the task, or call the program outside of any agent"
     );
     page::print(Err(page::Failure::trouble(told)), false)
 }

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use callboard::supervision::runs::replay::{Moment, Step};
 
 use crate::page::{Failure, Page, brief, brief_json, count, duration, lines_of, table, whole_json};
+use crate::shapes;
 use crate::showing::{doings, head, turn_json};
+use crate::stable::{self, stable};
 use crate::store::Loaded;
 
 /// All events, each with what it changed.
@@ -114,19 +116,22 @@ fn moment(loaded: &Loaded, moment: &Moment) -> String {
 
 fn moment_json(moment: &Moment) -> Value {
     let Moment { step, state, open, metrics, outcome } = moment;
-    json!({ "event": step, "state": state, "open": open, "metrics": metrics, "outcome": outcome })
+    let open: Vec<Value> = open.iter().map(|(turn, agent)| json!({ "turn": turn, "agent": agent })).collect();
+    json!({
+        "event": step, "state": state, "open": open, "metrics": stable(metrics), "outcome": outcome.as_ref().map(stable),
+    })
 }
 
 pub(crate) fn step_json(step: &Step) -> Value {
     json!({
         "number": step.number,
-        "at": step.at,
+        "at": stable::time(step.at),
         "turn": step.event.turn(),
         "agent": step.agent,
         "what": step.event.to_string(),
-        "event": step.event,
+        "event": shapes::event(&step.event),
         "begun": step.begun,
         "closed": step.closed,
-        "changes": step.changes(),
+        "changes": stable(&step.changes()),
     })
 }

@@ -56,7 +56,9 @@ impl Waiting {
         }
         if self.left_out > 0 {
             let (open, left_out) = (if self.is_line_open { "\n" } else { "" }, std::mem::take(&mut self.left_out));
-            self.text.push_str(&format!("{open}… {left_out} messages are left out here: nobody has read them\n"));
+            self.text.push_str(&format!(
+                "{open}… {left_out} messages are omitted here, because standard error was not read\n"
+            ));
         }
         self.text.push_str(text);
         self.is_line_open = !text.ends_with('\n');
@@ -201,6 +203,9 @@ mod tests {
         let left_out = waiting.left_out;
         waiting.text.clear();
         waiting.push_line("again");
-        assert_eq!(waiting.text, format!("… {left_out} messages are left out here: nobody has read them\nagain\n"));
+        assert_eq!(
+            waiting.text,
+            format!("… {left_out} messages are omitted here, because standard error was not read\nagain\n")
+        );
     }
 }

@@ -8,6 +8,8 @@ use callboard::supervision::runs::snapshot::late_turns;
 
 use crate::listing::standing;
 use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, lines_of, table, time, whole_json};
+use crate::shapes;
+use crate::stable::{self, stable};
 use crate::store::Loaded;
 
 /// How many things or names stand in one line.
@@ -27,10 +29,10 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     text.push_str(&format!("\nstate\n{}{}", whole_json(state, "  "), rules.notes()));
     let json = json!({
         "run": id,
-        "submission": replay.submission(),
-        "standing": standing(replay.run()),
-        "result": replay.result(),
-        "metrics": replay.run().metrics(),
+        "submission": shapes::submission(replay.submission()),
+        "status": shapes::status(replay.run()),
+        "result": replay.result().map(shapes::result),
+        "metrics": stable(&replay.run().metrics()),
         "state": state,
         "turns": replay.turns().map(turn_json).collect::<Vec<_>>(),
         "flow": drawn,
@@ -176,9 +178,9 @@ pub(crate) fn turn_json(turn: &TurnStory) -> Value {
         "attempts": turn.attempts,
         "input": turn.input,
         "what": doings(turn),
-        "usage": turn.usage,
-        "begun_at": turn.begun_at,
-        "closed_at": turn.closed.map(|(_, at)| at),
+        "usage": stable(&turn.usage),
+        "begun_at": stable::time(turn.begun_at),
+        "closed_at": turn.closed.map(|(_, at)| stable::time(at)),
         "is_open": matches!(turn.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }),
     })
 }

@@ -16,7 +16,9 @@ pub(crate) struct Stops {
 
 impl Stops {
     pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::trouble(format!("signals cannot be heard: {error}")));
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::trouble(format!("signal handlers cannot be installed: {error}")))
+        };
         let hangup = (!is_hangup_ignored()).then(|| listen(SignalKind::hangup())).transpose()?;
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())?, hangup })
     }

@@ -155,8 +155,13 @@ fn check_is_there(folder: &Path) -> Result<(), Failure> {
     if is_there(folder) {
         return Ok(());
     }
-    let folder = visible(&folder.display().to_string());
-    Err(Failure::trouble(format!("there is no callboard store in {folder}")))
+    let shown = visible(&folder.display().to_string());
+    let target = std::fs::read_link(folder).ok().filter(|_| !folder.exists());
+    let dangling = target.map(|target| {
+        let target = visible(&target.display().to_string());
+        format!(": it is a symbolic link to {target}, which is not there")
+    });
+    Err(Failure::trouble(format!("there is no callboard store in {shown}{}", dangling.unwrap_or_default())))
 }
 
 pub(crate) fn trouble(error: StorageError) -> Failure {

@@ -75,7 +75,7 @@ fn a_beginner_comes_to_a_review_without_a_key() {
     );
     let quiet = callboard(folder.path(), &[&run[..], &["--quiet", "--json"]].concat());
     let result: Value = serde_json::from_str(&quiet.out).unwrap();
-    assert_eq!((quiet.error.as_str(), &result["outcome"]), ("", &Value::from("Finished")));
+    assert_eq!((quiet.error.as_str(), &result["outcome"]["kind"]), ("", &Value::from("finished")));
 }
 
 /// The parts of the confinement of commands, in the order of `check`.
@@ -141,14 +141,17 @@ fn what_is_there_already_stays_as_it_is() {
 }
 
 #[test]
-fn defects_are_told_by_check_and_before_a_run() {
+fn defects_are_told_by_check_and_before_a_run_that_needs_the_agent() {
     let folder = begun();
     write(&folder, "agents/coder.toml", "[agent]\nname = \"coder\"\nmod = \"build\"\nsystem_prompt = \"{{ taks }}\"\n");
     let said = callboard(folder.path(), &["check"]);
     assert_eq!(said.code, Some(1));
     insta::assert_snapshot!("defects", said.error);
-    let run = callboard(folder.path(), &["run", "x", "--model", "fake"]);
-    assert!(run.code == Some(2) && run.error.contains("2 defects") && run.out.is_empty(), "{}", run.error);
+    let run = callboard(folder.path(), &["run", "x", "--to", "coder", "--model", "fake"]);
+    assert!(run.code == Some(2) && run.out.is_empty(), "{}", run.error);
+    for defect in ["agents/coder.toml:3:1: ", "agents/coder.toml:4:"] {
+        assert!(run.error.matches(defect).count() >= 1, "{defect}: {}", run.error);
+    }
     let json: Value = serde_json::from_str(&callboard(folder.path(), &["check", "--json"]).out).unwrap();
     assert_eq!((&json[0]["defects"][0]["line"], &json[1]["agent"]), (&3.into(), &"coordinator".into()));
 }
@@ -185,7 +188,7 @@ fn what_nobody_is_there_to_answer_ends_the_process_and_waits_in_the_store() {
     let said = callboard(folder.path(), &run);
     assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{}", said.error);
     assert!(
-        said.error.contains("nobody is here to be asked") && said.error.contains("action    FileSearch"),
+        said.error.contains("there is nobody at a terminal to ask") && said.error.contains("action    FileSearch"),
         "{}",
         said.error
     );
@@ -232,7 +235,7 @@ fn what_is_missing_is_told_with_what_to_do() {
     told(&["run", "x", "--model", "fake", "--to", "codr"], "coder");
     told(
         &["run", "x", "--to", "coder"],
-        "agent coder: no model is chosen, and none is listed; set ANTHROPIC_API_KEY, OPENAI_API_KEY,",
+        "no model is chosen, and none is listed; set ANTHROPIC_API_KEY, OPENAI_API_KEY,",
     );
 }
 

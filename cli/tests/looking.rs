@@ -57,18 +57,33 @@ fn machines_read_the_same() {
     let (folder, printed, short) = (folder.path(), runs.printed.to_string(), runs.too_short.to_string());
     let list = read(folder, &["list"], 0);
     assert_eq!(list.as_array().unwrap().len(), 4);
-    assert_eq!((&list[0]["run"], &list[0]["standing"]), (&printed.clone().into(), &"finished".into()));
+    assert_eq!((&list[0]["run"], &list[0]["status"]), (&printed.clone().into(), &"finished".into()));
     let show = read(folder, &["show", &printed], 0);
     assert_eq!(show["result"]["output"], "printed: draft, polished");
     assert_eq!(show["turns"][1]["usage"]["input_tokens"], 1000);
     let replay = read(folder, &["replay", &printed], 0);
-    assert_eq!(replay[9]["changes"][0]["difference"]["appended"][0], "printed");
+    assert_eq!(replay[9]["changes"][0]["difference"]["values"][0], "printed");
     let turn = read(folder, &["replay", &printed, "--turn", "4"], 0);
-    assert_eq!((&turn["saw"]["event"], &turn["left"]["outcome"]), (&9.into(), &"Finished".into()));
+    assert_eq!((&turn["saw"]["event"], &turn["left"]["outcome"]["kind"]), (&9.into(), &"finished".into()));
     let diff = read(folder, &["diff", &printed, &short], 1);
     assert_eq!((&diff["differ"], &diff["turns"][0]["other"][0]), (&true.into(), &"input".into()));
     let error = read(folder, &["show", "77"], 1);
     assert_eq!(error["code"], 1);
+}
+
+#[test]
+fn what_machines_read_has_the_shape_that_is_documented() {
+    let (folder, runs) = store();
+    let place = folder.path().display().to_string();
+    let (folder, printed, short) = (folder.path(), runs.printed.to_string(), runs.too_short.to_string());
+    let json =
+        |arguments: &[&str], code| shown(folder, &[arguments, &["--json"]].concat(), code).replace(&place, "STORE");
+    insta::assert_snapshot!("json_list", json(&["list"], 0));
+    insta::assert_snapshot!("json_show", json(&["show", &short], 0));
+    insta::assert_snapshot!("json_replay", json(&["replay", &printed], 0));
+    insta::assert_snapshot!("json_replay_at_a_turn", json(&["replay", &printed, "--turn", "3"], 0));
+    insta::assert_snapshot!("json_diff", json(&["diff", &printed, &short], 1));
+    insta::assert_snapshot!("json_error", json(&["show", "77"], 1));
 }
 
 #[test]

@@ -165,6 +165,6 @@ fn an_agent_of_a_folder_uses_the_tool_of_a_server() {
     let said = callboard(folder.path(), &["run", "add", "--model", "m", "--no-input"]);
     assert_eq!(said.code, Some(0), "{}", said.error);
     assert_eq!(said.out.trim(), "It says: hello and one is 42");
-    assert!(said.error.contains("the tool \"odd\" of the MCP server \"sums\" is not taken"), "{}", said.error);
+    assert!(said.error.contains("the tool \"odd\" of the MCP server \"sums\" is refused"), "{}", said.error);
     assert!(said.error.contains("adder · mcp__sums__add"), "{}", said.error);
 }

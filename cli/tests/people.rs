@@ -171,7 +171,7 @@ fn without_input_nobody_at_a_terminal_is_asked_and_what_would_be_is_told() {
         let (folder, model) = writer();
         model.calls(tool, arguments);
         let mut screen = screen(&folder, &["run", "write", "--no-input"]);
-        screen.until("nobody is here to be asked:\n");
+        screen.until("there is nobody at a terminal to ask:\n");
         let (code, told) = screen.exited();
         assert_eq!(code, Some(3), "{told}");
         assert!(told.contains(shown) && !told.contains("(y)es") && !told.contains("\n> "), "{told}");

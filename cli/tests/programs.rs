@@ -256,7 +256,7 @@ read end
     let mut run = Killed(run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let mut told = BufReader::new(run.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let other = told.find(|line| line.starts_with("other.toml: ")).unwrap();
-    assert_eq!(other, "other.toml: not taken:");
+    assert_eq!(other, "other.toml: refused:");
     let why = told.next().unwrap();
     assert!(why.contains("the program of \"other\" is not one that was declared"), "{why}");
     fs::write(folder.path().join("go"), "go\n").unwrap();

@@ -322,7 +322,7 @@ fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person
 
     let (code, told) = self::told(&folder, &["run", "--resume", "@last", "--no-input"]);
     assert_eq!(code, Some(3), "{told}");
-    assert!(told.contains("nobody is here to be asked") && told.contains("ShellExec"), "{told}");
+    assert!(told.contains("there is nobody at a terminal to ask") && told.contains("ShellExec"), "{told}");
     let line = told.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
     let mut again = screen(&folder, &line.split(' ').collect::<Vec<_>>());
     let question = again.until("\n> ");

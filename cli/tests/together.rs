@@ -129,7 +129,11 @@ fn what_an_agent_in_a_workflow_asks_ends_the_process_and_the_run_goes_on_as_it_i
     ];
     let said = callboard(&folder, &run);
     assert_eq!((said.code, said.out.as_str()), (Some(3), ""), "{}", said.error);
-    assert!(said.error.contains("nobody is here to be asked") && said.error.contains("FileSearch"), "{}", said.error);
+    assert!(
+        said.error.contains("there is nobody at a terminal to ask") && said.error.contains("FileSearch"),
+        "{}",
+        said.error
+    );
     let resumption = said.error.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
     assert!(resumption.ends_with("--store data --agents agents --model fake"), "{resumption}");
     let said = callboard(&folder, &resumption.split(' ').collect::<Vec<_>>());
@@ -178,11 +182,11 @@ fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wr
     let asked = || model.asked().body.to_string();
     assert!(asked().contains("You write poems."));
     write(&folder, "agents/writer.toml", &agent("writer", "You write prose."));
-    run.tells("writer.toml: changed: later turns of writer go by it");
+    run.tells("writer.toml: changed: later turns of writer use it");
     model.says("one");
     assert!(asked().contains("You write prose."));
     write(&folder, "agents/writer.toml", &agent("writer", "You write {{ nothing }}."));
-    run.tells("writer.toml: not taken, writer goes on as before:");
+    run.tells("writer.toml: refused, and writer keeps its earlier definition:");
     model.says("two");
     assert!(asked().contains("You write prose."));
     model.says("three");
@@ -197,12 +201,12 @@ fn a_catalog_that_changes_during_a_run_counts_from_the_next_turn_on_unless_it_is
     let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer,writer", "--no-input"]);
     old.asked();
     write(&folder, "models.toml", "[[models]]\nname = \"m\"\nprovider = \"opnai\"\n");
-    run.tells("models.toml: not taken, the models stay as they were:");
+    run.tells("models.toml: refused, and the models stay as they were:");
     run.tells("models.toml:3:12: there is no provider \"opnai\"; did you mean \"openai\"?");
     old.says("one");
     old.asked();
     write(&folder, "models.toml", &new.catalog());
-    run.tells("models.toml: changed: later turns go by it");
+    run.tells("models.toml: changed: later turns use it");
     old.says("two");
     new.asked();
     new.says("three");
@@ -219,7 +223,7 @@ fn built_in_agents_have_the_models_of_a_catalog_that_has_changed() {
     let mut run = Running::start(&folder, &["run", "a boat", "--no-input"]);
     old.asked();
     write(&folder, "models.toml", &new.catalog());
-    run.tells("models.toml: changed: later turns go by it");
+    run.tells("models.toml: changed: later turns use it");
     old.calls("Task", json!({ "agent": "enricher", "task": "a boat" }));
     new.asked();
     new.says("how long is it?");
@@ -239,12 +243,12 @@ fn files_that_change_while_a_workflow_runs_count_from_the_next_turn_on_and_leave
     assert!(old.asked().body.to_string().contains("You work."));
     write(&folder, "agents/shout.toml", &agent("shout", "You shout."));
     write(&folder, "agents/editor.toml", &agent("editor", "You edit."));
-    run.tells("editor.toml: changed: later turns of editor go by it");
+    run.tells("editor.toml: changed: later turns of editor use it");
     write(&folder, "agents/editor.toml", &agent("editor", "You {{ nothing }}."));
     fs::remove_file(folder.path().join("agents/shout.toml")).unwrap();
-    run.tells("editor.toml: not taken, editor goes on as before:");
+    run.tells("editor.toml: refused, and editor keeps its earlier definition:");
     write(&folder, "models.toml", &new.catalog());
-    run.tells("models.toml: changed: later turns go by it");
+    run.tells("models.toml: changed: later turns use it");
     old.says("one");
     let asked = new.asked().body.to_string();
     assert!(asked.contains("You edit.") && asked.contains("ONE"), "{asked}");

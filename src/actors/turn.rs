@@ -284,7 +284,9 @@ impl Turn {
                     return Err(TurnError { failure: failure.clone() });
                 }
                 Some(Record::Once(once)) if once.intent.name == name => {}
-                Some(record) => return Err(changed(format!("step {name:?} stands where {record:?} was"))),
+                Some(record) => {
+                    return Err(changed(format!("it asks for the step {name:?} where the journal has {record:?}")));
+                }
                 None => {}
             }
             if self.shared.has_reported.load(Ordering::Acquire) {

@@ -49,8 +49,8 @@ type ModelOf = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send 
 /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write prose.\"")?;
 /// std::fs::write(path.join("critic.toml"), "[agent]\nname = \"critic\"\nsystem_promt = \"You find faults.\"")?;
 /// let told: Vec<String> = board.reload(&mut folder).await?.iter().map(ToString::to_string).collect();
-/// assert!(told[0].starts_with("critic.toml: not taken"), "{told:?}");
-/// assert_eq!(told[1], "poet.toml: changed: later turns of poet go by it");
+/// assert!(told[0].starts_with("critic.toml: refused"), "{told:?}");
+/// assert_eq!(told[1], "poet.toml: changed: later turns of poet use it");
 /// # board.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
@@ -200,18 +200,50 @@ impl AgentFolder {
     /// # Errors
     /// The folder or a file cannot be read, or something is wrong with any of them: all of it.
     pub fn load(&mut self) -> Result<Vec<AgentSpec>, FolderError> {
+        self.load_if(|wrong| wrong.is_empty()).map(|(specs, _)| specs)
+    }
+
+    /// As [`AgentFolder::load`], without the agents of files with which something is wrong: the reports of those files are
+    /// returned beside the others. Later reloads take them once they are right.
+    ///
+    /// ```
+    /// use callboard::agents::{AgentFolder, FakeModel};
+    /// use std::sync::Arc;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path();
+    /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write poems.\"")?;
+    /// std::fs::write(path.join("critic.toml"), "[agent]\nname = \"critic\"\nsystem_promt = \"You find faults.\"")?;
+    /// let (agents, refused) = AgentFolder::new(path).model(Arc::new(FakeModel)).load_valid()?;
+    /// assert_eq!(agents.len(), 1);
+    /// assert!(refused[0].refusal().unwrap().starts_with("critic.toml:3:1: an agent has no key \"system_promt\""));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The folder cannot be read, or something is wrong with the file of the models: no agent has one then.
+    pub fn load_valid(&mut self) -> Result<(Vec<AgentSpec>, Vec<FileReport>), FolderError> {
+        self.load_if(|_| true)
+    }
+
+    /// Loads it if these reports of files with which something is wrong permit that.
+    fn load_if(
+        &mut self,
+        permits: impl FnOnce(&[FileReport]) -> bool,
+    ) -> Result<(Vec<AgentSpec>, Vec<FileReport>), FolderError> {
         let read = Files::read(&self.path, self.catalog_path())?;
         let before = std::mem::take(&mut self.files);
         let mut changes = self.compare(&read);
-        let mut wrong: Vec<String> =
-            changes.reports.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
-        if self.catalog.is_some() && changes.lacks_models() {
+        let mut wrong: Vec<FileReport> =
+            changes.reports.iter().filter(|report| report.refusal().is_some()).cloned().collect();
+        let lacks_models = self.catalog.is_some() && changes.lacks_models();
+        if lacks_models {
             // What agents miss without it is not their fault.
             wrong.truncate(1);
         }
-        if !wrong.is_empty() {
+        if lacks_models || !permits(&wrong) {
             self.files = before;
-            return Err(FolderError::Wrong { defects: wrong });
+            let defects = wrong.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
+            return Err(FolderError::Wrong { defects });
         }
         let specs = std::mem::take(&mut changes.put).into_iter().map(|put| put.spec).collect();
         self.take(changes);
@@ -219,7 +251,7 @@ impl AgentFolder {
             let standing = self.files.values().filter_map(|known| known.agent.as_ref());
             *loaded = Some(standing.filter_map(|agent| agent.definition.process.clone()).collect());
         }
-        Ok(specs)
+        Ok((specs, wrong))
     }
 
     /// Reads its files.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
 use crate::documents::template::Fault;
 use crate::messages::{Command, Json, Message};
@@ -80,7 +82,7 @@ pub enum DefinitionError {
         agent: String,
     },
     /// The folder that its program starts in cannot be told.
-    #[error("agent {agent}: the folder of its program cannot be told: {error}")]
+    #[error("agent {agent}: the folder of its program cannot be determined: {error}")]
     NoFolder {
         /// The agent.
         agent: String,
@@ -184,12 +186,13 @@ fn with_built_in(team: &[Teammate], definition: &Definition) -> Vec<Teammate> {
 
 impl Agent for LlmAgent {
     async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
-        let system = self.0.prompt(&turn).map_err(TurnError::terminal)?;
+        let thinker = self.0.thinker.clone().renewed().boxed().await;
+        let system = self.0.prompt(&turn, thinker.own_tools()).map_err(TurnError::terminal)?;
         let asked = match turn.input_json().as_str() {
             Some(text) => text.to_owned(),
             None => turn.input_json().to_string(),
         };
-        self.0.thinker.clone().system(system).turn(&turn, vec![Message::user(asked)]).await
+        thinker.system(system).turn(&turn, vec![Message::user(asked)]).await
     }
 
     /// An agent of its model and of those of its tools that the draft names.
@@ -205,10 +208,10 @@ impl Agent for LlmAgent {
 }
 
 impl Parts {
-    fn prompt(&self, turn: &Turn) -> Result<String, String> {
+    fn prompt(&self, turn: &Turn, tools: &Tools) -> Result<String, String> {
         let values = PromptValues {
             agent: &self.definition,
-            tools: self.thinker.own_tools(),
+            tools,
             board_tools: &self.board_tools,
             team: &self.team,
             task: turn.task().body.as_ref().into(),

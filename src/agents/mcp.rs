@@ -56,11 +56,16 @@ use tool::McpTool;
 #[derive(Clone, Default)]
 pub struct McpServers(Arc<[Arc<Connection>]>);
 
-/// Why a server, or one of its tools, cannot be used. The other ones can.
+/// Why a server, or one of its tools, cannot be used. The other ones can. It is shown with the line that declares the server, and
+/// with its program or its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpProblem {
     /// The server, as the document names it.
     pub server: String,
+    /// Where it is declared: the document and the line, as `mcp.toml:3`.
+    pub place: String,
+    /// How it is reached: its program, or its address.
+    pub reached_by: String,
     /// The tool, as the server names it.
     pub tool: Option<String>,
     /// What is wrong.
@@ -84,7 +89,14 @@ impl McpServers {
     pub async fn add_to(&self, tools: &mut Tools) -> Vec<McpProblem> {
         let mut problems = Vec::new();
         for (connection, offered) in self.0.iter().zip(join_all(self.0.iter().map(|one| one.offered())).await) {
-            let told = |tool, problem| McpProblem { server: connection.name().to_owned(), tool, problem };
+            let settings = connection.settings();
+            let told = |tool, problem| McpProblem {
+                server: connection.name().to_owned(),
+                place: settings.place.to_string(),
+                reached_by: settings.reached_by(),
+                tool,
+                problem,
+            };
             let (offers, refused) = match offered {
                 Ok(offered) => offered,
                 Err(problem) => {
@@ -106,12 +118,13 @@ impl McpServers {
 
 impl fmt::Display for McpProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(tool) = &self.tool {
-            write!(f, "the tool {} of ", quoted(tool))?;
+        let server = quoted(&self.server);
+        write!(f, "{}: ", visible::visible(&self.place))?;
+        match &self.tool {
+            Some(tool) => write!(f, "the tool {} of the MCP server {server} is refused: ", quoted(tool))?,
+            None => write!(f, "the MCP server {server} ({}) ", visible::visible(&self.reached_by))?,
         }
-        write!(f, "the MCP server {} ", quoted(&self.server))?;
-        let between = if self.tool.is_some() { "is not taken: " } else { "" };
-        write!(f, "{between}{}", visible::visible_lines(&self.problem))
+        f.write_str(&visible::visible_lines(&self.problem))
     }
 }
 

@@ -213,7 +213,7 @@ impl ProcessAgent {
 
     /// The error of a turn whose program has ended.
     async fn died(&self, process: Process) -> TurnError {
-        TurnError::broken(format!("{} {}", self.name(), process.end().await.told(" before its turn did")))
+        TurnError::broken(format!("{} {}", self.name(), process.end().await.told(" before it ended its turn")))
     }
 
     /// A program that waits for a turn.

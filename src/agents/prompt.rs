@@ -144,7 +144,7 @@ impl Names<PromptVar> for PromptNames {
             let name = path.first().copied().unwrap_or_default();
             let likely = nearest(name, NAMES.iter().map(|(name, _)| *name));
             let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            let problem = format!("nobody supplies {} to a prompt{}", quoted(name), did_you_mean(likely.as_deref()));
+            let problem = format!("a prompt has no variable {}{}", quoted(name), did_you_mean(likely.as_deref()));
             return Err(Fault::new(problem).advise(format!("a prompt may name {}", known.join(", "))));
         };
         if let (PromptVar::Agent, Some(field)) = (var, path.get(1))
@@ -319,7 +319,7 @@ mod tests {
         let (place, fault) = wrong("{{ taks }}");
         assert_eq!(
             (place, fault.problem.as_str()),
-            (None, "nobody supplies \"taks\" to a prompt; did you mean \"task\"?")
+            (None, "a prompt has no variable \"taks\"; did you mean \"task\"?")
         );
         assert!(wrong("{{ agent.nam }}").1.problem.contains("did you mean \"name\""));
         let prompt = Prompt::of("{{ input.nothing }}", &[], Mode::General, &Tools::new()).unwrap();

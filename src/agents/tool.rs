@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, TryFutureExt};
 use jsonschema::Validator;
 use schemars::JsonSchema;
@@ -170,6 +170,12 @@ pub trait Tool: Send + Sync + 'static {
     /// Uses it. The arguments meet its schema. It is given up by dropping the future, when its time is over or its turn is
     /// cancelled.
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>>;
+
+    /// The tool as it is now, for one whose spec changes while a board runs: a turn of an agent asks for it as it begins, and uses
+    /// what it gets until it ends. `None` in the future means that it is as it was. It keeps its name.
+    fn renewed(&self) -> Option<BoxFuture<'static, Option<Arc<dyn Tool>>>> {
+        None
+    }
 
     /// Whether a use with these arguments may be repeated, if that is not what its spec says of all uses. It says the same
     /// whenever it is asked.
@@ -400,25 +406,31 @@ impl Tools {
     /// # Errors
     /// As there.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
-        let spec = Arc::new(tool.spec());
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if spec.name.is_empty() || spec.name.len() > MAX_NAME || !spec.name.chars().all(is_plain) {
-            return Err(ToolsError::Name(spec.name.to_string()));
+        let entry = Entry::of(tool)?;
+        if self.0.contains_key(&entry.spec.name) {
+            return Err(ToolsError::Twice(entry.spec.name.to_string()));
         }
-        if is_reserved(&spec.name) {
-            return Err(ToolsError::Reserved(spec.name.to_string()));
-        }
-        if self.0.contains_key(&spec.name) {
-            return Err(ToolsError::Twice(spec.name.to_string()));
-        }
-        let wrong = |problem| ToolsError::Schema { name: spec.name.to_string(), problem };
-        if spec.parameters.get("type").and_then(|kind| kind.as_str()) != Some("object") {
-            return Err(wrong("the arguments of a tool are an object: write \"type\": \"object\"".to_owned()));
-        }
-        let validator = Arc::new(schema::ready(spec.parameters.value()).map_err(wrong)?);
-        Arc::make_mut(&mut self.0)
-            .insert(Arc::clone(&spec.name), Entry { spec, validator, gate: Arc::default(), tool });
+        Arc::make_mut(&mut self.0).insert(Arc::clone(&entry.spec.name), entry);
         Ok(())
+    }
+
+    /// Whether one of them may change while a board runs.
+    pub(super) fn may_change(&self) -> bool {
+        self.0.values().any(|entry| entry.tool.renewed().is_some())
+    }
+
+    /// The tools as they are now, if one of them has changed. One whose new schema cannot be used stays as it was.
+    pub(super) async fn renewed(&self) -> Option<Self> {
+        let asked = self.0.values().filter_map(|entry| entry.tool.renewed());
+        let changed: Vec<Arc<dyn Tool>> = join_all(asked).await.into_iter().flatten().collect();
+        let mut renewed = self.clone();
+        for tool in changed {
+            let Ok(new) = Entry::of(tool) else { continue };
+            if let Some(entry) = Arc::make_mut(&mut renewed.0).get_mut(&new.spec.name) {
+                *entry = Entry { gate: Arc::clone(&entry.gate), ..new };
+            }
+        }
+        (!Arc::ptr_eq(&renewed.0, &self.0)).then_some(renewed)
     }
 
     /// Those that an agent of this mode may have, of those that it is allowed; all of them if nothing is said.
@@ -456,6 +468,23 @@ impl Tools {
 }
 
 impl Entry {
+    fn of(tool: Arc<dyn Tool>) -> Result<Self, ToolsError> {
+        let spec = Arc::new(tool.spec());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if spec.name.is_empty() || spec.name.len() > MAX_NAME || !spec.name.chars().all(is_plain) {
+            return Err(ToolsError::Name(spec.name.to_string()));
+        }
+        if is_reserved(&spec.name) {
+            return Err(ToolsError::Reserved(spec.name.to_string()));
+        }
+        let wrong = |problem| ToolsError::Schema { name: spec.name.to_string(), problem };
+        if spec.parameters.get("type").and_then(|kind| kind.as_str()) != Some("object") {
+            return Err(wrong("the arguments of a tool are an object: write \"type\": \"object\"".to_owned()));
+        }
+        let validator = Arc::new(schema::ready(spec.parameters.value()).map_err(wrong)?);
+        Ok(Self { spec, validator, gate: Arc::default(), tool })
+    }
+
     /// Whether a use with these may be repeated.
     pub(super) fn class(&self, arguments: &Json) -> EffectClass {
         self.tool.class(arguments).unwrap_or(self.spec.class)

@@ -121,10 +121,19 @@ impl Cost {
     }
 }
 
-/// `$0.0123`.
+/// `$1.50`, `$0.0123`, and `$0.00002`: cents from a dollar on, four decimals from a tenth of a cent on, and two significant digits
+/// below that.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${:.4}", self.dollars())
+        const DECIMALS: u32 = 9;
+        let decimals = match self.0 {
+            0 => return f.write_str("$0"),
+            1_000_000_000.. => return write!(f, "${:.2}", self.dollars()),
+            1_000_000.. => return write!(f, "${:.4}", self.dollars()),
+            small => (DECIMALS + 1).saturating_sub(small.ilog10()).min(DECIMALS),
+        };
+        let shown = format!("{:.*}", decimals as usize, self.dollars());
+        write!(f, "${}", shown.trim_end_matches('0'))
     }
 }
 
@@ -340,4 +349,29 @@ pub struct Shown {
     pub agent: AgentName,
     /// What it did.
     pub event: AgentEvent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_however_small_is_shown_in_digits_that_count() {
+        let shown =
+            [0, 1, 20_000, 23_456, 999_600, 1_000_000, 12_300_000, 999_960_000, 1_500_000_000, 1_234_000_000_000]
+                .map(|billionths| Cost(billionths).to_string());
+        let expected = [
+            "$0",
+            "$0.000000001",
+            "$0.00002",
+            "$0.000023",
+            "$0.001",
+            "$0.0010",
+            "$0.0123",
+            "$1.0000",
+            "$1.50",
+            "$1234.00",
+        ];
+        assert_eq!(shown, expected);
+    }
 }

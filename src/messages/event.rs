@@ -488,7 +488,7 @@ pub enum Verdict {
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{kind}: {}", visible_lines(text))]
+#[error("{}{}", kind.prefix(), visible_lines(text))]
 pub struct Failure {
     /// What kind of failure; it decides whether the turn is tried again.
     pub kind: FailureKind,
@@ -559,12 +559,30 @@ pub enum FailureKind {
     OutcomeUnknown,
 }
 
+impl FailureKind {
+    /// What a failure's text begins with; nothing where the text is all that there is to say.
+    fn prefix(self) -> String {
+        match self {
+            Self::Transient => String::new(),
+            Self::Terminal
+            | Self::Panic
+            | Self::Timeout
+            | Self::InvalidCommand
+            | Self::ChangedTurn
+            | Self::Refused
+            | Self::Denied
+            | Self::Unregistered
+            | Self::OutcomeUnknown => format!("{self}: "),
+        }
+    }
+}
+
 impl std::fmt::Display for FailureKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Transient => "error",
             Self::Terminal => "terminal error",
-            Self::Panic => "panic",
+            Self::Panic => "crash",
             Self::Timeout => "timeout",
             Self::InvalidCommand => "invalid command",
             Self::ChangedTurn => "changed turn",

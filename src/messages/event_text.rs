@@ -28,7 +28,7 @@ impl fmt::Display for RunEvent {
             Self::Settled { usage: Some(usage), .. } => {
                 write!(f, "used {} tokens ({} in, {} out)", usage.total(), usage.input_tokens, usage.output_tokens)
             }
-            Self::Settled { usage: None, .. } => f.write_str("gave its tokens back"),
+            Self::Settled { usage: None, .. } => f.write_str("released its tokens"),
             Self::Asked { question, .. } | Self::AskedUntil { question, .. } => write!(f, "asked {}", shown(question)),
             Self::QuestionExpired { .. } => f.write_str("nobody answered in time"),
             Self::Answered { answer, by, .. } => write!(f, "{} answered {}", cut(by), shown(answer)),
@@ -54,7 +54,7 @@ impl fmt::Display for RunEvent {
                     Err(refusal) => write!(f, "has not {what} the agent {} ({})", cut(name), refusal.name()),
                 }
             }
-            Self::Marked { source, .. } => write!(f, "read what strangers wrote: {}", cut(source)),
+            Self::Marked { source, .. } => write!(f, "read untrusted input: {}", cut(source)),
             Self::Noticed { text, .. } => write!(f, "says {}", cut(text)),
             Self::AttemptFailed { attempt, failure, .. } => {
                 write!(f, "attempt {attempt} failed: {}", cut(&failure.to_string()))

@@ -21,7 +21,7 @@ pub enum Refusal {
         chain: Chain,
     },
     /// The chain has no room for another step (SEMANTICS 1).
-    #[error("delegation depth {max} is used up by {chain}; split the task differently or raise `limits.depth`")]
+    #[error("delegation depth {max} is used up by {chain}; split the task differently, or {}", raise("depth", *max as u64 + 1))]
     MaxDepth {
         /// The limit.
         max: usize,
@@ -29,7 +29,10 @@ pub enum Refusal {
         chain: Chain,
     },
     /// The run has used up its handoffs (SEMANTICS 2).
-    #[error("the run has used its {max} handoffs and {asked} more are asked for; raise `limits.handoffs` of the task")]
+    #[error(
+        "the run has used its {max} handoffs and delegations, and {asked} more {} asked for; {}",
+        if *asked == 1 { "is" } else { "are" }, raise("handoffs", u64::from(max.saturating_add(*asked)))
+    )]
     HandoffLimit {
         /// The limit.
         max: u32,
@@ -37,7 +40,9 @@ pub enum Refusal {
         asked: u32,
     },
     /// The run has no room for another agent (SEMANTICS 2).
-    #[error("{agent} would be more than the {max} agents that the run may use; raise `limits.agents` of the task")]
+    #[error(
+        "{agent} would be more than the {max} agents that the run may use; {}", raise("agents", u64::from(max.saturating_add(1)))
+    )]
     AgentLimit {
         /// The limit.
         max: u32,
@@ -46,10 +51,14 @@ pub enum Refusal {
     },
     /// Not enough tokens left (SEMANTICS 2).
     #[error(
-        "{asked} tokens do not fit the budget of {budget} ({spent} spent{}, {reserved} reserved); {}raise {}",
+        "{asked} tokens do not fit the budget of {budget} ({spent} spent{}, {reserved} reserved); {}{}",
         if *unsettled > 0 { format!(", of which {unsettled} by calls that never reported") } else { String::new() },
         if *unsettled > 0 { "settle or release them before the attempt ends, or " } else { "" },
-        if *is_delegated { "the tokens of the delegation" } else { "`limits.tokens` of the task" }
+        if *is_delegated {
+            "raise the tokens of the delegation".to_owned()
+        } else {
+            raise("tokens", spent.saturating_add(*reserved).saturating_add(*asked))
+        }
     )]
     TokenBudget {
         /// The limit.
@@ -98,7 +107,7 @@ pub enum Refusal {
         reason: String,
     },
     /// Nobody decided in time (SEMANTICS 9).
-    #[error("nobody decided about {} before it expired", cut(action))]
+    #[error("the approval of {} expired before anybody decided", cut(action))]
     ApprovalExpired {
         /// What was asked for.
         action: String,
@@ -184,6 +193,14 @@ fn shown_cycle(cycle: &[Wait]) -> String {
     cycle.iter().map(Wait::to_string).collect::<Vec<_>>().join(" waits for ")
 }
 
+/// The lines that raise a limit of a task to what is asked for.
+fn raise(limit: &str, to: u64) -> String {
+    format!(
+        "raise `limits.{limit}` of the task: --limits '{{\"{limit}\": {to}}}' on the command line, \
+         .limits(Limits {{ {limit}: {to}, ..Limits::default() }}) in Rust"
+    )
+}
+
 /// A chain after a word; nothing if whoever asks is its only member.
 fn shown(chain: &Chain) -> String {
     if chain.is_empty() { String::new() } else { format!(" {chain}") }
@@ -227,4 +244,28 @@ impl Refusal {
 
 fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {}", visible_lines(reason)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Complexity, Limits};
+
+    #[test]
+    fn a_refused_limit_names_the_line_that_raises_it_far_enough() {
+        let usual = Limits::of(Complexity::Complex);
+        let refusal = Refusal::HandoffLimit { max: usual.handoffs, asked: 2 };
+        assert_eq!(
+            refusal.to_string(),
+            "the run has used its 5 handoffs and delegations, and 2 more are asked for; raise `limits.handoffs` of the task: \
+             --limits '{\"handoffs\": 7}' on the command line, .limits(Limits { handoffs: 7, ..Limits::default() }) in Rust"
+        );
+        let refusal = Refusal::AgentLimit { max: usual.agents, agent: AgentName::new("sixth").unwrap() };
+        let told = refusal.to_string();
+        assert!(told.contains("--limits '{\"agents\": 6}'") && told.contains("Limits { agents: 6, .."), "{told}");
+        // What stands between the quotes is what the command line takes.
+        let json = told.split('\'').nth(1).unwrap();
+        let limits: Limits = serde_json::from_str(json).unwrap();
+        assert_eq!(limits, Limits { agents: 6, ..usual });
+    }
 }

@@ -78,7 +78,7 @@ pub enum RunError {
         error: StorageError,
     },
     /// The board stopped before the run ended; it goes on at the next start.
-    #[error("the board stopped before run {0} ended; it goes on at the next start on the same store")]
+    #[error("the board stopped before run {0} ended; the run continues at the next start of a board on the same store")]
     Stopped(RunId),
 }
 

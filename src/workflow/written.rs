@@ -354,7 +354,7 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
     for Predicated { node, name } in graph.predicates() {
         if rules.predicates.get(name).is_none() {
             let hint = did_you_mean(rules.predicates.nearest(name).as_deref());
-            let problem = format!("node {node} asks the predicate {name:?}, which nobody has registered{hint}");
+            let problem = format!("node {node} asks the predicate {name:?}, which is not registered{hint}");
             defects.push(
                 Defect::new(&None, problem).advise("add it with `Builder::predicate`; the command line has none"),
             );
@@ -366,7 +366,7 @@ pub(crate) fn check_task(plan: &Arc<Plan>, rules: &StateRules, input: Option<&Js
         {
             let hint = did_you_mean(rules.reducers.nearest(name).as_deref());
             let channel = quoted(channel);
-            let problem = format!("channel {channel} has the reducer {name:?}, which nobody has registered{hint}");
+            let problem = format!("channel {channel} has the reducer {name:?}, which is not registered{hint}");
             defects
                 .push(Defect::new(&None, problem).advise("add it with `Builder::reducer`; the command line has none"));
         }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::peers::{AT_MOST, Hand, failure, offered, program, servers, tools, use_all, use_one};
+use crate::peers::{AT_MOST, Hand, failure, offered, program, servers, told, tools, use_all, use_one};
 
 /// The most memory that the process has had, in KiB.
 #[cfg(target_os = "linux")]
@@ -89,7 +89,7 @@ async fn a_server_that_does_not_come_back_is_left_alone_after_three_times() {
     let document = with_another(&source) + "start_timeout = \"3s\"\neffect = \"reads\"\n";
     let told = told_on_a_board(&tools(&document).await, 5).await;
     let (died, unready) = (&told[0], "the MCP server \"bad\" was not ready within 3s");
-    assert!(died.contains("ended with exit status: 0"), "{died}");
+    assert!(died.contains("exited with status 0"), "{died}");
     assert_eq!(told[1..], [unready, unready, unready, LEFT_ALONE]);
 }
 
@@ -111,7 +111,7 @@ async fn a_server_that_hangs_is_started_again() {
 async fn a_server_that_never_begins_is_not_waited_for() {
     let document = program("good", "serve()") + &program("bad", "while True: hear()") + "start_timeout = \"300ms\"\n";
     let (tools, problems) = offered(&servers(&document)).await;
-    assert_eq!(problems[0].to_string(), "the MCP server \"bad\" was not ready within 300ms");
+    assert_eq!(told(&problems[0]), "the MCP server \"bad\" was not ready within 300ms");
     assert_eq!((problems.len(), tools.names().count()), (1, 1));
 }
 
@@ -167,7 +167,7 @@ serve()
     let document = [("page", one_page), ("pages", many_pages), ("empty", &empty_pages), ("good", "serve()")];
     let document: String = document.into_iter().map(|(name, source)| program(name, source)).collect();
     let (tools, problems) = offered(&servers(&document)).await;
-    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let told: Vec<String> = problems.iter().map(told).collect();
     assert_eq!(
         told,
         [
@@ -198,7 +198,7 @@ serve(heard=heard)
     let answers = join_all((0..5).map(|_| use_one(&tools, "mcp__bad__bad", json!({ "a": large })))).await;
     for answer in answers {
         assert!(answer.is_error, "{}", answer.text);
-        assert!(answer.text.starts_with("the MCP server \"bad\" does not read what it is told: "), "{}", answer.text);
+        assert!(answer.text.starts_with("the MCP server \"bad\" does not read its input: "), "{}", answer.text);
     }
     assert_eq!(use_one(&tools, "mcp__good__add", json!({ "a": 1, "b": 1 })).await.text, "2");
 }

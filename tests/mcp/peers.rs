@@ -112,6 +112,11 @@ pub(crate) async fn offered(servers: &McpServers) -> (Tools, Vec<McpProblem>) {
     (tools, problems)
 }
 
+/// What is wrong with a server, without where it is declared and how it is reached.
+pub(crate) fn told(problem: &McpProblem) -> String {
+    format!("the MCP server {:?} {}", problem.server, problem.problem)
+}
+
 /// Tools of servers with which nothing is wrong.
 pub(crate) async fn tools(document: &str) -> Tools {
     let (tools, problems) = offered(&servers(document)).await;

@@ -89,16 +89,13 @@ serve(die)
     assert_eq!(problems, []);
     for _ in 0..5 {
         let told = failure(&tools, "mcp__peer__die", json!({})).await;
-        assert_eq!(
-            told,
-            "the MCP server \"peer\" ended with exit status: 3 before the tool had answered:\nout of luck"
-        );
+        assert_eq!(told, "the MCP server \"peer\" exited with status 3 before the tool had answered:\nout of luck");
     }
     let told = failure(&tools, "mcp__peer__die", json!({})).await;
     assert_eq!(told, "the MCP server \"peer\" has ended too often, and is not started again for another 60 s");
     clock.moves(AT_MOST);
     let told = failure(&tools, "mcp__peer__die", json!({})).await;
-    assert!(told.contains("exit status: 3"), "{told}");
+    assert!(told.contains("status 3"), "{told}");
 }
 
 #[tokio::test]
@@ -227,9 +224,10 @@ async fn a_program_that_cannot_be_started_is_told_and_harms_no_other() {
     assert_eq!(
         told,
         [
-            "the MCP server \"missing\" cannot be started: No such file or directory (os error 2)",
-            "the MCP server \"broken\" ended with exit status: 1:\nno licence",
-            "the MCP server \"unset\" needs the variable UNSET, which is not set; set it",
+            "mcp.toml:4: the MCP server \"missing\" (./there-is-no-such-program) cannot be started: \
+             No such file or directory (os error 2)",
+            "mcp.toml:7: the MCP server \"broken\" (python3) exited with status 1:\nno licence",
+            "mcp.toml:10: the MCP server \"unset\" (python3) needs the variable UNSET, which is not set; set it",
         ]
     );
 }
@@ -258,6 +256,50 @@ serve(call)
 }
 
 #[tokio::test]
+async fn a_turn_that_begins_after_a_tool_has_changed_has_its_new_description() {
+    let source = r#"
+TOOLS = [tool("first"), tool("second")]
+def call(request):
+    global TOOLS
+    if request["params"]["name"] == "first":
+        TOOLS = [tool("first"), tool("second", "Takes a number now.", n={"type": "number"})]
+        tell({"method": "notifications/tools/list_changed"})
+    return text("done")
+serve(call)
+"#;
+    let tools = tools(&format!("{}effect = \"reads\"\n", program("peer", source))).await;
+    let definition =
+        "[agent]\nname = \"a\"\nsystem_prompt = \"{{ tools | map(attribute='description') | join('; ') }}\"";
+    let definition = Definition::reader().tools(&tools).read("a.toml", definition).unwrap();
+    let model = ScriptedModel::new()
+        .calls("mcp__peer__first", json!({}))
+        .calls("mcp__peer__second", json!({}))
+        .says("one")
+        .calls("mcp__peer__second", json!({ "n": 1 }))
+        .says("two");
+    let model = Arc::new(model);
+    let agent = LlmAgent::new(&definition, Arc::clone(&model) as _, &tools, &[]).unwrap();
+    let board = Callboard::builder().with(agent.spec()).start().await.unwrap();
+    for expected in ["one", "two"] {
+        let run = board.submit(Task::new("go on")).await.unwrap();
+        assert_eq!(timeout(AT_MOST, run.result()).await.unwrap().unwrap().output, expected);
+    }
+    let requests = model.requests();
+    let seen = |request: usize| {
+        let described = requests[request].tools.iter().find(|tool| &*tool.name == "mcp__peer__second").unwrap();
+        let system = requests[request].system.lines().next().unwrap_or_default();
+        (described.description.to_string(), system.to_owned())
+    };
+    let answer = |request: usize| format!("{:?}", requests[request].messages);
+    // The turn that had the old description keeps it, and does not use the tool by it.
+    assert_eq!(seen(2), ("Does it.".to_owned(), "Does it.; Does it.".to_owned()));
+    assert!(answer(2).contains("since this turn began; it is not used by its old description"), "{}", answer(2));
+    assert_eq!(seen(3), ("Takes a number now.".to_owned(), "Does it.; Takes a number now.".to_owned()));
+    assert!(!answer(4).contains("since this turn began") && answer(4).contains("done"), "{}", answer(4));
+    board.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_server_that_comes_back_with_another_tool_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
@@ -271,7 +313,7 @@ serve(call)
     let mark = serde_json::to_string(&folder.path().join("mark")).unwrap();
     let tools = tools(&format!("{}env = {{ MARK = {mark} }}\n", program("peer", source))).await;
     let died = failure(&tools, "mcp__peer__die", json!({})).await;
-    assert_eq!(died, "the MCP server \"peer\" ended with exit status: 0 before the tool had answered");
+    assert_eq!(died, "the MCP server \"peer\" exited with status 0 before the tool had answered");
     let changed = failure(&tools, "mcp__peer__add", json!({})).await;
     assert!(changed.starts_with("the MCP server \"peer\" has changed the tool \"add\" since"), "{changed}");
 }

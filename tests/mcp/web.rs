@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::peers::{PRELUDE, REVISIONS, failure, offered, use_one};
+use crate::peers::{PRELUDE, REVISIONS, failure, offered, servers, told, use_one};
 
 /// A server of HTTP that answers requests as `serve` does; `handle` may do something else first.
 const HTTP: &str = r#"
@@ -90,7 +90,7 @@ async fn offered_with(document: &str, token: &'static str) -> (Tools, Vec<String
     let variables = move |name: &str| (name == "TOKEN").then(|| token.to_owned());
     let servers = McpServers::from_toml_with(&Env::system(), "mcp.toml", document, variables).unwrap();
     let (tools, problems) = offered(&servers).await;
-    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let told: Vec<String> = problems.iter().map(told).collect();
     assert!(!told.iter().any(|problem| problem.contains("in-the-address")), "{told:?}");
     (tools, told)
 }
@@ -132,7 +132,9 @@ call = lambda request: text("canary-0123456789abcdef", isError=True)
     let (_, problems) = offered_with(&server.document(), "").await;
     assert_eq!(
         problems,
-        ["the MCP server \"web\" does not let us in; name the variable with its token in `bearer_from`, and set it"]
+        [
+            "the MCP server \"web\" refuses requests without a token; name the variable with its token in `bearer_from`, and set it"
+        ]
     );
     let (_, problems) = offered_with(&document, "").await;
     assert_eq!(problems, ["the MCP server \"web\" needs the variable TOKEN, which is not set; set it"]);
@@ -146,7 +148,7 @@ call = lambda request: text("canary-0123456789abcdef", isError=True)
     assert_eq!(
         problems,
         [
-            "the MCP server \"web\" sends us elsewhere (HTTP 307 Temporary Redirect); write the url that it leads to, which often \
+            "the MCP server \"web\" redirects to another address (HTTP 307 Temporary Redirect); write that address as the url, which often \
           ends with a `/`"
         ]
     );
@@ -160,11 +162,14 @@ async fn nobody_at_an_address_and_pages_for_people_are_told() {
     let document = format!("[[servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:{port}/mcp?key=in-the-address\"\n");
     let (_, problems) = offered_with(&document, "").await;
     assert_eq!(problems, ["the MCP server \"web\" cannot be reached: Connection refused (os error 111)"]);
+    let (_, problems) = offered(&servers(&document)).await;
+    let shown = format!("mcp.toml:1: the MCP server \"web\" (http://127.0.0.1:{port}) cannot be reached: ");
+    assert!(problems[0].to_string().starts_with(&shown), "{}", problems[0]);
     let page = "def handle(http, message):\n    http.say(200, b\"<html>hello</html>\", \"text/html\")\n    return True";
     let server = Server::start(page, &[]).await;
     let (_, problems) = offered_with(&server.document(), "").await;
     assert!(
-        problems[0].starts_with("the MCP server \"web\" was not understood: Unexpected content type"),
+        problems[0].starts_with("the MCP server \"web\" gave an answer that cannot be read: Unexpected content type"),
         "{problems:?}"
     );
 }
@@ -234,7 +239,7 @@ def handle(http, message):
     let tools = tools_of(&server).await;
     assert_eq!(use_one(&tools, "mcp__web__count", json!({})).await.text, "1");
     let told = failure(&tools, "mcp__web__forget", json!({})).await;
-    assert_eq!(told, "the MCP server \"web\" has forgotten the session");
+    assert_eq!(told, "the MCP server \"web\" has ended the session");
     assert_eq!(use_one(&tools, "mcp__web__count", json!({})).await.text, "2");
 }
 

@@ -81,7 +81,7 @@ async fn a_turn_under_way_ends_with_the_models_that_it_began_with_and_the_next_h
     let under_way = place.board.submit(Task::new("x")).await.unwrap();
     old.arrived().await;
     let told = place.writes(&model("m", &new.url, "")).await;
-    assert_eq!(told, "models.toml.txt: changed: later turns go by it");
+    assert_eq!(told, "models.toml.txt: changed: later turns use it");
     open.send(()).unwrap();
     assert_eq!(under_way.result().await.unwrap().output, "as I began");
     assert_eq!(place.finish().await, "anew");
@@ -96,7 +96,7 @@ async fn a_catalog_with_a_defect_or_without_a_model_that_is_needed_changes_nothi
     let mut place = Place::new(&agent, &catalog).await;
 
     let told = place.writes(&catalog.replace("url", "urll")).await;
-    let begins = "models.toml.txt: not taken, the models stay as they were:\nmodels.toml.txt:3:12: ";
+    let begins = "models.toml.txt: refused, and the models stay as they were:\nmodels.toml.txt:3:12: ";
     assert!(told.starts_with(begins) && told.contains("\nmodels.toml.txt:4:1: ") && told.contains("^^^^"), "{told}");
     assert_eq!(place.told().await, "models.toml.txt: unchanged");
     assert_eq!(place.finish().await, "a");
@@ -111,7 +111,7 @@ async fn a_catalog_with_a_defect_or_without_a_model_that_is_needed_changes_nothi
     // Both at once fit together.
     fs::write(place.folder.path().join("poet.toml"), agent.replace("\"m\"", "\"n\"")).unwrap();
     let told = place.writes(&model("n", &server.url, "")).await;
-    assert_eq!(told, "models.toml.txt: changed: later turns go by it");
+    assert_eq!(told, "models.toml.txt: changed: later turns use it");
     assert_eq!(place.finish().await, "c");
     assert_eq!(
         place.writes(&format!("# the same\n{}", model("n", &server.url, ""))).await,

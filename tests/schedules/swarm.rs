@@ -151,7 +151,7 @@ async fn fulfil(wish: Wish, number: usize, turn: &Turn, effects: &Effects) -> Re
                     return Err(TurnError::terminal(format!("{approved} is not what people approved")));
                 }
                 (Err(error), Reaction::Deny) if error.to_string().contains("denied by bob: no") => {}
-                (Err(error), Reaction::Ignore) if error.to_string().contains("nobody decided") => {}
+                (Err(error), Reaction::Ignore) if error.to_string().contains("before anybody decided") => {}
                 (Err(error), _) => return Err(error),
             }
         }

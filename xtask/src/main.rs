@@ -2,6 +2,7 @@
 
 mod campaign;
 mod mutants;
+mod release;
 mod tools;
 
 use std::process::{Command, ExitCode};
@@ -12,12 +13,14 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         Some("test") => test(),
         Some("campaign") => campaign::campaign(arguments),
+        Some("release") => release::release(),
         name => {
             if let Some(name) = name {
                 eprintln!("there is no chore {name:?}");
             }
             eprintln!("usage: cargo xtask test    format, lints, tests, doc tests, docs, minimal build, licences");
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
+            eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");
             ExitCode::from(2)
         }
     }

@@ -112,8 +112,8 @@ pub(crate) struct Run {
 
 pub(crate) const CHECK_CODES: &str = "Exit codes: 0 all is well; 1 there are defects; 2 the files cannot be read.";
 
-pub(crate) const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled; 2 the command line, an agent or the \
-     store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output goes to standard output, all \
+pub(crate) const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed, was refused, denied or cancelled, or there is no such run; 2 the command \
+     line, an agent that it needs or the store is wrong; 3 it waits for a person; 130 it was stopped by Ctrl-C.\n\nThe output goes to standard output, all \
      else to standard error.";
 
 /// What a run may use.

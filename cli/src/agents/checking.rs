@@ -38,6 +38,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
         match read {
             Ok(definition) => {
                 let mut row = row(&source.origin, definition);
+                row["defects"] = json!([]);
                 if let Err(found) = models_of(&models, definition, source) {
                     remarks.push_str(&format!("{found}\n\n"));
                     (defects, wrong) = (defects + found.list().len(), wrong + 1);
@@ -49,7 +50,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
             Err(found) => {
                 remarks.push_str(&format!("{found}\n\n"));
                 (defects, wrong) = (defects + found.list().len(), wrong + 1);
-                rows.push(json!({ "file": source.origin, "defects": defects_json(found) }));
+                rows.push(json!({ "kind": "unread", "file": source.origin, "defects": defects_json(found) }));
             }
         }
     }
@@ -57,7 +58,7 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     if let Some(mcp) = mcp {
         text.push_str(&format!("{}: {}\n", visible(&mcp.origin), of_servers(&tools)));
         for problem in &mcp.problems {
-            remarks.push_str(&format!("{}: {problem}\n\n", visible(&mcp.origin)));
+            remarks.push_str(&format!("{problem}\n\n"));
         }
         (defects, wrong) = (defects + mcp.problems.len(), wrong + usize::from(!mcp.problems.is_empty()));
         rows.push(servers_row(&mcp, &tools));
@@ -68,7 +69,9 @@ pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
     if definitions.iter().flatten().any(has_shell) {
         let parts = ShellExec::confinement();
         text.push_str(&format!("commands of ShellExec, on this machine:\n{}", confinement(&parts)));
-        rows.push(json!({ "confinement": parts.iter().map(confinement_row).collect::<Vec<_>>() }));
+        rows.push(
+            json!({ "kind": "confinement", "confinement": parts.iter().map(confinement_row).collect::<Vec<_>>() }),
+        );
     }
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
@@ -136,6 +139,7 @@ fn summary(definition: &Definition) -> String {
 fn row(origin: &str, definition: &Definition) -> Value {
     if let Some(process) = &definition.process {
         return json!({
+            "kind": "program",
             "file": origin,
             "agent": definition.name,
             "description": definition.description,
@@ -143,6 +147,7 @@ fn row(origin: &str, definition: &Definition) -> Value {
         });
     }
     json!({
+        "kind": "agent",
         "file": origin,
         "agent": definition.name,
         "description": definition.description,
@@ -173,8 +178,12 @@ fn server_tools(tools: &Tools) -> impl Iterator<Item = &str> {
 }
 
 fn servers_row(Mcp { origin, problems }: &Mcp, tools: &Tools) -> Value {
-    let problem = |McpProblem { server, tool, problem }: &McpProblem| json!({ "server": server, "tool": tool, "problem": problem });
+    let problem = |problem: &McpProblem| {
+        let McpProblem { server, place, reached_by, tool, problem } = problem;
+        json!({ "server": server, "place": place, "reached_by": reached_by, "tool": tool, "problem": problem })
+    };
     json!({
+        "kind": "servers",
         "file": origin,
         "tools": server_tools(tools).collect::<Vec<_>>(),
         "problems": problems.iter().map(problem).collect::<Vec<_>>(),

@@ -15,6 +15,7 @@ use callboard::supervision::runs::inbox::AnswerError;
 
 use crate::page::{Failure, note};
 use crate::person::is_anybody_here;
+use crate::stable;
 use crate::workflow::people;
 
 use super::asking::{self, Decision};
@@ -38,10 +39,10 @@ impl Asked {
                 "action": envelope.action.action,
                 "target": envelope.action.target,
                 "arguments": envelope.action.arguments,
-                "expires_at": envelope.expires_at,
+                "expires_at": stable::time(envelope.expires_at),
             }),
             Self::Question(Question { agent, question, expires_at, .. }) => {
-                json!({ "agent": agent, "question": question, "expires_at": expires_at })
+                json!({ "agent": agent, "question": question, "expires_at": expires_at.map(stable::time) })
             }
         }
     }
@@ -117,7 +118,7 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, ask
             Asked::Approval(envelope) => asking::placed(card(envelope), place.as_deref()),
             Asked::Question(question) => asking::shown(question),
         };
-        note(&format!("nobody is here to be asked:\n{}", what.trim_end()));
+        note(&format!("there is nobody at a terminal to ask:\n{}", what.trim_end()));
         return Ok(false);
     }
     match asked {

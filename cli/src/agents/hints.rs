@@ -1,10 +1,12 @@
 //! Command lines that people are told to go on with.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use callboard::messages::{RunId, visible, visible_lines};
 
 use super::arguments::{Files, Run};
+use super::broken::BrokenAgents;
 
 /// The command line that goes on with a run, with the same agents, models and tools, in the same place.
 pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
@@ -20,19 +22,24 @@ fn going_on(how: &str, store: Option<&Path>, arguments: &Run) -> String {
     let mut line = format!("callboard run {how}{}", store_flag(store));
     let Run { files, model, .. } = arguments;
     if files.agents != Path::new("agents") {
-        line.push_str(&format!(" --agents {}", path(&files.agents)));
+        line.push_str(&format!(" --agents {}", quoted_path(&files.agents)));
     }
     line + &flags(files, model.as_deref())
 }
 
 /// What names the store, unless it is the project's own.
 pub(crate) fn store_flag(store: Option<&Path>) -> String {
-    store.map(|store| format!(" --store {}", path(store))).unwrap_or_default()
+    store.map(|store| format!(" --store {}", quoted_path(store))).unwrap_or_default()
 }
 
 /// What a turn waits for that cannot go on by itself, in words of the command line.
-pub(super) fn needs_attention(turn: u32, why: &str) -> String {
-    match why.split_once(" is not registered;") {
+pub(super) fn needs_attention(turn: u32, why: &str, broken: &BrokenAgents) -> String {
+    let unregistered = why.split_once(" is not registered;");
+    let name = unregistered.and_then(|(agent, _)| agent.strip_prefix("agent "));
+    if let Some(why) = name.and_then(|name| broken.why(name)) {
+        return format!("turn {turn} cannot go on: {why}\n\ncorrect the file, and go on with --resume");
+    }
+    match unregistered {
         Some((agent, _)) => format!(
             "turn {turn} cannot go on: {} has no file in the folder of the agents; put it there, or name its folder with --agents, \
              and go on with --resume",
@@ -46,25 +53,47 @@ pub(super) fn needs_attention(turn: u32, why: &str) -> String {
 pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
     let Files { agents: _, models, mcp, root, allow_read } = files;
     let root = (root != Path::new(".")).then_some(root);
-    let models = models.iter().map(|models| ("--models", path(models)));
-    let mcp = mcp.iter().map(|mcp| ("--mcp", path(mcp)));
-    let root = root.into_iter().map(|root| ("--root", path(root)));
-    let reads = allow_read.iter().map(|folder| ("--allow-read", path(folder)));
+    let models = models.iter().map(|models| ("--models", quoted_path(models)));
+    let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));
+    let root = root.into_iter().map(|root| ("--root", quoted_path(root)));
+    let reads = allow_read.iter().map(|folder| ("--allow-read", quoted_path(folder)));
     let model = model.iter().map(|model| ("--model", quoted(model)));
     models.chain(mcp).chain(root).chain(reads).chain(model).map(|(flag, value)| format!(" {flag} {value}")).collect()
 }
 
-fn path(path: &Path) -> String {
-    quoted(&path.display().to_string())
+/// A path as a shell reads it, whatever its bytes are.
+pub(crate) fn quoted_path(path: &Path) -> String {
+    quoted_bytes(path.as_os_str().as_bytes())
 }
 
 /// A word as a shell reads it.
 pub(crate) fn quoted(word: &str) -> String {
+    quoted_bytes(word.as_bytes())
+}
+
+/// Characters that a terminal does not show, and bytes that are no UTF-8, stand in `$'…'`, which bash, zsh and ksh read.
+fn quoted_bytes(bytes: &[u8]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
+    match std::str::from_utf8(bytes) {
+        Ok(word) if !word.is_empty() && word.chars().all(is_plain) => word.to_owned(),
+        Ok(word) if visible(word) == word => format!("'{}'", word.replace('\'', r"'\''")),
+        Ok(_) | Err(_) => {
+            let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+            let mut quoted = String::from("$'");
+            for chunk in bytes.utf8_chunks() {
+                for c in chunk.valid().chars() {
+                    let shown = c.to_string();
+                    match c {
+                        '\'' | '\\' => quoted.extend(['\\', c]),
+                        _ if visible(&shown) == shown => quoted.push(c),
+                        _ => quoted.push_str(&hexadecimal(shown.as_bytes())),
+                    }
+                }
+                quoted.push_str(&hexadecimal(chunk.invalid()));
+            }
+            quoted + "'"
+        }
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -87,13 +116,13 @@ mod tests {
     #[test]
     fn an_agent_that_is_not_there_is_looked_for_in_the_folder() {
         let why = "agent coder is not registered; register it and restart the turn, or cancel the run";
-        let told = needs_attention(2, why);
+        let told = needs_attention(2, why, &BrokenAgents::default());
         assert!(
             told.starts_with("turn 2 cannot go on: agent coder has no file in the folder of the agents;"),
             "{told}"
         );
         assert_eq!(
-            needs_attention(2, "it asks \u{1b}[2J other things"),
+            needs_attention(2, "it asks \u{1b}[2J other things", &BrokenAgents::default()),
             "turn 2 needs attention: it asks \\u{1b}[2J other things"
         );
     }
@@ -121,5 +150,19 @@ mod tests {
     fn words_are_quoted_so_that_a_shell_reads_them_as_they_are() {
         let words = ["store", "*=cat", "it's", "", "a b"].map(quoted);
         assert_eq!(words, ["store", "'*=cat'", r"'it'\''s'", "''", "'a b'"]);
+    }
+
+    #[test]
+    fn a_path_of_whatever_bytes_is_printed_as_bash_reads_it() {
+        let paths: [&[u8]; 5] = [b"st\xffore", b"it's\xfe a", b"line\nfeed", b"back\\slash", "\u{202e}x".as_bytes()];
+        let quoted = paths.map(|bytes| quoted_path(Path::new(std::ffi::OsStr::from_bytes(bytes))));
+        let expected = [r"$'st\xffore'", r"$'it\'s\xfe a'", r"$'line\x0afeed'", r"'back\slash'", r"$'\xe2\x80\xaex'"];
+        assert_eq!(quoted, expected);
+        for (quoted, bytes) in quoted.iter().zip(paths) {
+            // What is printed is shown to people, which must not change it.
+            assert_eq!(visible(quoted), *quoted);
+            let output = std::process::Command::new("bash").args(["-c", &format!("printf %s {quoted}")]).output();
+            assert_eq!(output.unwrap().stdout, bytes, "{quoted}");
+        }
     }
 }

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use callboard::AgentSpec;
 use callboard::agents::{
-    AgentFolder, BuiltIn, Defects, Definition, FakeModel, LlmAgent, Model, ModelChoice, Models, Teammate, Tools,
+    AgentFolder, BuiltIn, Definition, DefinitionSource, FakeModel, LlmAgent, McpProblem, Model, ModelChoice, Models,
+    Teammate, Tools,
 };
 use callboard::env::Env;
 use callboard::messages::visible;
 
-use crate::page::{Failure, count, note};
+use crate::page::{Failure, note};
 
 use super::arguments::Files;
+use super::broken::BrokenAgents;
+use super::hints::quoted_path;
 use super::reading::{self, Read};
 use super::watching::Watch;
 
@@ -29,6 +32,8 @@ pub(crate) struct Thinkers {
     pub(crate) names: BTreeSet<String>,
     /// The names of those of the folder.
     pub(crate) own: Vec<String>,
+    /// Those of the folder that are left out.
+    pub(crate) broken: BrokenAgents,
 }
 
 /// Whether an agent that thinks may run commands.
@@ -45,20 +50,10 @@ pub(crate) async fn load(
     named: Option<&str>,
     left: &[&str],
 ) -> Result<Thinkers, Failure> {
-    let Read { definitions, tools, mcp, .. } = reading::read(files, hidden).await?;
-    for problem in mcp.iter().flat_map(|mcp| &mcp.problems) {
-        note(&problem.to_string());
-    }
-    let definitions = sound(definitions)?;
-    if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root))
-        && definitions.iter().any(has_shell)
-    {
-        let store = visible(&store.display().to_string());
-        note(&format!(
-            "the store {store} lies in the folder of the tools: commands of ShellExec can make no files beside it; name a store \
-             elsewhere, as in --store ../{}",
-            Path::new(&store).file_name().unwrap_or_default().display()
-        ));
+    let Read { sources, definitions: read, tools, mcp } = reading::read(files, hidden).await?;
+    let problems: Vec<McpProblem> = mcp.into_iter().flat_map(|mcp| mcp.problems).collect();
+    for problem in &problems {
+        note(&format!("warning: {problem}"));
     }
     let folder = AgentFolder::new(&files.agents).tools(&tools).root(&files.root).leaving(left.iter().copied());
     let asked = named.map(str::to_owned);
@@ -73,7 +68,27 @@ pub(crate) async fn load(
         // What tools write there must not become a program that runs unconfined.
         folder = folder.keep_programs();
     }
-    let mut specs = folder.load().map_err(|error| Failure::trouble(error.to_string()))?;
+    let (mut specs, refused) = folder.load_valid().map_err(|error| Failure::trouble(error.to_string()))?;
+    let broken = BrokenAgents::of(&sources, &read, &refused, &problems);
+    let is_refused =
+        |source: &DefinitionSource| refused.iter().any(|report| Path::new(&source.origin).ends_with(&report.file));
+    let valid = sources.iter().zip(read).filter(|(source, _)| !is_refused(source));
+    let definitions: Vec<Definition> = valid.filter_map(|(_, definition)| definition.ok()).collect();
+    if definitions.is_empty() {
+        return Err(broken.failure());
+    }
+    broken.warnings().iter().for_each(|warning| note(warning));
+    if let Some(store) = hidden.filter(|hidden| lies_in(hidden, &files.root))
+        && definitions.iter().any(has_shell)
+    {
+        let elsewhere = Path::new("..").join(store.file_name().unwrap_or_default());
+        note(&format!(
+            "the store {} lies in the folder of the tools: commands of ShellExec can make no files beside it; name a store \
+             elsewhere, as in --store {}",
+            visible(&quoted_path(store)),
+            visible(&quoted_path(&elsewhere))
+        ));
+    }
     let left = left.iter().map(|name| (*name).to_owned()).collect();
     let built_in = BuiltIns::of(definitions, tools, named, left, &folder);
     let definitions = &built_in.definitions;
@@ -84,7 +99,7 @@ pub(crate) async fn load(
     let names = names.chain(built_in.all().map(|agent| agent.name().to_owned())).collect();
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
-    Ok(Thinkers { names, own, specs, watch: Watch::new(folder, built_in) })
+    Ok(Thinkers { names, own, specs, broken, watch: Watch::new(folder, built_in) })
 }
 
 fn lies_in(folder: &Path, root: &Path) -> bool {
@@ -149,30 +164,12 @@ fn teammate(definition: &Definition) -> Teammate {
     Teammate { name: definition.name.to_string(), description: definition.description.clone() }
 }
 
-/// The definitions, if nothing is wrong with any.
-fn sound(read: Vec<Result<Definition, Defects>>) -> Result<Vec<Definition>, Failure> {
-    let (mut sound, mut wrong, mut defects) = (Vec::new(), Vec::new(), 0);
-    for definition in read {
-        match definition {
-            Ok(definition) => sound.push(definition),
-            Err(found) => {
-                defects += found.list().len();
-                wrong.push(found.to_string());
-            }
-        }
-    }
-    if wrong.is_empty() {
-        return Ok(sound);
-    }
-    Err(Failure::trouble(format!("{}\n\n{}", count(defects, "defect"), wrong.join("\n\n"))))
-}
-
 /// The model that an agent asks.
 fn model(models: &Models, definition: &Definition, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
     let choice = named.map_or_else(|| definition.model.clone(), ModelChoice::of);
     if choice.preferred.as_deref() == Some(FAKE) {
         return Ok(Arc::new(FakeModel));
     }
-    let chosen = models.chosen(&choice).map_err(|error| format!("agent {}: {error}", definition.name))?;
+    let chosen = models.chosen(&choice).map_err(|error| error.to_string())?;
     Ok(Arc::new(chosen))
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod asking;
+pub(crate) mod broken;
 mod checking;
 pub(crate) mod deciding;
 pub(crate) mod hints;

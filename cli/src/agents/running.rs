@@ -23,6 +23,7 @@ use crate::stores::Stores;
 use crate::workflow::{End, is_left_by_its_store};
 
 use super::arguments::{Allowance, Run};
+use super::broken::BrokenAgents;
 use super::deciding::{Asker, next_asked, settle};
 use super::hints;
 use super::loading::{self, Thinkers};
@@ -42,7 +43,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         () = stops.next() => return Ok(End::Stopped),
         loaded = loading::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
-    let Thinkers { specs, watch, own, .. } = loaded;
+    let Thinkers { specs, watch, own, names, broken } = loaded;
+    let wanted = arguments.to.iter().chain(arguments.way.members());
+    wanted.filter(|wanted| !names.contains(&***wanted)).try_for_each(|wanted| broken.check(wanted))?;
     // What else is unfinished in the store is left to whoever began it.
     let builder = Callboard::builder().on_unfinished(Unfinished::Leave);
     let mut builder = specs.into_iter().fold(builder, Builder::with);
@@ -52,7 +55,7 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     if !arguments.quiet {
         logged::show();
     }
-    let session = Session::start(builder, kept, arguments, own).await?;
+    let session = Session::start(builder, kept, arguments, (own, broken)).await?;
     session.see_through(stops, way, watch).await
 }
 
@@ -85,6 +88,8 @@ struct Session<'a> {
     arguments: &'a Run,
     /// Those of the folder.
     agents: Vec<String>,
+    /// Those of the folder that are left out.
+    broken: BrokenAgents,
 }
 
 impl<'a> Session<'a> {
@@ -92,13 +97,13 @@ impl<'a> Session<'a> {
         mut builder: Builder,
         kept: Option<Kept>,
         arguments: &'a Run,
-        agents: Vec<String>,
+        (agents, broken): (Vec<String>, BrokenAgents),
     ) -> Result<Self, Failure> {
         if let Some(kept) = &kept {
             builder = builder.storage(kept.store.sled());
         }
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
-        Ok(Self { board, kept, arguments, agents })
+        Ok(Self { board, kept, arguments, agents, broken })
     }
 
     async fn see_through(self, mut stops: Stops, way: Option<Workflow>, mut watch: Watch) -> Result<End, Failure> {
@@ -225,7 +230,7 @@ impl<'a> Session<'a> {
     fn target(&self) -> Result<&str, Failure> {
         match (self.arguments.to.as_deref(), self.agents.as_slice()) {
             (Some(to), _) => Ok(to),
-            (None, [only]) => Ok(only),
+            (None, [only]) if self.broken.is_empty() => Ok(only),
             (None, several) => {
                 let mut names = several.to_vec();
                 names.sort();
@@ -277,7 +282,8 @@ impl<'a> Session<'a> {
                 Some(Watched::Event(event)) => {
                     self.tell(&event.event, &mut teller, run).await;
                     if let RunEvent::NeedsAttention { turn, .. } = &*event.event
-                        && let Some(end) = stuck(&run.read().await.map_err(trouble)?, *turn, &mut teller)
+                        && let Some(end) =
+                            stuck(&run.read().await.map_err(trouble)?, (*turn, &self.broken), &mut teller)
                     {
                         return Ok(end);
                     }
@@ -363,10 +369,14 @@ async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
 }
 
 /// Tells of a turn that needs attention, and ends what follows the run if no other turn goes on.
-fn stuck(run: &callboard::supervision::runs::run::Run, turn: u32, teller: &mut Teller) -> Option<End> {
+fn stuck(
+    run: &callboard::supervision::runs::run::Run,
+    (turn, broken): (u32, &BrokenAgents),
+    teller: &mut Teller,
+) -> Option<End> {
     // One that another process was told of may have been dealt with since.
     let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
     teller.close(None);
-    note(&hints::needs_attention(turn, why));
+    note(&hints::needs_attention(turn, why, broken));
     run.is_stuck().then(|| End::Waits(json!({ "needs_attention": why })))
 }

@@ -10,7 +10,7 @@ use callboard::messages::visible;
 
 use crate::page::{Failure, Page};
 
-use super::hints::quoted;
+use super::hints::quoted_path;
 
 /// What is written, by path.
 const FILES: [(&str, &str); 5] = [
@@ -49,7 +49,7 @@ pub(super) fn init(folder: &Path) -> Result<Page, Failure> {
     }
     text.push_str("next:\n");
     if folder != Path::new(".") {
-        text.push_str(&format!("  cd {}\n", visible(&quoted(&folder.display().to_string()))));
+        text.push_str(&format!("  cd {}\n", visible(&quoted_path(folder))));
     }
     text.push_str(NEXT);
     Ok(Page::new(text, json!({ "written": written })))

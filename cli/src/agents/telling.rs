@@ -161,26 +161,28 @@ fn line(event: &AgentEvent) -> Option<String> {
             format!("{} failed: {}", visible(name), brief(&text.replace('\n', " "), SHOWN))
         }
         AgentEvent::ModelFailed { model, error, next } => {
-            format!("model {} failed: {}; asking {}", visible(model), brief(error, SHOWN), visible(next))
+            format!("the model {} failed: {}; the next one is {}", visible(model), brief(error, SHOWN), visible(next))
         }
         AgentEvent::PermissionDecided { is_granted: false, reason, .. } => {
             format!("not allowed: {}", brief(reason, SHOWN))
         }
-        AgentEvent::AnswerRefused { problem } => format!("its answer {}; it is asked again", brief(problem, SHOWN)),
+        AgentEvent::AnswerRefused { problem } => {
+            format!("its answer {}; the model is asked again", brief(problem, SHOWN))
+        }
         AgentEvent::ContextGiven { to, problem: Some(problem), .. } => {
-            format!("{} is told nothing of the conversation: {}", visible(to), brief(problem, SHOWN))
+            format!("{} gets nothing of the conversation: {}", visible(to), brief(problem, SHOWN))
         }
         AgentEvent::ContextGiven { to, strategy, tokens, summary_tokens, .. } => {
             let took =
                 if *summary_tokens > 0 { format!(", and about {summary_tokens} to make it") } else { String::new() };
-            format!("{} is told of the conversation: {strategy}, about {tokens} tokens{took}", visible(to))
+            format!("{} gets of the conversation: {strategy}, about {tokens} tokens{took}", visible(to))
         }
         AgentEvent::Compacted { messages, tokens_before, tokens_after } => {
-            format!("{messages} older messages are summed up: about {tokens_after} tokens in place of {tokens_before}")
+            format!("{messages} older messages are summarized: about {tokens_after} tokens instead of {tokens_before}")
         }
-        AgentEvent::NotCompacted { why } => format!("its conversation stays as long as it is: {}", brief(why, SHOWN)),
+        AgentEvent::NotCompacted { why } => format!("its conversation is not compacted: {}", brief(why, SHOWN)),
         AgentEvent::Handoff { to } => format!("hands over to {}", visible(to)),
-        AgentEvent::Ended { end: LoopEnd::IterationLimit } => "has asked its model as often as it may".to_owned(),
+        AgentEvent::Ended { end: LoopEnd::IterationLimit } => "has reached its limit of model requests".to_owned(),
         // Of what else happens, the run tells, or the person is asked.
         _ => return None,
     })

@@ -11,40 +11,109 @@ use crate::page::Failure;
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct Way {
-    /// These agents work one after another: each gets what the one before made
-    #[arg(long, value_name = "AGENT,…", value_delimiter = ',', conflicts_with_all = ["to", "resume"])]
-    pub(crate) pipeline: Vec<String>,
+    /// These agents work one after another: each gets what the one before made. A name with a comma stands in double quotes
+    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume"])]
+    pub(crate) pipeline: Vec<Names>,
     /// These agents work side by side in rounds, and read what the others wrote, until all are done
-    #[arg(long, value_name = "AGENT,…", value_delimiter = ',', conflicts_with_all = ["to", "resume"])]
-    pub(crate) peers: Vec<String>,
+    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume"])]
+    pub(crate) peers: Vec<Names>,
     /// The first of these three agents makes a plan, the second works by it, and the third reviews the work until it accepts it
-    #[arg(long, value_name = "PLANNER,EXECUTOR,REVIEWER", value_delimiter = ',', conflicts_with_all = ["to", "resume"])]
-    pub(crate) review: Vec<String>,
+    #[arg(long, value_name = "PLANNER,EXECUTOR,REVIEWER", value_parser = names, conflicts_with_all = ["to", "resume"])]
+    pub(crate) review: Vec<Names>,
+}
+
+/// Names that one argument lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names(Vec<String>);
+
+fn all(lists: &[Names]) -> impl Iterator<Item = &String> {
+    lists.iter().flat_map(|Names(names)| names)
+}
+
+/// Reads names between commas. In double quotes a name may have commas, and quotes that are doubled.
+fn names(text: &str) -> Result<Names, String> {
+    let (mut names, mut rest) = (Vec::new(), text);
+    loop {
+        let (name, after) = match rest.strip_prefix('"') {
+            Some(inner) => quoted_name(inner).ok_or("a name begins with a double quote and has none at its end")?,
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (rest[..end].to_owned(), &rest[end..])
+            }
+        };
+        names.push(name);
+        rest = match after.strip_prefix(',') {
+            Some(next) => next,
+            None if after.is_empty() => return Ok(Names(names)),
+            None => return Err("after a name in double quotes comes a comma, or nothing".to_owned()),
+        };
+    }
+}
+
+/// The name up to the quote that ends it, and what follows that.
+fn quoted_name(inner: &str) -> Option<(String, &str)> {
+    let (mut name, mut rest) = (String::new(), inner);
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        name.push_str(part);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                name.push('"');
+                rest = more;
+            }
+            None => return Some((name, after)),
+        }
+    }
 }
 
 impl Way {
+    /// The agents that it names.
+    pub(super) fn members(&self) -> impl Iterator<Item = &String> {
+        let Self { pipeline, peers, review } = self;
+        all(pipeline).chain(all(peers)).chain(all(review))
+    }
+
     /// The workflow of it, with so many rounds at most; `None` if nothing is said.
     pub(super) fn workflow(&self, rounds: Option<u32>) -> Result<Option<Workflow>, Failure> {
         if rounds.is_some() && self.peers.is_empty() && self.review.is_empty() {
             return Err(Failure::trouble("--rounds is for --peers and --review".to_owned()));
         }
         let built = match self {
-            Self { pipeline, .. } if !pipeline.is_empty() => Pipeline::new("pipeline").all(pipeline).build(),
+            Self { pipeline, .. } if !pipeline.is_empty() => Pipeline::new("pipeline").all(all(pipeline)).build(),
             Self { peers, .. } if !peers.is_empty() => {
-                let peers = Peers::new("peers").all(peers);
+                let peers = Peers::new("peers").all(all(peers));
                 rounds.into_iter().fold(peers, Peers::rounds).build()
             }
             Self { review, .. } if !review.is_empty() => {
+                let review: Vec<&String> = all(review).collect();
                 let [planner, executor, reviewer] = review.as_slice() else {
                     let text =
                         format!("--review takes three agents, as in planner,coder,reviewer; here are {}", review.len());
                     return Err(Failure::trouble(text));
                 };
-                let review = Review::new("review", planner, executor, reviewer);
+                let review = Review::new("review", *planner, *executor, *reviewer);
                 rounds.into_iter().fold(review, Review::rounds).build()
             }
             Self { .. } => return Ok(None),
         };
         built.map(Some).map_err(|defects| Failure::trouble(defects.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<String>, String> {
+        names(text).map(|Names(names)| names)
+    }
+
+    #[test]
+    fn a_name_with_a_comma_stands_in_quotes() {
+        let names = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(read("a,b c,d"), names(&["a", "b c", "d"]));
+        assert_eq!(read("\"a b,c\",good"), names(&["a b,c", "good"]));
+        assert_eq!(read("\"say \"\"hi\"\"\""), names(&["say \"hi\""]));
+        assert!(read("\"a").is_err() && read("\"a\"b").is_err());
     }
 }

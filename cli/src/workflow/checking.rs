@@ -25,7 +25,7 @@ pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failu
             Err(found) => {
                 remarks.push_str(&format!("{found}\n\n"));
                 (defects, wrong) = (defects + found.list().len(), wrong + 1);
-                rows.push(json!({ "file": origin, "defects": defects_json(found) }));
+                rows.push(json!({ "kind": "unread", "file": origin, "defects": defects_json(found) }));
             }
         }
     }
@@ -79,12 +79,14 @@ fn nodes(block: &Block) -> usize {
 
 fn row(origin: &str, workflow: &Workflow) -> Value {
     json!({
+        "kind": "workflow",
         "file": origin,
         "workflow": workflow.name(),
         "description": workflow.description(),
         "nodes": nodes(&workflow.plan().body),
         "agents": workflow.plan().cast(),
         "inputs": workflow.inputs().collect::<Vec<_>>(),
+        "defects": [],
     })
 }
 

@@ -6,7 +6,9 @@ use callboard::messages::{AgentName, visible};
 use callboard::supervision::runs::replay::{Cause, TurnEnd, TurnStory};
 
 use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
+use crate::shapes;
 use crate::showing::{ending, head};
+use crate::stable;
 use crate::store::Loaded;
 
 use super::following::taking_back;
@@ -50,7 +52,7 @@ pub(crate) fn history(loaded: &Loaded) -> Page {
     let json = json!({
         "run": loaded.id,
         "workflow": plan.map(|plan| &plan.name),
-        "result": replay.result(),
+        "result": replay.result().map(shapes::result),
         "checkpoints": rows,
     });
     Page::new(text, json)
@@ -78,7 +80,7 @@ fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
 
 fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
     let (output, writes) = match &turn.end {
-        TurnEnd::Command { command, .. } => (command.output.clone(), json!(turn.wrote())),
+        TurnEnd::Command { command, .. } => (command.output.clone(), stable::stable(&turn.wrote())),
         TurnEnd::Open | TurnEnd::NeedsAttention { .. } | TurnEnd::Failed(_) | TurnEnd::Cancelled => (None, Value::Null),
     };
     let agent: &AgentName = &turn.agent;
@@ -93,7 +95,7 @@ fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
         "output": output,
         "wrote": writes,
         "state": state,
-        "begun_at": turn.begun_at,
-        "closed_at": turn.closed.map(|(_, at)| at),
+        "begun_at": stable::time(turn.begun_at),
+        "closed_at": turn.closed.map(|(_, at)| stable::time(at)),
     })
 }

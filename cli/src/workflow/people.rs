@@ -6,7 +6,7 @@ use callboard::messages::{RunId, visible};
 use callboard::supervision::runs::interrupts::Interrupt;
 use serde_json::Value;
 
-use crate::agents::hints::{flags, quoted, store_flag};
+use crate::agents::hints::{flags, quoted, quoted_path, store_flag};
 use crate::page::{brief_json, whole_json};
 use crate::person::{Person, at_the_terminal};
 
@@ -66,7 +66,7 @@ pub(crate) fn resumption(run: RunId, store: Option<&Path>, going: &Going) -> Str
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }
     if let Some(files) = going.thinkers.files() {
-        line.push_str(&format!(" --agents {}", quoted(&files.agents.display().to_string())));
+        line.push_str(&format!(" --agents {}", quoted_path(&files.agents)));
         line.push_str(&flags(&files, going.thinkers.model.as_deref()));
     }
     if going.watch {

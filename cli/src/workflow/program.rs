@@ -121,7 +121,7 @@ fn failure(name: &str, status: ExitStatus, said: &[u8]) -> TurnError {
     let lines: Vec<&str> = said.trim_end().lines().collect();
     let last = lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n");
     let colon = if last.is_empty() { "" } else { ":\n" };
-    let text = format!("{name} ended with {status}{colon}{last}");
+    let text = format!("{name} {}{colon}{last}", exited(status));
     match status.code() {
         Some(code) if NOT_RUN.contains(&code) => TurnError::terminal(text),
         Some(_) | None => TurnError::transient(text),
@@ -147,5 +147,13 @@ impl Drop for Group {
             // It may have ended just now.
             let _ = kill_process_group(group, Signal::KILL);
         }
+    }
+}
+
+/// `exited with status 3`, or `was ended by signal: 9 (SIGKILL)`.
+fn exited(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exited with status {code}"),
+        None => format!("was ended by {status}"),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use callboard::messages::visible;
 use callboard::prelude::*;
 
+use crate::agents::hints::quoted;
 use crate::agents::loading::{self, Thinkers};
 use crate::agents::watching::Watch;
 use crate::page::Failure;
@@ -38,6 +39,11 @@ pub(crate) async fn agents(
     let thinkers = thinkers(going, store).await?;
     let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
     let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
+    let is_named = |agent: &String| going.agent.iter().any(|program| program.name == *agent || program.name == "*");
+    if let Some(thinkers) = &thinkers {
+        let missing = cast.iter().filter(|agent| !thinkers.names.contains(*agent) && !is_named(agent));
+        missing.into_iter().try_for_each(|agent| thinkers.broken.check(agent))?;
+    }
     let mut specs = programs(&going.agent, cast, is_known, board)?;
     let watch = thinkers.map(|thinkers| {
         specs.extend(thinkers.specs);
@@ -84,7 +90,7 @@ fn programs(
         match program(agent).or_else(|| program("*").filter(|_| !is_known)) {
             Some(command) => specs.push(spec(agent, command, board)),
             None if is_known => {}
-            None => missing.push(format!("  --agent {}='COMMAND'", visible(agent))),
+            None => missing.push(format!("  --agent {}='COMMAND'", visible(&quoted(agent)))),
         }
     }
     if missing.is_empty() {

@@ -24,6 +24,7 @@ use crate::agents::watching::Watch;
 use crate::page::{Failure, Page, count, is_coloured, json_text, note};
 use crate::person::is_anybody_here;
 use crate::saying;
+use crate::shapes;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
 use crate::stores::Stores;
@@ -157,11 +158,7 @@ pub(crate) async fn is_left_by_its_store(run: &RunHandle) -> bool {
 
 /// What a run came to: its output alone, unless all of it is asked for.
 pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
-    let RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone } = result;
-    let json = json!({
-        "run": run, "outcome": outcome, "output": output, "state": state, "metrics": metrics, "handoffs": handoffs,
-        "is_marked": is_marked, "alone": alone,
-    });
+    let RunResult { outcome, output, .. } = result;
     let text = match output.as_str() {
         _ if !outcome.is_finished() || output.is_null() => String::new(),
         // Whoever reads it from a pipe gets it as it is.
@@ -171,7 +168,7 @@ pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
     };
     let code = u8::from(!outcome.is_finished());
     let remarks = if code == 0 || as_json { String::new() } else { format!("error: {outcome}\n") };
-    Page { code, remarks, ..Page::new(text, json) }
+    Page { code, remarks, ..Page::new(text, shapes::result(result)) }
 }
 
 impl<'a> Session<'a> {

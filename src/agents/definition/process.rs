@@ -122,7 +122,9 @@ fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Pla
             found.add(Defect::new(&folder.or(header), problem).advise("it is told from the folder of all programs"));
             return;
         }
-        Err(error) => return found.add(Defect::new(&folder.or(header), format!("its folder cannot be told: {error}"))),
+        Err(error) => {
+            return found.add(Defect::new(&folder.or(header), format!("its folder cannot be determined: {error}")));
+        }
     };
     if let Err(defect) = process::find(settings, &place) {
         found.add(Defect { place: command, ..defect });

@@ -45,7 +45,7 @@ type Choose = Arc<dyn Fn(&Models, &Definition) -> Result<Arc<dyn Model>, String>
 ///
 /// std::fs::write(&file, "calm slow")?;
 /// let told = board.reload(&mut folder).await?;
-/// assert!(told[0].to_string().ends_with("models.txt: changed: later turns go by it"), "{told:?}");
+/// assert!(told[0].to_string().ends_with("models.txt: changed: later turns use it"), "{told:?}");
 /// std::fs::write(&file, "wild")?;
 /// let told = board.reload(&mut folder).await?;
 /// assert!(told[0].refusal().unwrap().contains("the agent of poet.toml would have no model: no model has the tags \"calm\""), "{told:?}");

@@ -74,19 +74,19 @@ impl fmt::Display for FileReport {
         match &self.change {
             FileChange::Unchanged => f.write_str("unchanged"),
             FileChange::Added { agent } => write!(f, "added: {agent} takes tasks"),
-            FileChange::Changed { agent, before: None } => write!(f, "changed: later turns of {agent} go by it"),
+            FileChange::Changed { agent, before: None } => write!(f, "changed: later turns of {agent} use it"),
             FileChange::Changed { agent, before: Some(before) } => {
                 write!(f, "changed: {agent} takes tasks in place of {before}")
             }
             FileChange::Removed { agent } => write!(f, "removed: {agent} takes no new tasks"),
-            FileChange::Models => f.write_str("changed: later turns go by it"),
+            FileChange::Models => f.write_str("changed: later turns use it"),
             FileChange::ModelsRefused { why } => {
-                write!(f, "not taken, the models stay as they were:\n{}", visible_lines(why))
+                write!(f, "refused, and the models stay as they were:\n{}", visible_lines(why))
             }
             FileChange::Refused { why, stays } => {
                 match stays {
-                    Some(agent) => write!(f, "not taken, {agent} goes on as before:")?,
-                    None => f.write_str("not taken:")?,
+                    Some(agent) => write!(f, "refused, and {agent} keeps its earlier definition:")?,
+                    None => f.write_str("refused:")?,
                 }
                 write!(f, "\n{}", visible_lines(why))
             }

@@ -141,10 +141,10 @@ impl Teller {
         };
         let what = match kind {
             ModelErrorKind::RateLimited(Some(wait)) => {
-                format!("wants less of us, and says to ask again after {} s ({status})", wait.as_secs_f64())
+                format!("limits the rate of requests, and asks for a wait of {} s ({status})", wait.as_secs_f64())
             }
-            ModelErrorKind::RateLimited(None) => format!("wants less of us ({status})"),
-            ModelErrorKind::Unavailable => format!("has a fault of its own ({status})"),
+            ModelErrorKind::RateLimited(None) => format!("limits the rate of requests ({status})"),
+            ModelErrorKind::Unavailable => format!("has failed ({status})"),
             ModelErrorKind::NotSent
             | ModelErrorKind::CutOff
             | ModelErrorKind::Malformed

@@ -140,6 +140,17 @@ impl AgentLoop {
         self.change(|means| means.tools = tools)
     }
 
+    /// The same loop with its tools as they are now.
+    pub(super) async fn renewed(self) -> Self {
+        match self.own_tools().may_change() {
+            true => match self.own_tools().renewed().await {
+                Some(tools) => self.tools(tools),
+                None => self,
+            },
+            false => self,
+        }
+    }
+
     /// Of its tools, those that the model sees only once it has found them with [`MetaTool::ToolSearch`].
     #[must_use]
     pub fn hidden<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {

@@ -1,6 +1,7 @@
 //! A server, started when it is needed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, Shared};
 use parking_lot::Mutex;
@@ -15,6 +16,9 @@ use super::starts::Starts;
 use crate::agents::tool::{ToolError, ToolFailure, ToolOutput};
 use crate::env::Env;
 use crate::messages::visible::quoted;
+
+/// How long a turn waits at its beginning for a server whose tools have changed to list them.
+const MAX_LISTING: Duration = Duration::from_secs(5);
 
 /// A server and its session, if there is one.
 pub(super) struct Connection {
@@ -60,6 +64,15 @@ impl Connection {
     pub(super) async fn offered(&self) -> Result<(Arc<Offers>, Vec<Refused>), String> {
         let started = self.started().await.map_err(|unready| self.settings.redacted(unready.why))?;
         Ok((started.session.offers(), started.refused.clone()))
+    }
+
+    /// The tools as they are now, if the server runs and lists them in time. It is not started for this.
+    pub(super) async fn current(&self) -> Option<Arc<Offers>> {
+        let running = self.state.lock().last.as_ref().and_then(|last| last.ready.peek().cloned())?.ok()?;
+        if running.session.is_over() {
+            return None;
+        }
+        timeout(MAX_LISTING, running.session.current(&self.settings)).await.ok()?.ok()
     }
 
     /// Uses a tool.

@@ -48,6 +48,9 @@ const KEYS_OF_SECRETS: [&str; 7] = ["bearer", "token", "key", "api_key", "secret
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// The document and the line of a byte of it.
+type Places<'a> = &'a dyn Fn(usize) -> Arc<str>;
+
 impl McpServers {
     /// Reads a document (docs/mcp.md). Secrets come from the environment; nothing is started. `origin` is what the text is called
     /// in errors, as the path of its file. A text without servers is one with none.
@@ -80,13 +83,18 @@ impl McpServers {
         variables: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Defects> {
         let mut found = Found::default();
-        let servers = documents::read(text, ADVICE, &mut found, |document, found| read(document, &variables, found));
+        let place = |at: usize| {
+            let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+            format!("{origin}:{line}").into()
+        };
+        let read = |document: &DeTable<'_>, found: &mut Found| read(document, &variables, &place, found);
+        let servers = documents::read(text, ADVICE, &mut found, read);
         let servers = found.or(servers).map_err(|list| Defects::of(origin, Some(text), list))?;
         Ok(Self(servers.into_iter().map(|settings| Arc::new(Connection::new(settings, env))).collect()))
     }
 }
 
-fn read(document: &DeTable<'_>, variables: Variables<'_>, found: &mut Found) -> Vec<Settings> {
+fn read(document: &DeTable<'_>, variables: Variables<'_>, place: Places<'_>, found: &mut Found) -> Vec<Settings> {
     for key in document.keys().filter(|key| key.get_ref() != "servers") {
         let likely = nearest(key.get_ref(), ["servers"]);
         let problem =
@@ -107,7 +115,7 @@ fn read(document: &DeTable<'_>, variables: Variables<'_>, found: &mut Found) -> 
             let problem = format!("two servers are named {}", quoted(&name.value));
             found.add(Defect::new(&name.place, problem).advise("give one of them another name"));
         }
-        servers.extend(settings);
+        servers.extend(settings.map(|settings| Settings { place: place(item.span().start), ..settings }));
     }
     servers
 }

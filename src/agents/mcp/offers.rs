@@ -167,7 +167,7 @@ pub(super) fn spec(settings: &Settings, name: &str, offer: &Offer) -> ToolSpec {
     spec
 }
 
-/// Whether the tool is still what it was when agents were told of it.
+/// Whether the tool is still what it was when the turn read its description.
 ///
 /// # Errors
 /// It is not, for the model.
@@ -175,8 +175,8 @@ pub(super) fn is_same(name: &str, was: &Offer, now: &Offers) -> Result<(), Strin
     match now.get(name) {
         Some(offer) if offer == was => Ok(()),
         Some(_) => Err(format!(
-            "has changed the tool {} since agents were told of it; it is not used before they are told again, at the next start \
-             of the board",
+            "has changed the tool {} since this turn began; it is not used by its old description, and the agent's next turn has \
+             the new one",
             quoted(name)
         )),
         None => Err(format!("has no tool {} any more", quoted(name))),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleClient;
@@ -32,7 +32,8 @@ pub(super) struct Fate {
     why: Mutex<Option<String>>,
     /// What it wrote last that is no message.
     noise: Mutex<Option<String>>,
-    is_stale: AtomicBool,
+    /// How often it has reported that its list of tools has changed.
+    changes: AtomicU64,
 }
 
 impl Fate {
@@ -57,13 +58,13 @@ impl Fate {
     }
 
     /// Its list of tools has changed.
-    pub(super) fn age(&self) {
-        self.is_stale.store(true, Ordering::Release);
+    pub(super) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether its list of tools has changed since this was asked before.
-    pub(super) fn was_stale(&self) -> bool {
-        self.is_stale.swap(false, Ordering::AcqRel)
+    /// How often its list of tools has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 }
 
@@ -92,7 +93,7 @@ impl Pipes {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "it reads no more"));
         }
         if self.unread.len() + line.len() > MAX_UNREAD {
-            self.broken(format!("does not read what it is told: {} bytes wait for it", self.unread.len()));
+            self.broken(format!("does not read its input: {} bytes are queued for it", self.unread.len()));
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "it does not read"));
         }
         self.unread.extend(line);

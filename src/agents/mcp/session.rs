@@ -38,10 +38,17 @@ const KEY: &str = "callboard/idempotencyKey";
 pub(super) struct Session {
     service: RunningService<RoleClient, Client>,
     fate: Arc<Fate>,
-    offers: Mutex<Arc<Offers>>,
+    offers: Mutex<Listed>,
     /// Held by each call that waits for its answer.
     waiting: Arc<()>,
     _leash: Option<Leash>,
+}
+
+/// What was listed last, and how often the list had changed before that.
+#[derive(Default)]
+struct Listed {
+    offers: Arc<Offers>,
+    changes: u64,
 }
 
 /// What a server is told about us, and what it may ask: nothing. What it says by itself is that its tools have changed.
@@ -54,7 +61,7 @@ impl ClientHandler for Client {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.age();
+        self.0.note_change();
     }
 }
 
@@ -88,8 +95,7 @@ impl Session {
             begun => begun,
         };
         let session = begun.map_err(|unready| unready.why)?;
-        let (offers, refused) = session.list(settings).await?;
-        *session.offers.lock() = Arc::new(offers);
+        let refused = session.list_again(settings).await?;
         Ok((session, refused))
     }
 
@@ -120,7 +126,23 @@ impl Session {
     }
 
     pub(super) fn offers(&self) -> Arc<Offers> {
-        Arc::clone(&self.offers.lock())
+        Arc::clone(&self.offers.lock().offers)
+    }
+
+    /// The tools as they are now: they are listed again if the server has reported a change since.
+    pub(super) async fn current(&self, settings: &Settings) -> Result<Arc<Offers>, String> {
+        if self.offers.lock().changes != self.fate.changes() {
+            self.list_again(settings).await?;
+        }
+        Ok(self.offers())
+    }
+
+    /// Lists the tools, and gives those that cannot be used. A change that is reported meanwhile has them listed once more.
+    async fn list_again(&self, settings: &Settings) -> Result<Vec<Refused>, String> {
+        let changes = self.fate.changes();
+        let (offers, refused) = self.list(settings).await?;
+        *self.offers.lock() = Listed { offers: Arc::new(offers), changes };
+        Ok(refused)
     }
 
     async fn list(&self, settings: &Settings) -> Result<(Offers, Vec<Refused>), String> {
@@ -160,17 +182,8 @@ impl Session {
         arguments: JsonObject,
         key: &str,
     ) -> Result<ToolOutput, ToolError> {
-        if self.fate.was_stale() {
-            match self.list(settings).await {
-                Ok((offers, _)) => *self.offers.lock() = Arc::new(offers),
-                Err(why) => {
-                    // The next call asks again.
-                    self.fate.age();
-                    return Err(ToolError(why));
-                }
-            }
-        }
-        offers::is_same(tool, offer, &self.offers()).map_err(ToolError)?;
+        let current = self.current(settings).await.map_err(ToolError)?;
+        offers::is_same(tool, offer, &current).map_err(ToolError)?;
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let mut meta = RequestMetaObject::new();
         meta.insert(KEY.to_owned(), key.into());
@@ -334,12 +347,12 @@ fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqw
 fn undelivered(error: &DynamicTransportError) -> String {
     match http_error(error) {
         Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
-            "does not let us in; name the variable with its token in `bearer_from`, and set it".to_owned()
+            "refuses requests without a token; name the variable with its token in `bearer_from`, and set it".to_owned()
         }
-        Some(StreamableHttpError::SessionExpired) => "has forgotten the session".to_owned(),
+        Some(StreamableHttpError::SessionExpired) => "has ended the session".to_owned(),
         Some(StreamableHttpError::UnexpectedServerResponse(said)) if said.starts_with("HTTP 3") => {
             format!(
-                "sends us elsewhere ({}); write the url that it leads to, which often ends with a `/`",
+                "redirects to another address ({}); write that address as the url, which often ends with a `/`",
                 cut(said.trim_end_matches([':', ' ']))
             )
         }
@@ -349,7 +362,7 @@ fn undelivered(error: &DynamicTransportError) -> String {
             None if error.is_timeout() => "was not reached in time".to_owned(),
             None => format!("cannot be reached: {}", cut(&deepest(error).to_string())),
         },
-        Some(error) => format!("was not understood: {}", cut(&error.to_string())),
+        Some(error) => format!("gave an answer that cannot be read: {}", cut(&error.to_string())),
         None => format!("cannot be reached: {}", cut(&deepest(&*error.error).to_string())),
     }
 }

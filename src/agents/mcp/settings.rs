@@ -9,6 +9,7 @@ use reqwest::Url;
 use crate::agents::process::redacted;
 use crate::agents::secret::Secret;
 use crate::agents::tool::{USUAL_OUTPUT, USUAL_TIMEOUT};
+use crate::agents::web;
 use crate::messages::Effect;
 
 /// How long a server may take to start and to list its tools, if nobody says otherwise: some are fetched first.
@@ -17,6 +18,8 @@ pub(super) const USUAL_START: Duration = Duration::from_secs(30);
 /// A server.
 pub(super) struct Settings {
     pub(super) name: Arc<str>,
+    /// Where it is declared: the document and the line, as `mcp.toml:3`.
+    pub(super) place: Arc<str>,
     pub(super) reached: Reached,
     /// Those of its tools that are taken; all, if nothing is said.
     pub(super) tools: Option<BTreeSet<String>>,
@@ -47,6 +50,7 @@ impl Settings {
     pub(super) fn new(name: &str, reached: Reached) -> Self {
         Self {
             name: name.into(),
+            place: "".into(),
             reached,
             tools: None,
             effect: Effect::Executes,
@@ -54,6 +58,14 @@ impl Settings {
             timeout: USUAL_TIMEOUT,
             start_timeout: USUAL_START,
             max_output: USUAL_OUTPUT,
+        }
+    }
+
+    /// What people know it by: its program, or its address without what may be secret.
+    pub(super) fn reached_by(&self) -> String {
+        match &self.reached {
+            Reached::Program { command, .. } => command.first().cloned().unwrap_or_default(),
+            Reached::Address { url, .. } => web::shown(url),
         }
     }
 

@@ -31,6 +31,17 @@ impl Tool for McpTool {
         self.spec.clone()
     }
 
+    /// As the server describes it now, if it runs and that is another description than this one's.
+    fn renewed(&self) -> Option<BoxFuture<'static, Option<Arc<dyn Tool>>>> {
+        let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));
+        let renewed = async move {
+            let offers = connection.current().await?;
+            let now = offers.get(&*name).filter(|now| **now != *offer)?;
+            Some(Arc::new(Self::new(&connection, &name, now)) as Arc<dyn Tool>)
+        };
+        Some(renewed.boxed())
+    }
+
     /// The server is told when the future is dropped before it has answered.
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (connection, name, offer) = (Arc::clone(&self.connection), Arc::clone(&self.name), Arc::clone(&self.offer));

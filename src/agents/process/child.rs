@@ -169,15 +169,23 @@ impl Output {
 }
 
 impl End {
-    /// `ended with exit status: 3`, when, and what it said last.
+    /// `exited with status 3`, when, and what it wrote last on its standard error.
     pub(in crate::agents) fn told(&self, when: &str) -> String {
         let how = match self.status {
             _ if self.was_mute => "closed its standard output".to_owned(),
-            Some(status) => format!("ended with {status}"),
+            Some(status) => in_words(status),
             None => "ended".to_owned(),
         };
         let (colon, said) = if self.said.is_empty() { ("", "") } else { (":\n", &*self.said) };
         format!("{how}{when}{colon}{said}")
+    }
+}
+
+/// `exited with status 3`, or `was ended by signal: 9 (SIGKILL)`.
+fn in_words(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exited with status {code}"),
+        None => format!("was ended by {status}"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The lines between callboard and a process agent (docs/process-agents.md). Pure: what may be said, not what comes of it.
 
+mod distinct;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use crate::messages::{
     Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, OnUnknown, Scope,
     Send, TraceId, Usage,
 };
+
+use distinct::Distinct;
 
 /// The version that is spoken here.
 pub(super) const VERSION: u64 = 1;
@@ -332,8 +336,9 @@ pub(super) fn read_ready(line: &[u8]) -> Result<u64, BadLine> {
     version.ok_or_else(|| bad("`ready` has to say the version that is spoken, as the number `protocol`"))
 }
 
+/// The object of a line. One in which a key stands twice, at whatever depth, is refused: which of the two counts would be a guess.
 fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
-    match serde_json::from_slice(line) {
+    match serde_json::from_slice(line).map(|Distinct(value)| value) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Err(BadLine::new(line, "it is no JSON object"))

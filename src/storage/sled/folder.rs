@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use super::disk::{Disk, sync_folder};
 use super::log_check;
+use crate::messages::visible::visible;
 use crate::storage::StorageError;
 
 /// The version of the folder that this program writes, and the newest it reads.
@@ -69,6 +70,9 @@ impl Folder {
             return Err("an empty path names no folder; write `.` for the current one".to_owned());
         }
         if !path.is_dir() {
+            if let Some(why) = in_the_way(path) {
+                return Err(why);
+            }
             make(path).map_err(io("the folder cannot be made"))?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 sync_folder(disk, parent).map_err(io("the folder's name cannot be synced"))?;
@@ -110,6 +114,21 @@ impl Folder {
         self.synced.seek(SeekFrom::Start(0))?;
         self.synced.write_all(&bytes)
     }
+}
+
+/// What is there in place of the folder.
+fn in_the_way(path: &Path) -> Option<String> {
+    let about = fs::symlink_metadata(path).ok()?;
+    if !about.is_symlink() {
+        return Some("it is a file, and a store is a folder: name another place".to_owned());
+    }
+    let target = fs::read_link(path).unwrap_or_default();
+    let target = visible(&target.display().to_string());
+    Some(if path.exists() {
+        format!("it is a symbolic link to {target}, which is no folder: remove the link, or name another place")
+    } else {
+        format!("it is a symbolic link to {target}, which is not there: make that folder, or remove the link")
+    })
 }
 
 /// The error of a folder that cannot be opened.
@@ -284,7 +303,7 @@ impl SetAside {
     pub(super) fn remove(self) {
         for (path, away) in self.moved {
             tracing::warn!(file = %path.display(), "a damaged file of the store was made again; nothing was lost");
-            // It is in nobody's way.
+            // One that stays takes room, and nothing reads it.
             let _ = fs::remove_file(away);
         }
     }
@@ -321,6 +340,27 @@ mod tests {
         held.write_all(owner.to_string().as_bytes()).unwrap();
         held.try_lock().unwrap();
         (folder, held)
+    }
+
+    #[test]
+    fn what_is_in_the_place_of_a_folder_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "x").unwrap();
+        for (link, target) in [("dangling", "no-such-folder"), ("to-file", "file")] {
+            std::os::unix::fs::symlink(target, path(link)).unwrap();
+        }
+        let refused = ["dangling", "to-file", "file"]
+            .map(|name| Folder::make(&path(name), &crate::storage::sled::SystemDisk).unwrap_err());
+        assert_eq!(
+            refused,
+            [
+                "it is a symbolic link to no-such-folder, which is not there: make that folder, or remove the link",
+                "it is a symbolic link to file, which is no folder: remove the link, or name another place",
+                "it is a file, and a store is a folder: name another place",
+            ]
+        );
+        assert!(!path("no-such-folder").exists());
     }
 
     fn ended() -> u32 {

@@ -224,7 +224,8 @@ mod tests {
         let refusal = budget.check(None, 1).unwrap_err();
         assert_eq!(
             refusal.to_string(),
-            "1 tokens do not fit the budget of 10 (0 spent, 10 reserved); raise `limits.tokens` of the task"
+            "1 tokens do not fit the budget of 10 (0 spent, 10 reserved); raise `limits.tokens` of the task: \
+             --limits '{\"tokens\": 11}' on the command line, .limits(Limits { tokens: 11, ..Limits::default() }) in Rust"
         );
     }
 
@@ -238,7 +239,8 @@ mod tests {
         assert_eq!(
             budget.check(None, 16).unwrap_err().to_string(),
             "16 tokens do not fit the budget of 100 (80 spent, of which 80 by calls that never reported, 5 reserved); \
-             settle or release them before the attempt ends, or raise `limits.tokens` of the task"
+             settle or release them before the attempt ends, or raise `limits.tokens` of the task: \
+             --limits '{\"tokens\": 101}' on the command line, .limits(Limits { tokens: 101, ..Limits::default() }) in Rust"
         );
         budget.settle((1, 0), Some(Usage::of(7, 3)));
         assert!(budget.check(None, 85).is_ok() && budget.check(None, 86).is_err());

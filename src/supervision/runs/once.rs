@@ -62,7 +62,7 @@ pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, Str
                 OnceState::Resolved(resolution) => Next::Resolved { resolution: resolution.clone(), round },
             })
         }
-        Some(record) => Err(format!("{intent} stands where {} was", brief(record))),
+        Some(record) => Err(format!("it asks for {intent} where the journal has {}", brief(record))),
     }
 }
 

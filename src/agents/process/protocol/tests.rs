@@ -54,7 +54,7 @@ fn the_page_shows_every_line_of_callboard_as_it_is_written() {
         authority: vec![Effect::Reads, Effect::Notes],
     };
     let (value, error) =
-        (Json::from(json!({ "to": 2, "be": 2 })), "the delegation to editor did not finish: failed: error: no ink");
+        (Json::from(json!({ "to": 2, "be": 2 })), "the delegation to editor did not finish: failed: no ink");
     let error = format!("terminal error: {error}");
     let messages = [
         Message::Hello { protocol: VERSION, agent: &counter },
@@ -143,6 +143,8 @@ fn what_is_wrong_with_a_line_is_said_and_the_line_is_shown() {
         (r#"{"type":"command","output":1}"#, "missing field `turn`"),
         (r#"{"type":"delegate","id":1,"to":"a","body":"b","sees":"some"}"#, "`sees` is \"none\", \"all\", or a list"),
         (r#"{"type":"error","turn":"r/1"}"#, "an error has a `text`"),
+        (r#"{"type":"step","id":1,"id":2,"name":"x"}"#, "the key \"id\" stands twice in one object"),
+        (r#"{"type":"step_done","id":1,"value":[{"a":{"b":1,"b":1}}]}"#, "the key \"b\" stands twice in one object"),
         (r#"{"type":"error","turn":"r/1","text":"x","of":1}"#, "an error has a `text`"),
     ] {
         let error = read(line.as_bytes()).unwrap_err().to_string();

@@ -182,7 +182,11 @@ fn an_effect_happens_no_more_often_than_was_permitted_and_keeps_its_result() {
 fn something_else_in_its_place_is_a_changed_turn() {
     let other = Intent::new("charge", "order 7", &Json::from(4));
     let record = Record::Once(Once { intent: intent(), round: 0, state: OnceState::Begun });
-    assert!(next(Some(&record), &other).unwrap_err().contains("charge order 7 stands where charge order 7 with other"));
+    assert!(
+        next(Some(&record), &other)
+            .unwrap_err()
+            .contains("charge order 7 where the journal has charge order 7 with other")
+    );
     let request = TurnRequest::Intend { intent: other, round: 0 };
     assert!(matches!(told((1, 0), Some(&record), &request, facts()), Some(Told::Changed(_))));
     let step = Record::StepStarted { name: "charge".into() };

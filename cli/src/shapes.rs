@@ -1,0 +1,116 @@
+//! Runs as machines read them (docs/json-output.md).
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, TurnId};
+use callboard::supervision::runs::run::Run;
+
+use crate::stable::{stable, time};
+
+/// How the run stands, in one word.
+pub(crate) fn status(run: &Run) -> &'static str {
+    match run.result() {
+        Some(result) => result.outcome.name(),
+        None if run.turns_that_need_attention().next().is_some() => "needs_attention",
+        None if run.open_approvals().next().is_some() => "waits_for_consent",
+        None => "open",
+    }
+}
+
+/// What a run came to.
+pub(crate) fn result(result: &RunResult) -> Value {
+    let RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone } = result;
+    json!({
+        "run": run,
+        "status": outcome.name(),
+        "error": error(outcome),
+        "outcome": stable(outcome),
+        "output": output,
+        "state": state,
+        "metrics": stable(metrics),
+        "handoffs": stable(handoffs),
+        "is_tainted": is_marked,
+        "alone": stable(alone),
+    })
+}
+
+/// Why it did not finish, in words; nothing if it did.
+fn error(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Finished => None,
+        Outcome::Failed { error } => Some(error.clone()),
+        Outcome::Refused(refusal) => Some(refusal.to_string()),
+        Outcome::Denied { reason } | Outcome::Cancelled { reason } => Some(reason.clone()),
+    }
+}
+
+/// What a run began with. Of a workflow it is the name: the whole of it is in its file.
+pub(crate) fn submission(submission: &Submission) -> Value {
+    let Submission { run, trace, task, agent, cast, chain, at } = submission;
+    let Task {
+        body,
+        to,
+        input,
+        limits,
+        deadline,
+        durability,
+        schema,
+        plan,
+        id: _,
+        handoffs,
+        is_untrusted,
+        grant,
+        approval_ttl,
+    } = task;
+    let schema = schema.as_ref().or_else(|| plan.as_ref().map(|plan| &plan.schema));
+    let channels: Map<String, Value> = schema
+        .iter()
+        .flat_map(|schema| {
+            schema.declared().filter_map(|name| Some((name.to_owned(), stable(schema.reducer(name).ok()?))))
+        })
+        .collect();
+    json!({
+        "run": run,
+        "trace": trace,
+        "submitted_at": time(*at),
+        "agent": agent,
+        "cast": cast,
+        "chain": stable(chain),
+        "task": {
+            "body": body,
+            "to": to,
+            "input": input,
+            "limits": limits,
+            "deadline_ms": deadline.map(millis),
+            "approval_ttl_ms": approval_ttl.map(millis),
+            "durability": durability,
+            "handoffs": handoffs,
+            "is_untrusted": is_untrusted,
+            "grant": grant.effects().map(|effect| stable(&effect)).collect::<Vec<_>>(),
+            "workflow": plan.as_ref().map(|plan| &plan.name),
+            "channels": channels,
+        },
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Something that happened in a run.
+pub(crate) fn event(event: &RunEvent) -> Value {
+    match event {
+        RunEvent::Submitted(begun) => json!({ "kind": "submitted", "submission": submission(begun) }),
+        other => stable(other),
+    }
+}
+
+/// A turn of another run.
+pub(crate) fn turn_of(turn: TurnId) -> Value {
+    json!({ "run": turn.run, "turn": turn.number })
+}
+
+#[cfg(test)]
+mod tests;
