@@ -1065,8 +1065,9 @@ mod http {
             }
             "/endless_chunks" => {
                 answer(stream, "200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked", b"")?;
+                let chunks = b"1\r\nx\r\n".repeat(1024);
                 loop {
-                    stream.write_all(b"1\r\nx\r\n")?;
+                    stream.write_all(&chunks)?;
                 }
             }
             "/large_chunk" => {

@@ -306,13 +306,21 @@ fn a_confined_command_ends_with_the_run_whatever_signal_stops_it() {
     }
 }
 
+/// Whether it is a folder of callboard for this.
+fn named(entry: &fs::DirEntry, what: &str) -> bool {
+    entry.file_name().to_string_lossy().starts_with(&format!("callboard-{what}-"))
+}
+
 #[test]
 fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person_is_asked() {
     let model = Model::start();
     let folder = model.folder(COMMANDER);
     let (command, pipe) = waiting_command(&folder);
     model.calls("ShellExec", command);
-    let mut killed = screen(&folder, &["run", "x"]);
+    let private = tempfile::tempdir().unwrap();
+    let mut first = self::command(&folder, &["run", "x"]);
+    first.env("TMPDIR", private.path());
+    let mut killed = Screen::of(first);
     let card = killed.until(WAYS);
     killed.consents(&card);
     let command = told_by(&pipe);
@@ -320,8 +328,14 @@ fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person
     // Nobody is left who would end it.
     pidfd_send_signal(&command, Signal::KILL).unwrap();
 
-    let (code, told) = self::told(&folder, &["run", "--resume", "@last", "--no-input"]);
+    let folders = || fs::read_dir(private.path()).unwrap().filter(|it| named(it.as_ref().unwrap(), "shell")).count();
+    assert_eq!(folders(), 1, "what the command had stays");
+
+    let mut next = self::command(&folder, &["run", "--resume", "@last", "--no-input"]);
+    let next = next.env("TMPDIR", private.path()).output().unwrap();
+    let (code, told) = (next.status.code(), String::from_utf8(next.stderr).unwrap());
     assert_eq!(code, Some(3), "{told}");
+    assert_eq!(folders(), 0, "until the next start");
     assert!(told.contains("there is nobody at a terminal to ask") && told.contains("ShellExec"), "{told}");
     let line = told.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
     let mut again = screen(&folder, &line.split(' ').collect::<Vec<_>>());

@@ -19,6 +19,9 @@ const PREFIX: &str = "callboard-shell-";
 
 const LOCK: &str = "lock";
 
+/// `HOME` and `TMPDIR` of the command.
+const FOLDERS: [&str; 2] = ["home", "tmp"];
+
 /// How old a folder without a lock is that no command uses: a command takes at most ten minutes.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -58,7 +61,7 @@ impl Home {
 
     /// The folders that the command may write in.
     pub(super) fn folders(&self) -> [PathBuf; 2] {
-        ["home", "tmp"].map(|name| self.place.join(name))
+        FOLDERS.map(|name| self.place.join(name))
     }
 
     /// The variables of the environment that name them.
@@ -109,8 +112,14 @@ fn is_ours(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Removes a folder, also if its owner may not change what is in it, as package managers leave theirs.
+/// Removes the folders of a command, and the lock last: what a process that is killed meanwhile leaves is still known as abandoned.
 fn remove(place: &Path) {
+    FOLDERS.iter().for_each(|name| remove_folder(&place.join(name)));
+    remove_folder(place);
+}
+
+/// Removes a folder, also if its owner may not change what is in it, as package managers leave theirs.
+fn remove_folder(place: &Path) {
     if fs::remove_dir_all(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
         make_removable(place);
         // What stays is in a folder for what may be lost.

@@ -140,11 +140,13 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
     for path in writes {
         writable.push(path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", shown(path)))?);
     }
+    // A view of everything has nothing that is read-only.
+    let is_everything = writable.iter().map(PathBuf::as_path).chain([&*root.place]).any(|path| path.parent().is_none());
     // In a user namespace of its own a command has no capabilities over what is outside of it.
     let hidden = root.hidden.iter().map(|hidden| &*hidden.place);
     let view = View::of(writable.iter().map(PathBuf::as_path))
         .and_then(|view| view.read_only(hidden))
-        .filter(|view| kept == Kept::Nothing || !view.has_user_namespace());
+        .filter(|view| !is_everything && (kept == Kept::Nothing || !view.has_user_namespace()));
     // What lies there would be covered.
     let mut used = reads.iter().chain(&writable).map(PathBuf::as_path).chain([&*root.place]);
     let is_covered = used.any(|path| path.starts_with(SHARED_MEMORY));
@@ -312,6 +314,14 @@ mod tests {
         });
         let said = old_kernel.join().unwrap().unwrap_err();
         assert!(said.contains("the kernel has not what it needs"), "{said}");
+    }
+
+    #[test]
+    fn a_shell_that_may_write_everything_sees_nothing_as_read_only() {
+        let view_of = |place: &Path| confinement(&Root::open(place).unwrap(), &[], &[], Kept::Nothing).unwrap().view;
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(view_of(folder.path()).is_some(), View::of([]).is_some());
+        assert!(view_of(Path::new("/")).is_none());
     }
 
     #[test]
