@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use callboard::agents::tools::context_set;
 use callboard::agents::{
-    AgentFolder, CallPolicy, Definition, Effect, LlmAgent, Model, ModelEntry, ModelErrorKind, ModelRequest,
-    ModelStream, Models, Tools, tool,
+    AgentFolder, CallPolicy, Definition, DefinitionError, Effect, LlmAgent, Model, ModelEntry, ModelErrorKind,
+    ModelRequest, ModelStream, Models, Tools, tool,
 };
 use callboard::env::Env;
-use callboard::messages::{Backoff, Consent, RunEvent};
+use callboard::messages::{AgentName, Backoff, Consent, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::testing::ScriptedModel;
@@ -198,6 +198,33 @@ async fn an_agent_writes_in_the_namespaces_that_its_file_names_and_in_no_others(
         assert_eq!(told.matches("\"is_error\":true").count(), 2, "{told}");
         board.shutdown().await;
     }
+}
+
+#[test]
+fn a_budget_below_one_call_is_refused_when_the_agent_is_made_with_both_figures() {
+    let tools = Tools::new().with(context_set()).unwrap();
+    let made = |tokens: u64, tools: &Tools| {
+        let mut definition = Definition::built_in(AgentName::new("worker").unwrap());
+        (definition.max_tokens, definition.tokens, definition.allowed_tools) = (1_000, Some(tokens), Some(Vec::new()));
+        if !tools.is_empty() {
+            definition.allowed_tools = Some(vec!["ContextSet".into()]);
+        }
+        LlmAgent::new(&definition, Arc::new(ScriptedModel::new()), tools, &[]).map(drop)
+    };
+    let needed = |error| match error {
+        DefinitionError::Budget { budget: 999, needed, max_tokens: 1_000, .. } => needed,
+        other => panic!("{other}"),
+    };
+    let least = needed(made(999, &Tools::new()).unwrap_err());
+    let error = made(999, &tools).unwrap_err();
+    let told = error.to_string();
+    let with_tool = needed(error);
+    assert!(least >= 1_000 && with_tool > least + 100, "a tool is described in each call: {least} {with_tool}");
+    for part in ["worker", "999", &with_tool.to_string(), "1000 for the answer", "[agent.limits]", "max_tokens"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    made(with_tool, &tools).unwrap();
+    assert!(made(with_tool - 1, &tools).is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,49 @@ async fn a_chain_of_any_depth_finishes_with_a_pool_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_awaited_delegation_is_found_by_its_request_id() {
+    let (asked, mut ids) = tokio::sync::mpsc::unbounded_channel();
+    let lead = move |turn: Turn| {
+        let asked = asked.clone();
+        async move {
+            let delegations = ["first", "second"].map(|body| turn.delegate("worker", body).tokens(10));
+            for delegation in &delegations {
+                asked.send(delegation.request_id()).unwrap();
+            }
+            if turn.attempt() == 1 {
+                return Err(TurnError::transient("again"));
+            }
+            Ok(Command::output(futures::future::try_join_all(delegations).await?.into_iter().collect::<Json>()))
+        }
+    };
+    let board = Callboard::builder()
+        .agent("lead", lead)
+        .agent("worker", |turn: Turn| async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(Command::output(turn.input_json().clone()))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let first = [ids.recv().await.unwrap(), ids.recv().await.unwrap()];
+    assert_eq!(
+        [ids.recv().await.unwrap(), ids.recv().await.unwrap()],
+        first,
+        "a repeated attempt asks under the same ids"
+    );
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for id in first {
+        assert_eq!(board.status(id).await.unwrap().unwrap().status, Status::Ack, "it is worked on");
+    }
+    assert_eq!(run.result().await.unwrap().output, json!(["first", "second"]));
+    for id in first {
+        assert_eq!(board.status(id).await.unwrap().unwrap().status, Status::Complete);
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn delegations_made_together_run_side_by_side() {
     let env = Env::repeatable(1);
     let board = Callboard::builder()

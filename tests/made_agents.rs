@@ -466,3 +466,93 @@ async fn what_an_agent_makes_is_never_a_program() {
     }
     board.shutdown().await;
 }
+
+const KEEPER: &str = "[agent]\nname = \"lead\"\nmode = \"build\"\nsystem_prompt = \"You lead.\"\n[agent.capabilities]\n\
+    allowed_tools = [\"reads\", \"writes\", \"executes\", \"Task\", \"agent_create\", \"agent_keep\"]\n\
+    authority = [\"reads\", \"notes\", \"writes\", \"executes\"]";
+
+#[test]
+fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dynamic() {
+    let (world, count) = (World::new(), Arc::default());
+    let helper = || draft("helper", &json!({ "tools": ["reads", "writes"] }));
+    world.process(async |builder| {
+        let model = ScriptedModel::new()
+            .calls("agent_create", helper())
+            .calls("agent_keep", helper())
+            .says("It stays.")
+            .says("I help.");
+        let board = builder.with(thinker(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
+        let grant = Authority::of([Effect::Reads, Effect::Notes, Effect::Writes]);
+        let run = board.submit(Task::new("x").grant(grant)).await.unwrap();
+        let envelope = board.next_approval().await.unwrap();
+        let Action { action, target, arguments } = &envelope.action;
+        assert_eq!((&**action, &**target, &*envelope.policy), ("keep_agent", "helper", "ask each time"));
+        assert_eq!(*arguments, json!({ "draft": helper(), "may_cause": ["reads", "notes", "writes"] }));
+        assert_eq!(board.kept_agents(), [], "nothing is kept before it is approved");
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        assert_eq!(run.result().await.unwrap().output, "It stays.");
+        let kept = board.kept_agents();
+        assert_eq!((kept.len(), kept[0].name(), kept[0].authority), (1, "helper", grant));
+        assert_eq!(finish(&board, Task::new("y").to("helper")).await.output, "I help.");
+        let helped = model.requests().pop().unwrap();
+        assert!(helped.system.starts_with("You help."), "{}", helped.system);
+    });
+    world.process(async |builder| {
+        let model = ScriptedModel::new()
+            .calls("writes", json!({}))
+            .says("I have written.")
+            .calls("agent_create", draft("helper", &json!({})))
+            .says("The name is in use.");
+        let boss = |turn: Turn| async move { Ok(Command::output(turn.delegate("helper", "go").await?)) };
+        let lead = thinker(KEEPER, model.clone(), &tools(&count));
+        let board = builder.with(lead).agent("boss", boss).start().await.unwrap();
+        let run = board.submit(Task::new("x").to("boss")).await.unwrap();
+        let envelope = board.next_approval().await.unwrap();
+        assert_eq!((envelope.agent.as_str(), &*envelope.policy), ("lead~helper", "ask each time"), "it stays dynamic");
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        assert_eq!(run.result().await.unwrap().output, "I have written.");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        finish(&board, Task::new("x").to("lead")).await;
+        assert!(answers(&model)[0].contains("the name is in use"), "{:?}", answers(&model));
+        assert!(board.remove_kept_agent("helper").await.unwrap());
+        assert!(!board.remove_kept_agent("helper").await.unwrap());
+        board.submit(Task::new("x").to("lead~helper")).await.unwrap_err();
+        assert_nothing_left(&board, 5).await;
+    });
+    world.process(async |builder| {
+        let board = builder.with(thinker(KEEPER, ScriptedModel::new(), &tools(&count))).start().await.unwrap();
+        assert_eq!(board.kept_agents(), [], "one that was removed does not return");
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
+    let count = Arc::default();
+    let helper = || draft("helper", &json!({ "tools": [] }));
+    let model = ScriptedModel::new()
+        .calls("agent_keep", helper())
+        .calls("agent_create", helper())
+        .calls("agent_keep", helper())
+        .calls("agent_keep", draft("helper", &json!({ "tools": ["sends"] })))
+        .says("done");
+    let board = builder().with(thinker(KEEPER, model.clone(), &tools(&count))).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let envelope = board.next_approval().await.unwrap();
+    board.approvals().deny(envelope.id(), "ann", "not needed").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "done");
+    let told = answers(&model);
+    assert!(told[0].contains("no agent of this name was made in this run"), "nobody is asked about it: {told:?}");
+    assert!(told[2].contains("not needed") && told[3].contains("sends"), "{told:?}");
+    assert_eq!(board.kept_agents(), []);
+    board.submit(Task::new("x").to("helper")).await.unwrap_err();
+    board.shutdown().await;
+
+    let keeps = |turn: Turn| async move {
+        let error = turn.keep_agent("echo", json!("twice").into()).await.unwrap_err();
+        Ok(Command::output(error.to_string()))
+    };
+    let board = builder().agent("maker", keeps).start().await.unwrap();
+    let told = finish(&board, Task::new("x")).await.output.to_string();
+    assert!(told.contains("AgentSpec::keeps_agents"), "{told}");
+    board.shutdown().await;
+}

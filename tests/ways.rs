@@ -114,6 +114,31 @@ async fn the_feedback_of_a_review_reaches_the_executor_until_the_work_is_accepte
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_feedback_of_a_review_that_replans_reaches_the_planner_and_the_executor_works_by_the_new_plan() {
+    let planner = ScriptedModel::new().says("1. ask").says("1. greet 2. ask");
+    let writer = ScriptedModel::new().says("Have you a minute?").says("Dear Ada, have you a minute?");
+    let critic = ScriptedModel::new().says("Greet her.\nREJECTED").says("Fine.\nACCEPTED");
+    let review = Review::new("letter", "planner", "writer", "critic").replans().build().unwrap();
+    let board = builder()
+        .with(thinker("planner", planner.clone()))
+        .with(thinker("writer", writer.clone()))
+        .with(thinker("critic", critic.clone()));
+    let task = json!({ "to": "Ada" });
+    let result = run(board, &review, task.clone()).await;
+    let expected = json!({
+        "accepted": true, "rounds": 2, "work": "Dear Ada, have you a minute?", "feedback": "Fine.",
+        "plan": "1. greet 2. ask",
+    });
+    assert_eq!(result.output, expected);
+    let again = json!({
+        "task": task, "plan": "1. ask", "work": "Have you a minute?", "feedback": "Greet her.", "round": 2, "rounds": 3,
+    });
+    assert_eq!(given(&planner), [task, again]);
+    assert_eq!(given(&writer)[1]["plan"], "1. greet 2. ask");
+    assert_eq!((&given(&critic)[0]["plan"], &given(&critic)[1]["plan"]), (&json!("1. ask"), &json!("1. greet 2. ask")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_review_that_nobody_accepts_ends_with_the_last_work_and_the_last_feedback() {
     let script =
         |answers: [Value; 2]| Script::new().on_turn(1).reply(answers[0].clone()).on_turn(2).reply(answers[1].clone());

@@ -318,6 +318,7 @@ pub struct AgentSpec {
     pub(super) namespaces: Option<Vec<Arc<str>>>,
     pub(super) on_unknown: Option<OnUnknown>,
     pub(super) question_ttl: Option<Duration>,
+    pub(super) keeps_agents: bool,
 }
 
 impl AgentSpec {
@@ -362,6 +363,7 @@ impl AgentSpec {
             namespaces: None,
             on_unknown: None,
             question_ttl: None,
+            keeps_agents: false,
         }
     }
 
@@ -407,6 +409,7 @@ impl AgentSpec {
             authority: self.authority,
             on_unknown: self.on_unknown,
             question_ttl: self.question_ttl,
+            keeps_agents: self.keeps_agents,
         }
     }
 
@@ -430,6 +433,13 @@ impl AgentSpec {
     #[must_use]
     pub fn question_ttl(mut self, ttl: Duration) -> Self {
         self.question_ttl = Some(ttl);
+        self
+    }
+
+    /// Agents that it makes may be kept after their run, if a person approves ([`Turn::keep_agent`]).
+    #[must_use]
+    pub fn keeps_agents(mut self) -> Self {
+        self.keeps_agents = true;
         self
     }
 

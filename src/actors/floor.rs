@@ -33,6 +33,7 @@ use super::agent::AgentValue;
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
 use super::events::Hub;
+use super::kept::KeptAgents;
 use super::turn::{StopReason, TurnShared};
 use super::worker;
 
@@ -50,6 +51,7 @@ pub(crate) struct Floor {
     ready_bound: usize,
     offline_after: Duration,
     context: Arc<ContextStore>,
+    pub(crate) kept: Arc<KeptAgents>,
     /// Whoever watches runs, and the agents in their turns.
     pub(super) hub: Arc<Hub>,
     /// Told when a turn lets go of its permit, or an agent takes no more work.
@@ -95,6 +97,8 @@ struct Place {
     is_blocking: bool,
     timeout: Duration,
     namespaces: Option<Arc<[Arc<str>]>>,
+    /// Agents that it makes may be kept.
+    keeps_agents: bool,
     on_unknown: Option<OnUnknown>,
     question_ttl: Option<Duration>,
     /// What it may cause.
@@ -215,6 +219,7 @@ impl Floor {
             pool: permits,
             ready_bound,
             offline_after,
+            kept: Arc::new(KeptAgents::new(Arc::clone(context.storage()))),
             context: Arc::new(context),
             hub: Arc::default(),
             ended: Notify::new(),
@@ -476,6 +481,7 @@ impl Floor {
                 Arc::clone(&self.hub),
                 place.namespaces.clone(),
                 (place.on_unknown, place.question_ttl),
+                place.keeps_agents.then(|| Arc::clone(&self.kept)),
                 seat,
             ));
             let (generation, is_blocking) = (place.generation, place.is_blocking && self.env.has_threads());

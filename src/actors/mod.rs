@@ -7,6 +7,7 @@ pub mod context;
 pub mod events;
 mod floor;
 mod keeper;
+mod kept;
 pub mod meters;
 mod router;
 mod shards;

@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{
-    Action, AgentEvent, AgentName, Authority, Chain, Command, Durability, EarlierAnswer, Json, OnUnknown, Refusal,
-    RunMetrics, State, Task, Timestamp, TraceId, TurnId,
+    Action, AgentEvent, AgentName, Authority, Chain, Command, Durability, EarlierAnswer, Effect, Json, KeptAgent,
+    OnUnknown, Refusal, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -31,6 +31,7 @@ use crate::supervision::runs::run::Record;
 use super::context::{ContextAccess, ContextStore, Writer, within_host};
 use super::events::Hub;
 use super::floor::Seat;
+use super::kept::KeptAgents;
 
 pub use delegation::{Delegation, DelegationError};
 pub use error::{Terminal, TurnError};
@@ -57,6 +58,8 @@ pub(super) struct TurnShared {
     on_unknown: Option<OnUnknown>,
     /// How long its agent's questions wait.
     question_ttl: Option<Duration>,
+    /// Where agents that it makes are kept, if they may be.
+    kept: Option<Arc<KeptAgents>>,
     /// What it was granted that was made by others, if that is less.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
     /// Most turns never ask for it.
@@ -109,6 +112,7 @@ impl TurnShared {
         hub: Arc<Hub>,
         namespaces: Option<Arc<[Arc<str>]>>,
         (on_unknown, question_ttl): (Option<OnUnknown>, Option<Duration>),
+        kept: Option<Arc<KeptAgents>>,
         seat: Seat,
     ) -> Self {
         Self {
@@ -118,6 +122,7 @@ impl TurnShared {
             namespaces,
             on_unknown,
             question_ttl,
+            kept,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
             seat,
@@ -448,6 +453,57 @@ impl Turn {
         draft: Json,
     ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
         self.have_agent(name, draft, true)
+    }
+
+    /// Asks people to keep an agent that this turn's agent has made, as `draft` describes it: once it is approved, it is an agent
+    /// of the board that lasts over runs and restarts, and is called by its name, or as `maker~name`. It stays what it is: it
+    /// works in the place of its host, of whose value it is made for each turn, and may cause what this turn may at most. It is
+    /// stored with what was approved, also if people have changed that. [`AgentSpec::keeps_agents`](super::AgentSpec) permits
+    /// it for the host (SEMANTICS 13).
+    ///
+    /// # Errors
+    /// [`Refusal::AgentNotMade`] as for [`Turn::change_agent`], or where agents may not be kept; [`Refusal::Denied`] or
+    /// [`Refusal::ApprovalExpired`].
+    pub fn keep_agent(
+        &self,
+        name: &str,
+        draft: Json,
+    ) -> impl Future<Output = Result<AgentName, TurnError>> + Send + use<> {
+        let (turn, name) = (self.clone(), Arc::<str>::from(name));
+        let is_fit = self.change_agent(&name, draft.clone());
+        let authority = self.authority();
+        let effects = Effect::ALL.into_iter().filter(|effect| authority.allows(*effect)).map(Effect::name);
+        let asked = serde_json::json!({ "draft": draft, "may_cause": effects.collect::<Vec<_>>() });
+        let action = Action::new("keep_agent", &name, asked);
+        // The order of the calls counts, so all are numbered before the first is awaited.
+        let (consent, change) = (self.take_ordinal(), self.take_ordinal());
+        async move {
+            let not_kept = |why: &str| Refusal::AgentNotMade { name: name.to_string(), why: why.to_owned() };
+            let Some(kept) = &turn.shared.kept else {
+                return Err(not_kept("agents of this host are not kept: AgentSpec::keeps_agents permits it").into());
+            };
+            is_fit.await?;
+            let action = match turn.request(consent, TurnRequest::Approve { action, each_time: true }).await? {
+                TurnReply::Decided(decision, action) if decision.approved => action,
+                TurnReply::Decided(decision, action) => return Err(denial(&action, &decision).into()),
+                reply => return Err(unexpected(&reply)),
+            };
+            let Some(draft) = action.arguments.get("draft").cloned().map(Json::from) else {
+                return Err(not_kept("what was approved has no draft").into());
+            };
+            let mut drafts = turn.shared.ready.made.as_deref().unwrap_or_default().to_vec();
+            drafts.push(draft.clone());
+            let request = TurnRequest::MakeAgent { name: Arc::clone(&name), draft, is_change: true };
+            let agent = match turn.request(change, request).await? {
+                TurnReply::Made(made) => made?,
+                reply => return Err(unexpected(&reply)),
+            };
+            let at = turn.shared.store.env.now().wall;
+            let (authority, run) = (turn.authority(), turn.id().run);
+            let keeping = kept.keep(KeptAgent { agent: agent.clone(), drafts, authority, run, at });
+            turn.waiting_for(keeping).await.map_err(|error| TurnError::transient(error.to_string()))?;
+            Ok(agent)
+        }
     }
 
     fn have_agent(

@@ -59,6 +59,22 @@ pub enum DefinitionError {
         /// What is wrong with it.
         problem: String,
     },
+    /// What it may use in a turn is less than its first call of a model may need, so that every turn would fail.
+    #[error(
+        "agent {agent}: its budget of {budget} tokens in a turn is less than one call of its model may need, {needed}: {max_tokens} \
+         for the answer and about {} for its tools; raise `tokens` under [agent.limits] to {needed} or more, or lower \
+         `max_tokens` under [agent.model]", needed - u64::from(*max_tokens)
+    )]
+    Budget {
+        /// The agent.
+        agent: String,
+        /// The most tokens of one turn.
+        budget: u64,
+        /// What is reserved for one call at least.
+        needed: u64,
+        /// How many of them are for the answer.
+        max_tokens: u32,
+    },
     /// It may use a tool that is not there.
     #[error("agent {agent} may use the tool {tool:?}, and there is none")]
     UnknownTool {
@@ -110,7 +126,8 @@ impl LlmAgent {
     /// An agent as its definition says, of the tools that there are those that it may use. `team` are the others, for its prompt.
     ///
     /// # Errors
-    /// Its prompt names what nobody supplies, it may use a tool that is not there, or it is a program.
+    /// Its prompt names what nobody supplies, it may use a tool that is not there, its budget is less than one call of its
+    /// model may need, or it is a program.
     pub fn new(
         definition: &Definition,
         model: Arc<dyn Model>,
@@ -150,6 +167,10 @@ impl LlmAgent {
             .output(definition.output.clone())
             .conversation(definition.told_context, definition.told_tokens)
             .compact_at(definition.compact_at);
+        let (needed, max_tokens) = (thinker.least_reservation(definition.authority), definition.max_tokens);
+        if let Some(budget) = definition.tokens.filter(|budget| *budget < needed) {
+            return Err(DefinitionError::Budget { agent: agent(), budget, needed, max_tokens });
+        }
         // Its prompt is made ready.
         let mut definition = definition.clone();
         (definition.system_prompt, definition.sections) = Default::default();
@@ -168,7 +189,10 @@ impl LlmAgent {
     pub fn spec(&self) -> AgentSpec {
         let (this, definition) = (self.clone(), &self.0.definition);
         let has_effects = self.0.thinker.own_tools().specs().any(|spec| spec.effect.is_dangerous());
-        definition.on_a_board(AgentSpec::new(definition.name.as_str(), move || this.clone())).with_effects(has_effects)
+        let keeps_agents = self.0.thinker.tool_names().any(|name| name == MetaTool::AgentKeep.name());
+        let spec = definition.on_a_board(AgentSpec::new(definition.name.as_str(), move || this.clone()));
+        let spec = spec.with_effects(has_effects);
+        if keeps_agents { spec.keeps_agents() } else { spec }
     }
 }
 

@@ -30,11 +30,13 @@ pub enum MetaTool {
     AgentCreate,
     /// Changes an agent that this one has made.
     AgentUpdate,
+    /// Asks people to keep an agent that this one has made.
+    AgentKeep,
 }
 
 impl MetaTool {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::AskUser,
         Self::Task,
         Self::HandoffToAgent,
@@ -42,6 +44,7 @@ impl MetaTool {
         Self::ToolSearch,
         Self::AgentCreate,
         Self::AgentUpdate,
+        Self::AgentKeep,
     ];
 
     /// Whether it is about passing control on.
@@ -49,7 +52,9 @@ impl MetaTool {
     pub const fn is_handoff(self) -> bool {
         match self {
             Self::HandoffToAgent | Self::AcceptHandoff => true,
-            Self::AskUser | Self::Task | Self::ToolSearch | Self::AgentCreate | Self::AgentUpdate => false,
+            Self::AskUser | Self::Task | Self::ToolSearch | Self::AgentCreate | Self::AgentUpdate | Self::AgentKeep => {
+                false
+            }
         }
     }
 
@@ -57,7 +62,7 @@ impl MetaTool {
     #[must_use]
     pub const fn is_on_request(self) -> bool {
         match self {
-            Self::AgentCreate | Self::AgentUpdate => true,
+            Self::AgentCreate | Self::AgentUpdate | Self::AgentKeep => true,
             Self::AskUser | Self::Task | Self::HandoffToAgent | Self::AcceptHandoff | Self::ToolSearch => false,
         }
     }
@@ -73,6 +78,7 @@ impl MetaTool {
             Self::ToolSearch => "ToolSearch",
             Self::AgentCreate => "agent_create",
             Self::AgentUpdate => "agent_update",
+            Self::AgentKeep => "agent_keep",
         }
     }
 
@@ -85,14 +91,19 @@ impl MetaTool {
     /// How models see it.
     #[must_use]
     pub fn spec(self) -> &'static Arc<ToolSpec> {
-        static SPECS: LazyLock<[Arc<ToolSpec>; 7]> = LazyLock::new(|| MetaTool::ALL.map(|tool| Arc::new(tool.made())));
+        static SPECS: LazyLock<[Arc<ToolSpec>; 8]> = LazyLock::new(|| MetaTool::ALL.map(|tool| Arc::new(tool.made())));
         &SPECS[self as usize]
     }
 
     fn effect(self) -> Effect {
         match self {
             Self::AcceptHandoff | Self::ToolSearch => Effect::Reads,
-            Self::AskUser | Self::Task | Self::HandoffToAgent | Self::AgentCreate | Self::AgentUpdate => Effect::Notes,
+            Self::AskUser
+            | Self::Task
+            | Self::HandoffToAgent
+            | Self::AgentCreate
+            | Self::AgentUpdate
+            | Self::AgentKeep => Effect::Notes,
         }
     }
 
@@ -137,6 +148,12 @@ impl MetaTool {
             Self::AgentUpdate => ToolSpec::of::<Draft>(
                 name,
                 "Makes an agent anew that you have made: what you say here takes the place of all that you said before.",
+                effect,
+            ),
+            Self::AgentKeep => ToolSpec::of::<Draft>(
+                name,
+                "Asks people whether an agent that you have made stays after this run, as you describe it here. If they approve, \
+                 agents of later runs can give it tasks by its name.",
                 effect,
             ),
         }
@@ -215,7 +232,8 @@ pub(super) fn for_team(tool: MetaTool, team: &[Teammate]) -> Arc<ToolSpec> {
         | MetaTool::AcceptHandoff
         | MetaTool::ToolSearch
         | MetaTool::AgentCreate
-        | MetaTool::AgentUpdate => return shared,
+        | MetaTool::AgentUpdate
+        | MetaTool::AgentKeep => return shared,
     };
     if team.is_empty() {
         return shared;

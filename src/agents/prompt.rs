@@ -27,10 +27,20 @@ pub struct Section {
     pub name: Cow<'static, str>,
     /// Sections stand in the order of their priorities, from 0; what the author wrote as the prompt itself stands at 10.
     pub priority: u16,
+    /// Where it stands in modes in which it has another priority.
+    pub priorities: Vec<(Mode, u16)>,
     /// The modes that have it; all of them if none are named.
     pub modes: Vec<Mode>,
     /// What it says: a template, strict about what it names.
     pub text: Cow<'static, str>,
+}
+
+impl Section {
+    /// Where it stands in a mode.
+    #[must_use]
+    pub fn priority_in(&self, mode: Mode) -> u16 {
+        self.priorities.iter().find(|(other, _)| *other == mode).map_or(self.priority, |(_, priority)| *priority)
+    }
 }
 
 /// Templates that agents have, by their text: a compiled one is large, and many agents say the same.
@@ -209,7 +219,7 @@ impl Prompt {
     ) -> Result<Self, (Option<String>, Fault)> {
         let mut chosen: Vec<(u16, Option<Place>, Cow<'_, str>)> = vec![(OWN, None, own.into())];
         for section in sections.iter().filter(|section| section.modes.is_empty() || section.modes.contains(&mode)) {
-            chosen.push((section.priority, Some(section.name.clone()), section.text.as_ref().into()));
+            chosen.push((section.priority_in(mode), Some(section.name.clone()), section.text.as_ref().into()));
         }
         for (when, name, priority, text) in USUAL {
             if when.holds(mode, tools) && sections.iter().all(|section| section.name != name) {
@@ -300,6 +310,7 @@ mod tests {
         let section = |name: &'static str, priority, modes: &[Mode], text: &'static str| Section {
             name: name.into(),
             priority,
+            priorities: Vec::new(),
             modes: modes.to_vec(),
             text: text.into(),
         };
@@ -311,6 +322,25 @@ mod tests {
         let prompt = Prompt::of("Do {{ task }}.", &sections, Mode::General, &Tools::new()).unwrap();
         let (agent, none) = (ann(), Tools::new());
         assert_eq!(prompt.text(&values(&agent, &none)).unwrap(), "You are ann.\n\nDo go.\n\nIn src.");
+    }
+
+    #[test]
+    fn a_section_stands_elsewhere_in_another_mode() {
+        let section = Section {
+            name: "steps".into(),
+            priority: 60,
+            priorities: vec![(Mode::Plan, 5), (Mode::Build, 15)],
+            modes: Vec::new(),
+            text: "In steps.".into(),
+        };
+        let text = |mode| {
+            let prompt = Prompt::of("Do it.", &[section.clone()], mode, &tools(&[Effect::Reads])).unwrap();
+            let (agent, none) = (ann(), Tools::new());
+            let text = prompt.text(&values(&agent, &none)).unwrap();
+            text.split("\n\n").position(|part| part == "In steps.").unwrap()
+        };
+        // Beside the prompt itself, the part about tools, and that of the mode.
+        assert_eq!([Mode::Plan, Mode::Build, Mode::Explore].map(text), [0, 1, 3]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod event_text;
 mod flow;
 mod ids;
 mod json;
+mod kept;
 mod limits;
 pub(crate) mod names;
 mod outcome;
@@ -42,6 +43,7 @@ pub use event::{
 pub use flow::Flow;
 pub use ids::{RequestId, RunId, TraceId, TurnId};
 pub use json::{Json, MAX_JSON_DEPTH};
+pub use kept::KeptAgent;
 pub use limits::{Backoff, Complexity, Limits};
 pub use names::{AgentName, MAX_AGENT_NAME, NameError, NameProblem, Unfit};
 pub use outcome::{Alone, Outcome, RunMetrics, RunResult};

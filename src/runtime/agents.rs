@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, InboxMessage, Listed, Standing};
 use crate::messages::names::did_you_mean;
 use crate::messages::visible::{quoted, visible_lines};
-use crate::messages::{AgentName, Announcement, NameError, Presence, RequestId};
+use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::{BreakerState, BreakerStatus};
 use crate::supervision::runs::dispatch::Dispatch as _;
@@ -78,6 +78,7 @@ impl Callboard {
         if let Some(other) = board.router.look_alike(name.as_str()) {
             return Err(AgentError::LooksLike { name, other });
         }
+        self.load_kept(&name, &spec).await?;
         let arguments = Arc::new(AgentArguments {
             name: name.clone(),
             factory: spec.factory().clone(),
@@ -125,7 +126,32 @@ impl Callboard {
         self.board.floor.place(&name, spec.conditions());
         self.board.router.list(&name, &spec, listed.actor);
         self.board.router.enter_posts();
-        Ok(())
+        self.load_kept(&name, &spec).await
+    }
+
+    /// Dynamic agents that were kept after their runs, of the agents that are here, by name.
+    #[must_use]
+    pub fn kept_agents(&self) -> Vec<KeptAgent> {
+        self.board.floor.kept.all()
+    }
+
+    /// Removes a dynamic agent that was kept; `false` if there is none of this name. Its turns under way finish.
+    ///
+    /// # Errors
+    /// A failing store.
+    pub async fn remove_kept_agent(&self, name: &str) -> Result<bool, StorageError> {
+        self.board.floor.kept.remove(name).await
+    }
+
+    /// Reads the agents that were kept of those that an agent has made.
+    async fn load_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<(), AgentError> {
+        if !spec.conditions().keeps_agents {
+            return Ok(());
+        }
+        self.board.floor.kept.load(name).await.map_err(|error| {
+            let error = format!("the agents that it has made and that were kept cannot be read: {error}");
+            AgentError::Factory { name: name.as_str().to_owned(), error }
+        })
     }
 
     /// Makes an agent's value again by hand, and forgets how often it was made before: a failed agent takes work again.

@@ -249,6 +249,11 @@ impl ContextStore {
             .boxed())
     }
 
+    /// The store that it is in.
+    pub(in crate::actors) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.env.now().wall
     }

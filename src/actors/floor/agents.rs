@@ -51,6 +51,8 @@ pub(crate) struct Conditions {
     pub(crate) authority: Authority,
     pub(crate) on_unknown: Option<OnUnknown>,
     pub(crate) question_ttl: Option<Duration>,
+    /// Agents that it makes may be kept.
+    pub(crate) keeps_agents: bool,
 }
 
 /// What the floor knows of an agent, for snapshots.
@@ -77,14 +79,23 @@ impl Floor {
             facts.non_reentrant.insert(name.clone());
         }
         drop(facts);
-        let Conditions { slots, is_reentrant, is_blocking, timeout, namespaces, authority, on_unknown, question_ttl } =
-            conditions;
+        let Conditions {
+            slots,
+            is_reentrant,
+            is_blocking,
+            timeout,
+            namespaces,
+            authority,
+            on_unknown,
+            question_ttl,
+            keeps_agents,
+        } = conditions;
         let mut state = self.state.lock();
         match state.place_of(name) {
             Some(place) => {
                 (place.slots, place.is_reentrant, place.is_blocking) = (slots, is_reentrant, is_blocking);
                 (place.timeout, place.namespaces, place.authority) = (timeout, namespaces, authority);
-                (place.on_unknown, place.question_ttl) = (on_unknown, question_ttl);
+                (place.on_unknown, place.question_ttl, place.keeps_agents) = (on_unknown, question_ttl, keeps_agents);
             }
             None => {
                 let index = state.places.len();
@@ -103,6 +114,7 @@ impl Floor {
                     namespaces,
                     on_unknown,
                     question_ttl,
+                    keeps_agents,
                     authority,
                     actor: None,
                     timer: None,

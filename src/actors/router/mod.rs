@@ -18,8 +18,8 @@ use crate::env::Env;
 use crate::messages::names::look_alike;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, Envelope, Json, Presence, Refusal,
-    RequestId, RunEvent, RunId, TurnId,
+    Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, Envelope, Json, KeptAgent, Presence,
+    Refusal, RequestId, RunEvent, RunId, TurnId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
@@ -236,6 +236,11 @@ impl Dispatch for Router {
         if let Some(name) = directory.named(target) {
             return self.floor.load(name).map(|_| name.clone());
         }
+        if let Some(kept) = self.floor.kept.named(target)
+            && let Some(host) = directory.named(kept.host())
+        {
+            return self.floor.load(host).map(|_| kept);
+        }
         let pick = |candidates: &mut dyn Iterator<Item = &AgentName>| {
             let loads = candidates.map(|name| self.floor.load(name).map(|load| (load, name.clone())));
             loads.reduce(|best, next| match (best, next) {
@@ -287,7 +292,17 @@ impl Dispatch for Router {
         consent
     }
 
-    fn start(&self, turn: ReadyTurn) {
+    fn kept(&self, agent: &AgentName) -> Option<KeptAgent> {
+        self.floor.kept.get(agent)
+    }
+
+    fn start(&self, mut turn: ReadyTurn) {
+        // A run knows what its own agents are; what was kept is known to the board.
+        if turn.made.as_deref().is_some_and(<[Json]>::is_empty)
+            && let Some(kept) = self.kept(&turn.agent)
+        {
+            turn.made = Some(kept.drafts.into());
+        }
         match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
             None => self.floor.start(turn),
             Some(fault) => {

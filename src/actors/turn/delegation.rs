@@ -55,6 +55,32 @@ pub struct Delegation {
 }
 
 impl Delegation {
+    /// The request's id: its turn, and which of its requests it is. It is the same for a repeated attempt, so it finds the
+    /// delegation in [`Callboard::status`](crate::Callboard::status) and in inboxes, also while it is awaited (SEMANTICS 11).
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         let asked = turn.delegate("helper", "look");
+    ///         let id = asked.request_id();
+    ///         asked.await?;
+    ///         Ok(Command::output(id.ordinal))
+    ///     })
+    ///     .agent("helper", |_: Turn| async move { Ok(Command::output("looked")) })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("x").to("lead")).await?;
+    /// assert_eq!(run.result().await?.output, 0);
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn request_id(&self) -> RequestId {
+        RequestId { turn: self.turn.id(), ordinal: self.ordinal }
+    }
+
     /// What to work on; the body if none is given.
     #[must_use]
     pub fn input(mut self, input: impl Into<Json>) -> Self {
@@ -102,7 +128,7 @@ impl Delegation {
     /// [`DelegationError::Refused`], and when an earlier attempt asked for something else in this place.
     pub async fn detach(mut self) -> Result<RequestId, DelegationError> {
         self.order.is_detached = true;
-        let id = RequestId { turn: self.turn.id(), ordinal: self.ordinal };
+        let id = self.request_id();
         let request = TurnRequest::Delegate(self.order);
         match self.turn.request(self.ordinal, request).await.map_err(DelegationError::Turn)? {
             TurnReply::Done => Ok(id),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::documents::Defect;
 use crate::documents::fields::Fields;
 use crate::documents::found::Found;
 use crate::documents::values::{Item, count, duration};
@@ -39,7 +40,19 @@ pub(super) fn limits(item: &Item<'_>, definition: &mut Definition, found: &mut F
     if let Some(timeout) = fields.field("timeout").and_then(|field| duration(field, found)) {
         definition.timeout = timeout.value;
     }
-    definition.tokens = fields.field("tokens").and_then(|field| count(field, found)).map(|tokens| tokens.value.into());
+    let tokens = fields.field("tokens").and_then(|field| count(field, found));
+    if let Some(tokens) = &tokens
+        && definition.process.is_none()
+        && tokens.value < definition.max_tokens
+    {
+        let (budget, needed) = (tokens.value, definition.max_tokens);
+        let problem = format!(
+            "{budget} tokens in a turn are less than one call of its model may need, which is {needed} for the answer alone"
+        );
+        let advice = "raise `tokens`, or lower `max_tokens` under [agent.model]";
+        found.add(Defect::new(&tokens.place, problem).advise(advice));
+    }
+    definition.tokens = tokens.map(|tokens| tokens.value.into());
     if let Some(restarts) = fields.get("restarts").and_then(|item| restarts(item, found)) {
         definition.restarts = restarts;
     }

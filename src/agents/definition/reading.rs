@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use crate::actors::Mode;
 use crate::documents::fields::{Field, Fields};
@@ -224,8 +224,10 @@ impl DefinitionReader {
         else {
             return;
         };
-        let preferred = fields.text("preferred", found);
-        let fallback = fields.field("fallback").map(|field| texts(field, found)).unwrap_or_default();
+        // Of several, the first is preferred, and the others are its fallbacks, before those that are named so.
+        let mut fallback = fields.field("preferred").map(|field| one_or_several(field, found)).unwrap_or_default();
+        let preferred = (!fallback.is_empty()).then(|| fallback.remove(0));
+        fallback.extend(fields.field("fallback").map(|field| texts(field, found)).unwrap_or_default());
         let tags = fields.field("provider_tags").map(|field| texts(field, found)).unwrap_or_default();
         if let Some(tokens) = fields.field("max_tokens").and_then(|field| count(field, found)) {
             definition.max_tokens = tokens.value;
@@ -396,7 +398,8 @@ fn sections(field: Field<'_>, found: &mut Found) -> Vec<Placed<Section>> {
         let mut fields = Fields::of("a section of a prompt", item, EXAMPLE_SECTION, found)?;
         let name = fields.required("name", EXAMPLE_SECTION, found).and_then(|field| text(field, found));
         let said = fields.required("text", EXAMPLE_SECTION, found).and_then(|field| text(field, found));
-        let priority = fields.field("priority").and_then(|field| priority(field, found));
+        let priorities = fields.field("priority").map(|field| priorities(field, found));
+        let (priority, priorities) = priorities.unwrap_or_default();
         let modes = fields.field("modes").map(|(key, item)| {
             let modes = list((key, item), "write modes = [\"build\"]", found);
             modes.iter().filter_map(|item| mode(("modes", item), found)).collect()
@@ -406,6 +409,7 @@ fn sections(field: Field<'_>, found: &mut Found) -> Vec<Placed<Section>> {
         let section = Section {
             name: name.value.into(),
             priority: priority.unwrap_or(60),
+            priorities,
             modes: modes.unwrap_or_default(),
             text: said.value.into(),
         };
@@ -417,6 +421,25 @@ fn sections(field: Field<'_>, found: &mut Found) -> Vec<Placed<Section>> {
 /// The most that a priority may be.
 const MAX_PRIORITY: u32 = 1_000;
 
+/// One for all modes, or one for each mode that is named.
+fn priorities((key, item): Field<'_>, found: &mut Found) -> (Option<u16>, Vec<(Mode, u16)>) {
+    if !matches!(item.get_ref(), DeValue::Table(_)) {
+        return (priority((key, item), found), Vec::new());
+    }
+    const EXAMPLE: &str = "write priority = { plan = 5, build = 70 }";
+    let Some(mut fields) = Fields::of("the priority of a section", item, EXAMPLE, found) else {
+        return Default::default();
+    };
+    let modes = [Mode::Build, Mode::Plan, Mode::Explore, Mode::General];
+    let named = modes.into_iter().filter_map(|mode| {
+        let field = fields.field(mode.name())?;
+        Some((mode, priority(field, found)?))
+    });
+    let named = named.collect();
+    fields.close(found);
+    (None, named)
+}
+
 fn priority(field: Field<'_>, found: &mut Found) -> Option<u16> {
     let (_, item) = field;
     let number = item.get_ref().as_integer().and_then(|number| number.as_str().parse::<u32>().ok());
@@ -426,6 +449,15 @@ fn priority(field: Field<'_>, found: &mut Found) -> Option<u16> {
         found.add(Defect::new(&Some(item.span()), problem));
     }
     number.and_then(|number| u16::try_from(number).ok())
+}
+
+/// A text, or a list of texts.
+fn one_or_several(field: Field<'_>, found: &mut Found) -> Vec<Placed<String>> {
+    let (_, item) = field;
+    match item.get_ref() {
+        DeValue::Array(_) => texts(field, found),
+        _ => text(field, found).into_iter().collect(),
+    }
 }
 
 /// A list of texts with their places.

@@ -49,6 +49,11 @@ priority = 70
 modes = ["build", "plan"]
 text = "Short sentences."
 
+[[agent.sections]]
+name = "steps"
+priority = { plan = 5, build = 15 }
+text = "In steps."
+
 [agent.model]
 preferred = "big"
 fallback = ["small"]
@@ -104,6 +109,8 @@ schema = { type = "object" }
     let style = &read.sections[0];
     assert_eq!((&*style.name, style.priority, &*style.text), ("style", 70, "Short sentences."));
     assert_eq!(style.modes, [Mode::Build, Mode::Plan]);
+    let steps = &read.sections[1];
+    assert_eq!((steps.priority, &steps.priorities[..]), (60, &[(Mode::Build, 15), (Mode::Plan, 5)][..]));
     assert_eq!((read.concurrency, read.timeout), (2, Duration::from_secs(300)));
     assert_eq!(read.namespaces.as_deref(), Some(&["codebase".into()][..]));
     assert_eq!(
@@ -112,6 +119,36 @@ schema = { type = "object" }
     );
     assert_eq!(read.built_in_team, [crate::agents::BuiltIn::Enricher]);
     assert_eq!(*read.output.unwrap().schema(), json!({ "type": "object" }));
+}
+
+#[test]
+fn of_several_preferred_models_the_first_is_asked_first() {
+    let model = |text: &str| {
+        Definition::from_toml("a", &format!("[agent]\nname = \"a\"\n[agent.model]\n{text}")).unwrap().model
+    };
+    let several =
+        model("preferred = [\"claude-sonnet-4-6\", \"b\"]\nfallback = [\"gpt-4o\"]\nprovider_tags = [\"fast\"]");
+    assert_eq!(several.preferred.as_deref(), Some("claude-sonnet-4-6"));
+    assert_eq!((&several.fallback[..], &several.tags[..]), (&["b".into(), "gpt-4o".into()][..], &["fast".into()][..]));
+    assert_eq!(model("preferred = [\"one\"]"), model("preferred = \"one\""));
+    assert_eq!(model("preferred = []\nfallback = [\"x\"]").preferred, None);
+    let told = |text: &str| defects(&format!("[agent]\nname = \"a\"\n[agent.model]\n{text}"));
+    assert!(told("preferred = [\"big\", \"big\"]").contains("stands here twice"));
+    assert!(told("preferred = [\"big\", 3]").contains("a.toml:4:21"), "{}", told("preferred = [\"big\", 3]"));
+    assert!(told("preferred = 3").contains("`preferred`"), "{}", told("preferred = 3"));
+}
+
+#[test]
+fn a_budget_below_one_answer_is_told_at_its_place_with_both_figures() {
+    let text = |tokens: u32| {
+        format!("[agent]\nname = \"a\"\n[agent.model]\nmax_tokens = 500\n[agent.limits]\ntokens = {tokens}\n")
+    };
+    let told = defects(&text(499));
+    assert!(told.contains("a.toml:6:10: 499 tokens in a turn are less") && told.contains("which is 500"), "{told}");
+    assert!(Definition::from_toml("a.toml", &text(500)).is_ok());
+    let priorities =
+        defects("[agent]\nname = \"a\"\n[[agent.sections]]\nname = \"x\"\ntext = \"x\"\npriority = { plann = 5 }\n");
+    assert!(priorities.contains("did you mean \"plan\""), "{priorities}");
 }
 
 #[test]

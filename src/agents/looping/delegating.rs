@@ -41,6 +41,7 @@ impl AgentLoop {
             | Use::Tool(..)
             | Use::Ask(_)
             | Use::Make { .. }
+            | Use::Keep(..)
             | Use::Handoff(_)
             | Use::AcceptHandoff
             | Use::Search(_) => false,

@@ -63,6 +63,9 @@ pub(super) trait Host: Send + Sync {
         is_change: bool,
     ) -> BoxFuture<'_, Result<Result<(), String>, TurnError>>;
 
+    /// Keeps an agent, if people approve. `Err` within is an answer for the model.
+    fn keep_agent(&self, name: &str, draft: Json) -> BoxFuture<'_, Result<Result<(), String>, TurnError>>;
+
     /// What may be caused here.
     fn authority(&self) -> Authority;
 
@@ -205,6 +208,24 @@ impl Host for InTurn<'_> {
         .boxed()
     }
 
+    fn keep_agent(&self, name: &str, draft: Json) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
+        let kept = self.0.keep_agent(name, draft);
+        async move {
+            match kept.await {
+                Ok(_) => Ok(Ok(())),
+                Err(error) => match error.refusal() {
+                    Some(
+                        refusal @ (Refusal::AgentNotMade { .. }
+                        | Refusal::Denied { .. }
+                        | Refusal::ApprovalExpired { .. }),
+                    ) => Ok(Err(refusal.to_string())),
+                    Some(_) | None => Err(error),
+                },
+            }
+        }
+        .boxed()
+    }
+
     fn authority(&self) -> Authority {
         self.0.authority()
     }
@@ -314,6 +335,10 @@ impl Host for Alone {
     }
 
     fn make_agent(&self, _: &str, _: Json, _: bool) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
+        ready(Ok(Err("there is no board here, so there are no other agents".to_owned()))).boxed()
+    }
+
+    fn keep_agent(&self, _: &str, _: Json) -> BoxFuture<'_, Result<Result<(), String>, TurnError>> {
         ready(Ok(Err("there is no board here, so there are no other agents".to_owned()))).boxed()
     }
 

@@ -23,7 +23,7 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 
 use crate::actors::{Turn, TurnError};
-use crate::messages::{AgentEvent, Command, ConversationStrategy, Handoffs, Json, LoopEnd, Message};
+use crate::messages::{AgentEvent, Authority, Command, ConversationStrategy, Handoffs, Json, LoopEnd, Message};
 
 use super::definition::TOLD_TOKENS;
 use super::llm::Teammate;
@@ -340,6 +340,18 @@ impl AgentLoop {
         }
         host.show(AgentEvent::Iteration { iteration: context.iteration });
         Ok((request, needed))
+    }
+
+    /// What is reserved for a call at least: for the answer, and for the tools that an agent of this authority is shown in
+    /// every run. What it is told, and asked, comes on top.
+    pub(super) fn least_reservation(&self, authority: Authority) -> u64 {
+        let own = self.means.tools.specs().filter(|spec| !self.means.hidden.contains(&spec.name));
+        // Where control may not be passed on, they are not shown.
+        let meta = self.means.meta.iter().filter(|(tool, _)| !tool.is_handoff()).map(|(_, spec)| spec);
+        let tools = own.chain(meta).filter(|spec| authority.allows(spec.effect)).cloned().collect();
+        let (system, messages, max_tokens) = ("".into(), Arc::default(), self.means.max_tokens);
+        let request = ModelRequest { system, messages, tools, max_tokens, idempotency_key: "".into() };
+        request.estimated_tokens() + u64::from(max_tokens)
     }
 
     fn request(&self, host: &dyn Host, context: &LoopContext) -> ModelRequest {

@@ -37,6 +37,8 @@ pub(super) enum Use {
         draft: Json,
         is_change: bool,
     },
+    /// Keeps an agent of this name, as it is described.
+    Keep(String, Json),
     Handoff(Box<Command>),
     AcceptHandoff,
     Search(String),
@@ -57,6 +59,7 @@ impl Use {
             | Self::Ask(_)
             | Self::Delegate(_)
             | Self::Make { .. }
+            | Self::Keep(..)
             | Self::AcceptHandoff
             | Self::Search(_) => None,
         }
@@ -76,7 +79,7 @@ impl Use {
             | Self::AcceptHandoff
             | Self::Search(_) => true,
             // Tasks of the same message are for it.
-            Self::Make { .. } => false,
+            Self::Make { .. } | Self::Keep(..) => false,
         }
     }
 }
@@ -187,6 +190,9 @@ impl AgentLoop {
                         Use::Make { name, draft, is_change }
                     })
                 }
+                MetaTool::AgentKeep => arguments
+                    .parse::<Draft>()
+                    .map_or_else(fits, |Draft { name, .. }| Use::Keep(name, arguments.clone())),
                 MetaTool::ToolSearch => {
                     arguments.parse::<meta::ToolSearch>().map_or_else(fits, |search| Use::Search(search.query))
                 }
@@ -310,6 +316,14 @@ impl AgentLoop {
                     Err(why) => Answered::error(why),
                 };
                 made.map(|made| made.map(told)).boxed()
+            }
+            Use::Keep(name, draft) => {
+                let kept = host.keep_agent(&name, draft);
+                let told = move |kept: Result<(), String>| match kept {
+                    Ok(()) => Answered::of(format!("{name} stays after this run")),
+                    Err(why) => Answered::error(why),
+                };
+                kept.map(|kept| kept.map(told)).boxed()
             }
             Use::Handoff(command) => {
                 for to in command.goto.targets() {

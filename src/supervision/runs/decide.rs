@@ -358,7 +358,9 @@ fn made(
             "{host} takes no other turn while one of its turns waits, and so has no place for another"
         ));
     }
-    let mut drafts = turn.made.as_deref().unwrap_or_default().to_vec();
+    let kept = || around.dispatch.kept(&turn.agent).map(|kept| kept.drafts);
+    let made = turn.made.as_deref().filter(|made| !made.is_empty()).map(<[Json]>::to_vec);
+    let mut drafts = made.or_else(kept).unwrap_or_default();
     drafts.push(draft.clone());
     around.dispatch.check_made(host, &drafts)?;
     Ok(agent)

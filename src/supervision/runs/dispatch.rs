@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::messages::{
     Action, ActionKind, AgentName, ApprovalId, Authority, Chain, Command, Consent, Durability, EarlierAnswer, Envelope,
-    Failure, Json, Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
+    Failure, Json, KeptAgent, Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
 };
 
 use super::inbox::Inbox;
@@ -41,6 +41,11 @@ pub trait Dispatch: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String>;
+
+    /// What an agent is that outlives the run that made it.
+    fn kept(&self, _: &AgentName) -> Option<KeptAgent> {
+        None
+    }
 
     /// Makes a turn ready to be taken. Handing in the same attempt of a turn again changes nothing.
     fn start(&self, turn: ReadyTurn);

@@ -541,8 +541,8 @@ impl Run {
         let own = |agent: &AgentName| {
             let made = match (self.made.get(agent), agent.maker()) {
                 (Some(made), _) => made.authority,
-                // It was made by a turn of which a fork knows nothing.
-                (None, Some(_)) => Authority::of([]),
+                // It was kept, or made by a turn of which a fork knows nothing.
+                (None, Some(_)) => dispatch.kept(agent).map_or(Authority::of([]), |kept| kept.authority),
                 (None, None) => Authority::ALL,
             };
             made.and(dispatch.authority(agent.host()))

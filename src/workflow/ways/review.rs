@@ -24,6 +24,7 @@ const NO_VERDICT: &str = "Your answer before (`last_answer`) had no verdict. Ans
 /// |---|---|
 /// | planner | what the workflow is given, as it is |
 /// | executor | `task`, `plan`, `round` (from 1), `rounds`, and from the second round on `work` (what it made last) and `feedback`; null before |
+/// | planner, in later rounds of a review with [`Review::replans`] | `task`, and of the round before `plan`, `work` and `feedback`; `round`, `rounds` |
 /// | reviewer | `task`, `plan`, `work`, `round`, `rounds`, `feedback` (what it said of the work before), `answer_with`; `problem` and `last_answer` if it is asked again, else null |
 ///
 /// A reviewer accepts with an object that has `accepted` (true or false) and may have `feedback`, or with a text whose last line
@@ -69,6 +70,7 @@ pub struct Review {
     executor: Member,
     reviewer: Member,
     rounds: u32,
+    replans: bool,
 }
 
 impl Review {
@@ -80,12 +82,19 @@ impl Review {
         reviewer: impl Into<Member>,
     ) -> Self {
         let (planner, executor, reviewer) = (planner.into(), executor.into(), reviewer.into());
-        Self { name: name.to_owned(), planner, executor, reviewer, rounds: 3 }
+        Self { name: name.to_owned(), planner, executor, reviewer, rounds: 3, replans: false }
     }
 
     /// How often the executor works at most, from 1.
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
+        self
+    }
+
+    /// After a rejection the planner makes another plan first, with the feedback, and the executor works by that one. By
+    /// default there is one plan, and the feedback goes to the executor alone.
+    pub fn replans(mut self) -> Self {
+        self.replans = true;
         self
     }
 
@@ -111,16 +120,33 @@ impl Review {
             "round": "{{ iteration }}",
             "work": "{{ previous.work if previous else none }}",
             "feedback": "{{ previous.feedback if previous else none }}",
+            "plan": "{{ previous.plan if previous else none }}",
         }));
-        let work = group("work", vec![so_far, self.execute(), self.judge()], round);
-        builder
-            .node(self.planner.node("plan"))
-            .node(work.after("plan").until("judge.output.accepted", self.rounds).or_stop())
-            .build()
+        let plan = self.planner.node("plan");
+        let (outside, inside, before) =
+            if self.replans { (None, Some(self.replan(plan)), "plan") } else { (Some(plan), None, "so_far") };
+        let nodes =
+            [Some(so_far), inside, Some(self.execute(before)), Some(self.judge())].into_iter().flatten().collect();
+        let work = group("work", nodes, round).until("judge.output.accepted", self.rounds).or_stop();
+        match outside {
+            Some(plan) => builder.node(plan).node(work.after("plan")),
+            None => builder.node(work),
+        }
+        .build()
     }
 
-    fn execute(&self) -> Node {
-        self.executor.node("execute").after("so_far").input(json!({
+    /// Plans within each round: the first time for the task, then with what was said of the work.
+    fn replan(&self, plan: Node) -> Node {
+        let again = format!(
+            "dict(task=input, plan=so_far.output.plan, work=so_far.output.work, feedback=so_far.output.feedback, \
+             round=so_far.output.round, rounds={})",
+            self.rounds
+        );
+        plan.after("so_far").input(format!("{{{{ input if so_far.output.round == 1 else {again} }}}}"))
+    }
+
+    fn execute(&self, after: &str) -> Node {
+        self.executor.node("execute").after(after).input(json!({
             "task": "{{ input }}",
             "plan": "{{ plan.output }}",
             "round": "{{ so_far.output.round }}",
