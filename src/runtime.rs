@@ -5,6 +5,8 @@ mod asking;
 mod builder;
 mod classifier;
 mod dead_letters;
+#[cfg(test)]
+mod figures;
 mod forking;
 mod handle;
 mod reloading;
