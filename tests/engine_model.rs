@@ -527,7 +527,8 @@ impl Engine {
     fn spend(&mut self, (run, turn): Key, tokens: u64) {
         self.requests += 1;
         let verdict = Verdict::Admitted(Vec::new());
-        self.apply(run, &RunEvent::Reserved { turn, ordinal: self.requests, tokens, verdict }, WorkedOut::default());
+        let reserved = RunEvent::Reserved { turn, ordinal: self.requests, tokens, verdict, at: None };
+        self.apply(run, &reserved, WorkedOut::default());
     }
 
     fn decide(&mut self, (run, turn): Key, approved: bool) -> &'static str {

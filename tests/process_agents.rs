@@ -785,6 +785,31 @@ hear()
     }
 }
 
+#[test]
+fn what_has_left_the_group_ends_also_if_the_runtime_ends_with_the_board() {
+    let source = r#"
+line = connect()
+begin()
+turn = hear()
+quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+subprocess.Popen(["sleep", "1000"], pass_fds=[line.fileno()], start_new_session=True, **quiet)
+end(turn, output="done")
+hear()
+"#;
+    let wire = Wire::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let board = board(wire.spec(source)).await;
+        assert_eq!(output(&board, Task::new("x")).await, "done");
+        let held = wire.taken().await;
+        board.shutdown().await;
+        held
+    });
+    drop(runtime);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(held.dropped());
+}
+
 #[tokio::test]
 async fn an_agent_that_goes_takes_its_idle_processes_and_their_children_with_it() {
     let source = r#"

@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard::messages::state::StateRules;
 use callboard::messages::{Json, Limits, Reducer, RunEvent, RunResult, Send, Usage};
@@ -420,4 +421,35 @@ proptest! {
         prop_assert!(fork.result().is_none());
         prop_assert_eq!(fork.run().metrics().tokens_spent, 0);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_and_calls_have_times_of_their_own() {
+    let works = |turn: Turn| async move {
+        for (name, seconds) in [("search", 2), ("write", 3)] {
+            let work = async {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                Ok::<_, TurnError>(seconds)
+            };
+            turn.step(name, work).await?;
+        }
+        let reserved = turn.reserve(100).await?;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        reserved.settle(Usage::of(40, 2));
+        Ok(Command::output("done"))
+    };
+    let board = builder().agent("a", works).start().await.unwrap();
+    let run = board.submit(Task::new("x").to("a")).await.unwrap();
+    run.result().await.unwrap();
+    let replay = Replay::of(run.history().await.unwrap(), &rules()).unwrap();
+    let begin = replay.submission().at;
+    let timed = |step: &Step| {
+        let kind = format!("{:?}", step.event);
+        (kind.split([' ', '(']).next().unwrap().to_owned(), step.at.since(begin).as_secs())
+    };
+    let times: Vec<_> = replay.steps().iter().map(timed).collect();
+    let expected =
+        [("Submitted", 0), ("StepFinished", 2), ("StepFinished", 5), ("Reserved", 5), ("Settled", 9), ("TurnEnded", 9)];
+    assert_eq!(times, expected.map(|(kind, at)| (kind.to_owned(), at)));
+    board.shutdown().await;
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::agents::{Definition, LlmAgent, Model, ModelErrorKind, Tools};
+use callboard::messages::state::Reducer;
 use callboard::messages::{Message, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::testing::{Script, ScriptedModel};
-use callboard::workflow::Workflow;
 use callboard::workflow::ways::{Member, Peers, Pipeline, Review};
+use callboard::workflow::{Node, Workflow};
 use common::{assert_nothing_left, builder};
 use serde_json::{Value, json};
 
@@ -303,4 +304,38 @@ fn what_cannot_be_built_says_what_is_missing() {
     let [one, other] = ["a", "b"].map(|agent| Pipeline::new("same").then(agent).build().unwrap());
     assert!(told(Pipeline::new("p").then(&one).then(Member::workflow(&other)).build()).contains("are named \"same\""));
     Pipeline::new("p").then(&one).then(&one).build().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_every_way_agents_write_to_the_channels_that_they_have_alone() {
+    let writes = |turn: Turn| {
+        let command = Command::output("x\nACCEPTED").with("messages", turn.agent().as_str());
+        futures::future::ready(Ok::<_, TurnError>(command.with("artifacts", json!({ turn.agent().as_str(): 1 }))))
+    };
+    let with_agents = || ["ann", "bob", "cy"].into_iter().fold(builder(), |board, name| board.agent(name, writes));
+    let peers = Peers::new("panel").with("ann").with("bob").rounds(1).build().unwrap();
+    let review = Review::new("letter", "ann", "bob", "cy").build().unwrap();
+    let pipeline = Pipeline::new("book").all(["ann", "bob"]).then(&review).build().unwrap();
+    let written = |result: &RunResult| {
+        assert_eq!(result.outcome, Outcome::Finished);
+        assert_eq!(result.state["artifacts"]["bob"], 1);
+        result.state["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|by| by.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(written(&run(with_agents(), &pipeline, "x").await), ["ann", "bob", "ann", "bob", "cy"]);
+    assert_eq!(written(&run(with_agents(), &review, "x").await), ["ann", "bob", "cy"]);
+    assert_eq!(written(&run(with_agents(), &peers, "x").await), ["ann", "bob"]);
+}
+
+#[test]
+fn a_channel_that_a_member_or_the_way_declares_stays_as_it_is() {
+    let counted = Workflow::builder("counted").channel("messages", Reducer::Sum).node(Node::agent("one", "ann"));
+    let pipeline = Pipeline::new("book").then(counted.build().unwrap()).build().unwrap();
+    assert_eq!(pipeline.plan().schema.reducer("messages"), Ok(&Reducer::Sum));
+    let panel = Peers::new("panel").with("ann").with("bob").channel("context").build().unwrap();
+    assert_eq!(panel.plan().schema.reducer("context"), Ok(&Reducer::Append));
 }

@@ -2,8 +2,8 @@
 //! turn at a time, and waits for the next: JSON lines on its standard input and output.
 //!
 //! A program ends with its turn when that is cancelled, takes too long, or is not kept to the protocol, and always with the
-//! agent; whatever it has started ends with it, unless that has left its process group. It runs in real time, also on a board
-//! whose time is virtual.
+//! agent. Whatever it has started ends with it: the processes of its group, and on Linux those that have left it and have the
+//! program's `CALLBOARD_PROCESS` in their environment. It runs in real time, also on a board whose time is virtual.
 
 pub(super) mod child;
 mod conversation;

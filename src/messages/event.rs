@@ -24,6 +24,9 @@ pub enum RunEvent {
         ordinal: u32,
         /// The step's name.
         name: Arc<str>,
+        /// When; `None` if it was journaled before events of this kind had a time.
+        #[serde(skip)]
+        at: Option<Timestamp>,
     },
     /// A step has its result.
     StepFinished {
@@ -37,6 +40,9 @@ pub enum RunEvent {
         value: Json,
         /// The turn had read what strangers wrote by then.
         is_marked: bool,
+        /// When; `None` if it was journaled before events of this kind had a time.
+        #[serde(skip)]
+        at: Option<Timestamp>,
     },
     /// A turn gave a task to another agent, or was refused to.
     Delegated {
@@ -70,6 +76,9 @@ pub enum RunEvent {
         tokens: u64,
         /// What the guard said.
         verdict: Verdict,
+        /// When; `None` if it was journaled before events of this kind had a time.
+        #[serde(skip)]
+        at: Option<Timestamp>,
     },
     /// A call reported what it used, or is known not to have been sent (`None`).
     Settled {
@@ -79,6 +88,9 @@ pub enum RunEvent {
         ordinal: u32,
         /// What the provider reported.
         usage: Option<Usage>,
+        /// When; `None` if it was journaled before events of this kind had a time.
+        #[serde(skip)]
+        at: Option<Timestamp>,
     },
     /// A turn asked people a question.
     Asked {
@@ -322,6 +334,9 @@ pub enum RunEvent {
         failure: Failure,
         /// The turn had read what strangers wrote by then.
         is_marked: bool,
+        /// When; `None` if it was journaled before events of this kind had a time.
+        #[serde(skip)]
+        at: Option<Timestamp>,
     },
     /// A turn found an intent without a result, and nobody but a person can say what came of it.
     OutcomeUnknown {
@@ -408,11 +423,98 @@ macro_rules! turn_of {
     };
 }
 
+/// The time beside an event, by whatever reference the event is.
+macro_rules! time_beside_of {
+    ($event:expr) => {
+        match $event {
+            RunEvent::StepStarted { at, .. }
+            | RunEvent::StepFinished { at, .. }
+            | RunEvent::StepFailed { at, .. }
+            | RunEvent::Reserved { at, .. }
+            | RunEvent::Settled { at, .. } => Some(at),
+            RunEvent::Submitted(_)
+            | RunEvent::Delegated { .. }
+            | RunEvent::DelegationExpired { .. }
+            | RunEvent::Asked { .. }
+            | RunEvent::Answered { .. }
+            | RunEvent::ApprovalAsked { .. }
+            | RunEvent::Decided { .. }
+            | RunEvent::HandoffChecked { .. }
+            | RunEvent::AgentMade { .. }
+            | RunEvent::Marked { .. }
+            | RunEvent::Noticed { .. }
+            | RunEvent::AttemptFailed { .. }
+            | RunEvent::TurnEnded { .. }
+            | RunEvent::TurnFailed { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::NeedsAttention { .. }
+            | RunEvent::TurnRestarted { .. }
+            | RunEvent::Stopped { .. }
+            | RunEvent::Overwritten { .. }
+            | RunEvent::Resumed { .. }
+            | RunEvent::Forked { .. }
+            | RunEvent::IntentRecorded { .. }
+            | RunEvent::OutcomeUnknown { .. }
+            | RunEvent::OutcomeResolved { .. }
+            | RunEvent::AskedUntil { .. }
+            | RunEvent::QuestionExpired { .. } => None,
+        }
+    };
+}
+
 impl RunEvent {
     /// The turn that it is about, if it is about one.
     #[must_use]
     pub fn turn(&self) -> Option<u32> {
         turn_of!(self).copied()
+    }
+
+    /// When it happened; `None` if it was journaled before events of its kind had a time.
+    #[must_use]
+    pub fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Submitted(submission) => Some(submission.at),
+            Self::OutcomeUnknown { asked, .. } => Some(asked.at),
+            Self::StepStarted { at, .. }
+            | Self::StepFinished { at, .. }
+            | Self::StepFailed { at, .. }
+            | Self::Reserved { at, .. }
+            | Self::Settled { at, .. } => *at,
+            Self::Delegated { at, .. }
+            | Self::DelegationExpired { at, .. }
+            | Self::Asked { at, .. }
+            | Self::Answered { at, .. }
+            | Self::ApprovalAsked { at, .. }
+            | Self::Decided { at, .. }
+            | Self::HandoffChecked { at, .. }
+            | Self::AgentMade { at, .. }
+            | Self::Marked { at, .. }
+            | Self::Noticed { at, .. }
+            | Self::AttemptFailed { at, .. }
+            | Self::TurnEnded { at, .. }
+            | Self::TurnFailed { at, .. }
+            | Self::Recovered { at, .. }
+            | Self::NeedsAttention { at, .. }
+            | Self::TurnRestarted { at, .. }
+            | Self::Stopped { at, .. }
+            | Self::Overwritten { at, .. }
+            | Self::Resumed { at, .. }
+            | Self::Forked { at, .. }
+            | Self::IntentRecorded { at, .. }
+            | Self::OutcomeResolved { at, .. }
+            | Self::AskedUntil { at, .. }
+            | Self::QuestionExpired { at, .. } => Some(*at),
+        }
+    }
+
+    /// The time that is stored beside the event, because events of its kind had none at first; `None` for all others.
+    pub(crate) fn time_beside(&self) -> Option<&Option<Timestamp>> {
+        time_beside_of!(self)
+    }
+
+    /// The place of [`RunEvent::time_beside`].
+    pub(crate) fn time_beside_mut(&mut self) -> Option<&mut Option<Timestamp>> {
+        time_beside_of!(self)
     }
 
     /// The place of [`RunEvent::turn`].

@@ -14,7 +14,7 @@ use crate::messages::{Durability, RunEvent, RunId, Timestamp};
 
 pub use self::letters::LetterNote;
 
-use super::codec::{self, Stored};
+use super::codec::{self, CodecError, Payload, Stored};
 use super::recent::Recent;
 use super::{Append, Expected, Fence, Key, Put, Revision, Sequence, Storage, StorageError, StorageFuture};
 
@@ -22,18 +22,49 @@ use super::{Append, Expected, Fence, Key, Put, Revision, Sequence, Storage, Stor
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct JournalRecord {
     events: Vec<RunEvent>,
+    /// The times of those events that have them here ([`RunEvent::time_beside`]), in order.
+    times: Vec<Option<Timestamp>>,
 }
 
 /// A [`JournalRecord`] of events that stay where they are.
 #[derive(Serialize)]
 struct JournalRecordOf<'a> {
     events: &'a [RunEvent],
+    times: Vec<Option<Timestamp>>,
+}
+
+/// A [`JournalRecord`] of version 1.
+#[derive(Deserialize)]
+struct UntimedRecord {
+    events: Vec<RunEvent>,
 }
 
 impl Stored for JournalRecord {
     const SCHEMA: u16 = 1;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "journal-record";
+
+    fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
+        let untimed = |UntimedRecord { events }| Self { events, times: Vec::new() };
+        (version == 1).then(|| payload.read().map(untimed))
+    }
+}
+
+impl JournalRecord {
+    /// The events, each with its time.
+    fn timed(self) -> Vec<RunEvent> {
+        let Self { mut events, times } = self;
+        for (beside, time) in events.iter_mut().filter_map(RunEvent::time_beside_mut).zip(times) {
+            *beside = time;
+        }
+        events
+    }
+}
+
+impl<'a> JournalRecordOf<'a> {
+    fn new(events: &'a [RunEvent]) -> Self {
+        Self { events, times: events.iter().filter_map(RunEvent::time_beside).copied().collect() }
+    }
 }
 
 /// Where the entries of the shared context are, below it by namespace and key.
@@ -116,13 +147,13 @@ impl Journal {
         events: &[RunEvent],
         durability: Durability,
     ) -> StorageFuture<Sequence> {
-        let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf { events });
+        let payload = codec::encode_as::<JournalRecord>(&JournalRecordOf::new(events));
         self.storage.append(Append { stream: stream.clone(), fence, expected, payload, durability })
     }
 
     /// The events in one record of a journal; `None` if it is not one.
     pub(crate) fn events_in(payload: &[u8]) -> Option<Vec<RunEvent>> {
-        codec::decode::<JournalRecord>(payload).ok().map(|record| record.events)
+        codec::decode(payload).ok().map(JournalRecord::timed)
     }
 
     /// All events of a run; none if there is no such run.
@@ -144,14 +175,15 @@ impl Journal {
             let page = self.storage.read(&stream, history.last + 1, PAGE).await?;
             let is_last = page.len() < PAGE;
             for record in page {
-                let decoded: JournalRecord = codec::decode(&record.payload).map_err(|error| StorageError::Corrupt {
+                let decoded = codec::decode(&record.payload).map(JournalRecord::timed);
+                let events = decoded.map_err(|error| StorageError::Corrupt {
                     key: stream.clone(),
                     detail: format!("record {}: {error}", record.sequence),
                 })?;
                 if history.first.is_none() {
-                    (history.first, history.in_first) = (Some(record.sequence), decoded.events.len());
+                    (history.first, history.in_first) = (Some(record.sequence), events.len());
                 }
-                history.events.extend(decoded.events);
+                history.events.extend(events);
                 history.last = record.sequence;
             }
             if is_last {
@@ -518,12 +550,12 @@ mod tests {
         let usage = Some(Usage::of(300, 20));
         let mut events = events();
         events.extend([
-            RunEvent::StepStarted { turn, ordinal, name: name.clone() },
-            RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_marked: true },
+            RunEvent::StepStarted { turn, ordinal, name: name.clone(), at: Some(at) },
+            RunEvent::StepFinished { turn, ordinal, name, value: input.clone(), is_marked: true, at: None },
             RunEvent::Delegated { turn, ordinal, order, verdict: refused, at },
             RunEvent::DelegationExpired { turn, ordinal, at },
-            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing },
-            RunEvent::Settled { turn, ordinal, usage },
+            RunEvent::Reserved { turn, ordinal, tokens: 400, verdict: Verdict::Nothing, at: Some(at) },
+            RunEvent::Settled { turn, ordinal, usage, at: Some(at) },
             RunEvent::Asked { turn, ordinal, question: input.clone(), nonce: 9, at },
             RunEvent::Answered { turn, ordinal, answer: Json::null(), by: "ann".into(), at },
             RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope.clone()), at },
@@ -571,10 +603,37 @@ mod tests {
         events
     }
 
+    /// As the record is read, before the events get their times back.
+    fn stored(events: Vec<RunEvent>) -> JournalRecord {
+        let times = JournalRecordOf::new(&events).times;
+        let untimed = |mut event: RunEvent| {
+            event.time_beside_mut().map(Option::take);
+            event
+        };
+        JournalRecord { events: events.into_iter().map(untimed).collect(), times }
+    }
+
+    #[test]
+    fn events_that_had_no_time_at_first_have_it_beside_them_and_older_records_have_none() {
+        let mut events = every_event();
+        assert_eq!(stored(events.clone()).timed(), events);
+        assert_eq!(
+            Journal::events_in(&codec::encode_as::<JournalRecord>(&JournalRecordOf::new(&events))),
+            Some(events.clone())
+        );
+        let old: String = include_str!("../../tests/golden/journal-record-v1.hex").split_whitespace().collect();
+        let byte = |at: usize| u8::from_str_radix(&old[at..at + 2], 16).unwrap();
+        let old: Vec<u8> = (0..old.len()).step_by(2).map(byte).collect();
+        for event in &mut events {
+            event.time_beside_mut().map(Option::take);
+        }
+        assert_eq!(Journal::events_in(&old), Some(events));
+    }
+
     #[test]
     fn the_bytes_of_a_journal_record_are_golden() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-        crate::testing::golden::check(folder, &JournalRecord { events: every_event() });
+        crate::testing::golden::check(folder, &stored(every_event()));
     }
 
     /// The events that came after the first golden file was written: their bytes have a file of their own, so that the first
@@ -595,7 +654,7 @@ mod tests {
                 },
                 at,
             },
-            RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_marked: true },
+            RunEvent::StepFailed { turn, ordinal, name: "charge".into(), failure, is_marked: true, at: Some(at) },
             RunEvent::OutcomeUnknown { turn, ordinal, asked },
             resolved(Resolution::Done(Json::from("receipt"))),
             resolved(Resolution::Repeat),
@@ -603,7 +662,7 @@ mod tests {
             resolved(Resolution::Report),
         ];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
-        crate::testing::golden::check(folder, &JournalRecord { events });
+        crate::testing::golden::check(folder, &stored(events));
     }
 
     /// The versions of what people are asked, and the times that they have for it.
@@ -665,7 +724,7 @@ mod tests {
             RunEvent::AttemptFailed { turn, attempt: 1, failure: Failure::refused(expired), retry_at: at, at },
         ];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
-        crate::testing::golden::check(folder, &JournalRecord { events });
+        crate::testing::golden::check(folder, &stored(events));
     }
 
     #[tokio::test]

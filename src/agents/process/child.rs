@@ -198,6 +198,16 @@ impl Drop for Keeping {
     }
 }
 
+/// The processes that a program has started and that have left its group. They are found by what they have of its environment, and
+/// end when this is dropped: also if the runtime ends before anybody has looked for them. That reads `/proc`, so it blocks.
+struct Orphans(String);
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
+        stray::kill(stray::MARK, &self.0);
+    }
+}
+
 /// Sees a program to its end: logs what it says on its standard error, and takes its status once its group is killed, so that
 /// no zombie stays.
 async fn keep(
@@ -209,7 +219,8 @@ async fn keep(
     changes: Changes,
     ended: watch::Sender<Option<End>>,
 ) {
-    let keeping = Keeping(group);
+    // The group goes first, whichever way this ends.
+    let (orphans, keeping) = (Orphans(mark), Keeping(group));
     let (mut lines, mut said) = (Lines::new(stderr, MAX_LOGGED), Said::default());
     let mut is_listening = true;
     let mut exited = pin!(exited(pid, changes));
@@ -225,8 +236,7 @@ async fn keep(
     }
     drop(keeping);
     let status = child.wait().await.ok();
-    // Whoever has left the group is found by what it has of the program's environment. A process may keep its own from being read.
-    let _ = timeout(LAST_CALL, spawn_blocking(move || stray::kill(stray::MARK, &mark))).await;
+    let _ = timeout(LAST_CALL, spawn_blocking(move || drop(orphans))).await;
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {
             said.add(line, &hear, pid);

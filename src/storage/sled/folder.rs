@@ -22,6 +22,12 @@ use super::log_check;
 use crate::messages::visible::visible;
 use crate::storage::StorageError;
 
+/// What helps if `format` is lost: nothing else is in it. A test does it.
+const REWRITE_FORMAT: &str = "if no newer version of callboard has written to it, write the line `callboard store, format 1` into its file `format`";
+
+/// What helps against a damaged log.
+pub(super) const WAY_OUT: &str = "restore the folder from a copy, or import an export into a new one";
+
 /// The version of the folder that this program writes, and the newest it reads.
 const FORMAT: u32 = 1;
 const FORMAT_NAME: &str = "callboard store, format ";
@@ -56,6 +62,7 @@ impl Folder {
     pub(super) fn open(path: &Path, disk: &dyn Disk) -> Result<(Self, Lock, Synced), StorageError> {
         let refuse = |detail: String| refused(path, detail);
         Self::make(path, disk).map_err(refuse)?;
+        check_kinds(path).map_err(refuse)?;
         let lock = match lock(path, is_gone, || std::thread::sleep(LOOK_AGAIN)).map_err(refuse)? {
             Ok(lock) => lock,
             Err(holder) => return Err(StorageError::InUse { path: path.display().to_string(), holder }),
@@ -93,6 +100,7 @@ impl Folder {
             .map_err(io("the file `synced` cannot be opened"))?;
         let last = read_synced(&mut synced)?;
         check_log(path, last)?;
+        move_others_aside(path).map_err(io("what is in the place of a snapshot or of `conf` cannot be moved"))?;
         remove_unfinished_snapshots(path).map_err(io("an unfinished snapshot cannot be removed"))?;
         if is_new {
             write_format(path, disk).map_err(io("the file `format` cannot be written"))?;
@@ -152,13 +160,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Locks the folder; `Err` says which process has it.
 fn lock(path: &Path, is_gone: impl Fn(u32) -> bool, wait: impl Fn()) -> Result<Result<Lock, Option<u32>>, String> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path.join("lock"))
-        .map_err(|error| format!("the lock file cannot be opened: {error}"))?;
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join("lock")).map_err(
+            |error| {
+                // A link that leads nowhere.
+                let is_nowhere = error.kind() == io::ErrorKind::NotFound;
+                let help = if is_nowhere { "; if no process has the store open, remove it" } else { "" };
+                format!("the file `lock` cannot be opened for writing: {error}{help}")
+            },
+        )?;
     for tries in 1.. {
         match file.try_lock() {
             Ok(()) => break,
@@ -182,24 +192,91 @@ fn lock(path: &Path, is_gone: impl Fn(u32) -> bool, wait: impl Fn()) -> Result<R
     Ok(Ok(Lock { _file: file }))
 }
 
-/// Whether no process of this id lives; one that has ended and is not waited for does not live.
+/// Whether no process of this id lives. One that has ended and is not waited for does not live, nor does one that is about to end
+/// because it was killed: it may still wait for its disk.
 #[cfg(unix)]
 fn is_gone(pid: u32) -> bool {
     use rustix::io::Errno;
     use rustix::process::{Pid, test_kill_process};
 
     let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
-    let ended = || {
-        // The state follows the name, which is in parentheses and may have some itself.
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+    let about = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    test_kill_process(id) == Err(Errno::SRCH) || ends(&about("stat"), &about("status"))
+}
+
+/// Whether Linux reports a process as one that has ended, ends, or was killed and has not noticed.
+#[cfg(unix)]
+fn ends(stat: &str, status: &str) -> bool {
+    /// `PF_EXITING` in the flags.
+    const EXITING: u32 = 4;
+    /// SIGKILL in a set of signals.
+    const KILL: u64 = 1 << 8;
+    // The state follows the name, which is in parentheses and may have some itself; the flags come six fields later.
+    let (state, flags) = stat.rsplit_once(") ").map_or(("", 0), |(_, rest)| {
+        let mut fields = rest.split(' ');
+        (fields.next().unwrap_or_default(), fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0_u32))
+    });
+    let pending = |line: &str| {
+        let set = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(set.trim(), 16).ok()
     };
-    test_kill_process(id) == Err(Errno::SRCH) || ended()
+    ["Z", "X"].contains(&state) || flags & EXITING != 0 || status.lines().filter_map(pending).any(|set| set & KILL != 0)
 }
 
 #[cfg(not(unix))]
 fn is_gone(_: u32) -> bool {
     false
+}
+
+/// Refuses what is no file, or no folder, where the store has one: a pipe would be waited for without an end.
+fn check_kinds(path: &Path) -> Result<(), String> {
+    const FILES: [(&str, &str); 4] = [
+        ("lock", "if no process has the store open, remove it"),
+        ("format", REWRITE_FORMAT),
+        ("synced", "remove it, it is made again"),
+        ("db", WAY_OUT),
+    ];
+    const FOLDERS: [&str; 2] = ["payloads", "blobs"];
+    for (name, help) in FILES {
+        if fs::metadata(path.join(name)).is_ok_and(|about| !about.is_file()) {
+            return Err(format!("its `{name}` is not a file; {help}"));
+        }
+    }
+    for name in FOLDERS {
+        let is_there = fs::symlink_metadata(path.join(name)).is_ok();
+        if is_there && !path.join(name).is_dir() {
+            return Err(format!(
+                "its `{name}` is not a folder; put the folder back, or move away what is there if it was empty"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Moves out of the way what is no file where sled has snapshots and its configuration. It makes both again.
+fn move_others_aside(path: &Path) -> io::Result<()> {
+    for file in fs::read_dir(path)? {
+        let file = file?;
+        if is_extra(&file.path()) && !fs::metadata(file.path()).is_ok_and(|about| about.is_file()) {
+            fs::rename(file.path(), set_aside_as(&file.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether sled makes it again from the log.
+fn is_extra(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name == "conf" || name.starts_with("snap.")
+}
+
+/// A name that nothing has.
+fn set_aside_as(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut names =
+        std::iter::once(format!("{DAMAGED}{name}")).chain((2..).map(|again| format!("{DAMAGED}{name}.{again}")));
+    let is_free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+    names.find_map(|name| Some(path.with_file_name(name)).filter(is_free)).unwrap_or_default()
 }
 
 /// Whether the folder is new. Refuses those of newer programs and of others.
@@ -208,12 +285,15 @@ fn check_format(path: &Path) -> Result<bool, String> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return if path.join("db").exists() {
-                Err("it holds a database that callboard did not make (no file `format`)".to_owned())
+                Err(format!(
+                    "it holds a database that callboard did not make, or whose file `format` was lost: name another folder, or \
+                     {REWRITE_FORMAT}"
+                ))
             } else {
                 Ok(true)
             };
         }
-        Err(error) => return Err(format!("the file `format` cannot be read: {error}")),
+        Err(error) => return Err(format!("the file `format` cannot be read: {error}; {REWRITE_FORMAT}")),
     };
     match text.trim_end().strip_prefix(FORMAT_NAME).and_then(|version| version.parse::<u32>().ok()) {
         Some(FORMAT) => Ok(false),
@@ -221,7 +301,7 @@ fn check_format(path: &Path) -> Result<bool, String> {
             "it was written by a newer version of callboard (format {newer}; this one reads {FORMAT}): use that version, \
              or export the store with it"
         )),
-        Some(_) | None => Err("its file `format` is damaged".to_owned()),
+        Some(_) | None => Err(format!("its file `format` is damaged: {REWRITE_FORMAT}")),
     }
 }
 
@@ -258,10 +338,7 @@ fn check_log(path: &Path, last: Synced) -> Result<(), String> {
         Some(_) | None if log_check::reaches(path, last.sync).map_err(unreadable)? => return Ok(()),
         Some(_) | None => format!("is damaged: what was synced last (sync {}) cannot be reached", last.sync),
     };
-    Err(format!(
-        "the file `db` {damage}; only the file `lock` was written: restore the folder from a copy, or import an export into \
-         a new one"
-    ))
+    Err(format!("the file `db` {damage}; only the file `lock` was written: {WAY_OUT}"))
 }
 
 /// Files of sled that it makes again from the log, out of its way.
@@ -276,9 +353,8 @@ impl SetAside {
         let mut aside = Self::default();
         for file in fs::read_dir(folder)? {
             let path = file?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name == "conf" || name.starts_with("snap.") {
-                let away = folder.join(format!("{DAMAGED}{name}"));
+            if is_extra(&path) {
+                let away = set_aside_as(&path);
                 fs::rename(&path, &away)?;
                 aside.moved.push((path, away));
             }
@@ -370,6 +446,18 @@ mod tests {
         child.wait().unwrap();
         assert!(is_gone(child.id()));
         child.id()
+    }
+
+    #[test]
+    fn a_process_that_was_killed_has_ended_before_it_notices() {
+        let stat = |state: &str, flags: u32| format!("7 (a) b (c) {state} 1 7 7 0 -1 {flags} 105 0 0 0 1 2");
+        let status = |own: &str, shared: &str| format!("Name:\ta\nSigPnd:\t{own}\nShdPnd:\t{shared}\nSigBlk:\t100\n");
+        let nothing = status("0000000000000000", "0000000000000000");
+        assert!(ends(&stat("Z", 0x40_0000), "") && ends(&stat("R", 0x40_0004), &nothing));
+        assert!(ends(&stat("D", 0x40_0000), &status("0000000000000100", "0000000000000000")));
+        assert!(ends(&stat("D", 0x40_0000), &status("0000000000000000", "0000000000000100")));
+        assert!(!ends(&stat("S", 0x40_0000), &status("0000000000004000", "0000000000000001")));
+        assert!(!ends("", "") && !ends(&stat("D", 0x40_0000), &nothing));
     }
 
     #[test]

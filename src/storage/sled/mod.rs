@@ -24,6 +24,7 @@ mod writer;
 mod writes;
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +38,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use self::desk::Desk;
 use self::disk::{Disk, SystemDisk};
-use self::folder::{Folder, Lock, SEGMENT, SetAside, refused};
+use self::folder::{Folder, Lock, SEGMENT, SetAside, WAY_OUT, refused};
 use self::payloads::Payloads;
 use self::row_batch::RowBatch;
 use self::rows::Progress;
@@ -190,21 +191,23 @@ impl Sled {
         let (folder, lock, synced) = Folder::open(path, &*disk)?;
         let refuse = |detail: String| refused(path, detail);
         let db = open_sled(path).or_else(|error| open_without_extras(path).ok_or(error)).map_err(refuse)?;
-        let stored = db.get(rows::PROGRESS).map_err(|error| refuse(format!("the log cannot be read: {error}")))?;
+        let stored = db
+            .get(rows::PROGRESS)
+            .map_err(|error| refuse(format!("the file `db` cannot be read: {error}; {WAY_OUT}")))?;
         let progress = match stored {
-            Some(row) => codec::decode::<Progress>(&row).map_err(|error| refuse(error.to_string()))?,
+            Some(row) => codec::decode::<Progress>(&row)
+                .map_err(|error| refuse(format!("the file `db` is damaged: {error}; {WAY_OUT}")))?,
             None => Progress::default(),
         };
         if progress.sync < synced.sync {
             return Err(refuse(format!(
-                "the file `db` is damaged: it ends with sync {} and had {}; restore the folder from a copy, \
-                 or import an export into a new one",
+                "the file `db` is damaged: it ends with sync {} and had {}; {WAY_OUT}",
                 progress.sync, synced.sync
             )));
         }
         let progress = next_session(progress);
         let payloads = Payloads::open(path.join("payloads"), Arc::clone(&disk))
-            .map_err(|error| refuse(format!("`payloads`: {error}")))?;
+            .map_err(|error| refuse(format!("its folder `payloads` cannot be used: {error}")))?;
         payloads
             .tidy(|name| row_batch::is_used(&db, name))
             .map_err(|error| refuse(format!("`payloads` cannot be tidied: {error}")))?;
@@ -287,9 +290,6 @@ impl fmt::Debug for Sled {
     }
 }
 
-/// What helps against a damaged log.
-const WAY_OUT: &str = "restore the folder from a copy, or import an export into a new one";
-
 /// Opens sled with settings under which it is safe.
 fn open_sled(path: &Path) -> Result<sled::Db, String> {
     let config = sled::Config::new()
@@ -308,10 +308,21 @@ fn open_sled(path: &Path) -> Result<sled::Db, String> {
             {
                 std::thread::sleep(Duration::from_millis(2));
             }
+            // The disk, and not what is on it.
+            Ok(Err(sled::Error::Io(error))) if !is_damage(error.kind()) => {
+                let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                let help = if is_full { "; free at least 16 MiB there" } else { "" };
+                return Err(format!("its files cannot be used: {error}{help}"));
+            }
             Ok(Err(error)) => return Err(format!("the file `db` cannot be read: {error}; {WAY_OUT}")),
             Err(_) => return Err(format!("the file `db` is damaged: sled gave up on it; {WAY_OUT}")),
         }
     }
+}
+
+/// Whether sled reports damaged files by such an error.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::Other | ErrorKind::NotFound)
 }
 
 /// Opens sled by its log alone, if there is anything else that may be what was wrong. `None` leaves everything as it was.

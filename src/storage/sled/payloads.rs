@@ -87,7 +87,12 @@ impl Payloads {
 
     /// The content of a file, if it is the one that was written.
     pub(super) fn read(&self, name: &PayloadName) -> Result<Arc<[u8]>, String> {
-        let payload = fs::read(self.path(name)).map_err(|error| format!("payload file {name:?}: {error}"))?;
+        let path = self.path(name);
+        // A pipe would be waited for without an end.
+        if fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
+            return Err(format!("payload file {name:?} is not a file"));
+        }
+        let payload = fs::read(path).map_err(|error| format!("payload file {name:?}: {error}"))?;
         if PayloadName::of(&payload) == *name {
             Ok(payload.into())
         } else {

@@ -84,7 +84,7 @@ pub struct Step {
     pub begun: Vec<u32>,
     /// The turns that are over with it.
     pub closed: Vec<u32>,
-    /// When: the time of the last event that has one.
+    /// When: its own time, or that of the last event that has one (see [`RunEvent::at`]).
     pub at: Timestamp,
     before: FinalState,
     after: FinalState,
@@ -238,7 +238,7 @@ impl Replay {
         // A branch that ends takes its view along.
         let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
         let effects = self.run.step(&event);
-        let at = self.run.last_at();
+        let at = event.at().unwrap_or(self.run.last_at());
         let is_gone = branch.is_some_and(|branch| !self.run.branches.contains_key(&branch));
         let (left, saved) = left.filter(|_| is_gone).map_or((None, None), |left| (Some(left.view), left.saved));
         // What takes back leaves nothing behind, not even to the run that ends with it.

@@ -221,7 +221,7 @@ mod tests {
         let order = Order { tokens: Some(50), deadline: Some(Duration::from_secs(9)), ..Order::new("lead", "review") };
         let events = vec![
             RunEvent::Submitted(Arc::new(submission)),
-            RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()) },
+            RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()), at: None },
             RunEvent::TurnEnded {
                 turn: 1,
                 agent: lead.clone(),
@@ -236,6 +236,7 @@ mod tests {
                 name: "edit".into(),
                 value: json!([1]).into(),
                 is_marked: true,
+                at: Some(at),
             },
             RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
         ];
@@ -350,7 +351,14 @@ mod tests {
         let asked = AskedOutcome { nonce: 9, at, expires_at: at, problem: None };
         run.step(&RunEvent::OutcomeUnknown { turn: 2, ordinal: 3, asked });
         let failure = Failure::new(FailureKind::Terminal, "refused");
-        run.step(&RunEvent::StepFailed { turn: 2, ordinal: 4, name: "charge".into(), failure, is_marked: false });
+        run.step(&RunEvent::StepFailed {
+            turn: 2,
+            ordinal: 4,
+            name: "charge".into(),
+            failure,
+            is_marked: false,
+            at: None,
+        });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
         crate::testing::golden::check(folder, &Snapshot { last: 8, run });
     }

@@ -226,7 +226,7 @@ impl Run {
     pub fn step_with(&mut self, event: &RunEvent, worked_out: WorkedOut, effects: &mut Vec<Effect>) {
         self.sequence += 1;
         if self.result.is_some() {
-            if let RunEvent::Settled { turn, ordinal, usage } = event {
+            if let RunEvent::Settled { turn, ordinal, usage, at: _ } = event {
                 self.budget.settle((*turn, *ordinal), *usage);
             }
             return;
@@ -237,14 +237,14 @@ impl Run {
         }
         match event {
             RunEvent::Submitted(_) | RunEvent::Noticed { .. } => {}
-            RunEvent::StepStarted { turn, ordinal, name } => {
+            RunEvent::StepStarted { turn, ordinal, name, at: _ } => {
                 self.record(*turn, *ordinal, Record::StepStarted { name: Arc::clone(name) });
             }
-            RunEvent::StepFinished { turn, ordinal, name, value, is_marked } => {
+            RunEvent::StepFinished { turn, ordinal, name, value, is_marked, at: _ } => {
                 let (name, value, is_marked) = (Arc::clone(name), value.clone(), *is_marked);
                 self.record(*turn, *ordinal, Record::Step { name, value, is_marked });
             }
-            RunEvent::StepFailed { turn, ordinal, name, failure, is_marked } => {
+            RunEvent::StepFailed { turn, ordinal, name, failure, is_marked, at: _ } => {
                 let (name, failure, is_marked) = (Arc::clone(name), failure.clone(), *is_marked);
                 self.record(*turn, *ordinal, Record::StepFailed { name, failure, is_marked });
             }
@@ -276,14 +276,14 @@ impl Run {
                     self.answered(*turn, *ordinal, answer, Vec::new(), effects);
                 }
             }
-            RunEvent::Reserved { turn, ordinal, tokens, verdict } => {
+            RunEvent::Reserved { turn, ordinal, tokens, verdict, at: _ } => {
                 self.next_reservation = self.next_reservation.max(ordinal + 1);
                 if matches!(verdict, Verdict::Admitted(_)) {
                     let purse = self.turns.get(turn).and_then(|open| self.branch_of(open).brief.purse);
                     self.budget.reserve((*turn, *ordinal), purse, *tokens);
                 }
             }
-            RunEvent::Settled { turn, ordinal, usage } => self.budget.settle((*turn, *ordinal), *usage),
+            RunEvent::Settled { turn, ordinal, usage, at: _ } => self.budget.settle((*turn, *ordinal), *usage),
             RunEvent::Asked { turn, ordinal, question, nonce, at } => {
                 let (question, nonce, asked_at) = (question.clone(), *nonce, *at);
                 self.record(*turn, *ordinal, Record::Question { question, nonce, asked_at, answer: None });

@@ -4,6 +4,9 @@
 //! agent (by its name, a role or a capability) or a workflow. docs/together.md has a figure of each, and when to use which;
 //! the fourth way, a coordinator with workers, is [`Team`](crate::agents::Team).
 //!
+//! The channels of their state are those that every swarm has ([`Schema::swarm`]), so that an agent may write to `messages` in a
+//! pipeline as it does alone; a member that is a workflow and declares one of them differently keeps its own.
+//!
 //! What agents are given and what they answer are plain values and plain words, so that any kind of agent can take part: a
 //! function, a program, a language model. What a model must say is told to it as `answer_with`, where the work is.
 
@@ -19,6 +22,7 @@ use std::collections::BTreeMap;
 
 use crate::documents::template::is_free_name;
 use crate::documents::{Defect, Defects, Placed};
+use crate::messages::state::Schema;
 use crate::messages::visible::quoted;
 
 use super::draft::{Node, WorkDraft};
@@ -103,13 +107,14 @@ impl From<Workflow> for Member {
     }
 }
 
-/// Lets nodes name the workflows among the members.
+/// Lets nodes name the workflows among the members, and declares the channels that every swarm has, except one that the way or
+/// a member declares itself.
 ///
 /// # Errors
 /// Two workflows that differ have one name: the second would take the place of the first.
 fn with_members<'a>(
     builder: WorkflowBuilder,
-    way: &str,
+    (way, own_channel): (&str, Option<&str>),
     members: impl IntoIterator<Item = &'a Member>,
 ) -> Result<WorkflowBuilder, Defects> {
     let mut seen: BTreeMap<&str, &Workflow> = BTreeMap::new();
@@ -122,6 +127,15 @@ fn with_members<'a>(
             return Err(defect(way, problem, "give one of them another name"));
         }
     }
+    let swarm = Schema::swarm();
+    let is_taken = |channel: &str| {
+        own_channel == Some(channel) || seen.values().any(|workflow| workflow.plan().schema.declares(channel))
+    };
+    let free = swarm.declared().filter(|channel| !is_taken(channel));
+    let builder = free.fold(builder, |builder, channel| match swarm.reducer(channel) {
+        Ok(reducer) => builder.channel(channel, reducer.clone()),
+        Err(_) => builder,
+    });
     Ok(seen.into_values().fold(builder, WorkflowBuilder::with))
 }
 

@@ -107,7 +107,7 @@ impl Peers {
         let peers = (0..names.len()).map(|position| self.peer(position, &names, &own).saved_to(&channel));
         let round = json!({ "done": format!("{{{{ {done} }}}}"), "rounds": "{{ iteration }}" });
         let rounds = group("discuss", peers.collect(), round);
-        with_members(Workflow::builder(&self.name), &self.name, &self.members)?
+        with_members(Workflow::builder(&self.name), (&self.name, Some(&channel)), &self.members)?
             .channel(&channel, Reducer::Append)
             .node(Node::join("begin").input(format!("{{{{ {said} | length }}}}")))
             .node(rounds.after("begin").until(&done, self.rounds).or_stop())

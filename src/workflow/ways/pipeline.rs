@@ -55,7 +55,7 @@ impl Pipeline {
             return Err(defect(&self.name, "a pipeline of nobody", "name who works with `then`"));
         }
         let names = node_names(&self.members, &[]);
-        let mut builder = with_members(Workflow::builder(&self.name), &self.name, &self.members)?;
+        let mut builder = with_members(Workflow::builder(&self.name), (&self.name, None), &self.members)?;
         for (position, (member, name)) in self.members.iter().zip(&names).enumerate() {
             let node = member.node(name);
             let before = position.checked_sub(1).and_then(|before| names.get(before));

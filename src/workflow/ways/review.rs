@@ -107,7 +107,7 @@ impl Review {
             return Err(defect(&self.name, "a review of no rounds", "give it at least one with `rounds`"));
         }
         let members = [&self.planner, &self.executor, &self.reviewer];
-        let builder = with_members(Workflow::builder(&self.name), &self.name, members)?;
+        let builder = with_members(Workflow::builder(&self.name), (&self.name, None), members)?;
         let round = json!({
             "accepted": "{{ judge.output.accepted }}",
             "rounds": "{{ iteration }}",

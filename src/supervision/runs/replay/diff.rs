@@ -292,11 +292,11 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::TurnRestarted { at, .. }
         | RunEvent::Resumed { at, .. }
         | RunEvent::Stopped { at, .. } => *at = never,
-        RunEvent::StepStarted { .. }
-        | RunEvent::StepFinished { .. }
-        | RunEvent::StepFailed { .. }
-        | RunEvent::Reserved { .. }
-        | RunEvent::Settled { .. } => {}
+        RunEvent::StepStarted { at, .. }
+        | RunEvent::StepFinished { at, .. }
+        | RunEvent::StepFailed { at, .. }
+        | RunEvent::Reserved { at, .. }
+        | RunEvent::Settled { at, .. } => *at = None,
     }
     bare
 }

@@ -196,7 +196,7 @@ fn on_request(
     let (number, ordinal, at) = (id.turn.number, id.ordinal, around.now.wall);
     if let TurnRequest::Settle(usage) = request {
         // A call may report after its turn has ended.
-        live.absorb(RunEvent::Settled { turn: number, ordinal, usage });
+        live.absorb(RunEvent::Settled { turn: number, ordinal, usage, at: Some(at) });
         live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::Done)));
         return;
     }
@@ -219,7 +219,7 @@ fn on_request(
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),
             };
-            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict });
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at) });
             let answer = TurnReply::Reserved(answer.map(|()| ordinal));
             live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
         }
@@ -279,12 +279,14 @@ fn ask(
     let at = around.now.wall;
     let Some(turn) = live.run.turn(number) else { return };
     match request {
-        TurnRequest::StartStep(name) => live.absorb(RunEvent::StepStarted { turn: number, ordinal, name }),
+        TurnRequest::StartStep(name) => {
+            live.absorb(RunEvent::StepStarted { turn: number, ordinal, name, at: Some(at) })
+        }
         TurnRequest::FinishStep(name, value) => {
-            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_marked });
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_marked, at: Some(at) });
         }
         TurnRequest::FailStep(name, failure) => {
-            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_marked });
+            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_marked, at: Some(at) });
         }
         TurnRequest::Delegate(order) => {
             let event = decide::on_delegation(&live.run, number, turn, ordinal, order, around);
