@@ -179,7 +179,7 @@ const MAX_TEXT: u64 = 8 << 20;
 pub(crate) fn text_in(file: &str) -> Result<String, String> {
     let (what, read) = match file {
         "-" => ("standard input", bounded(std::io::stdin())),
-        file => (file, File::open(file).and_then(bounded)),
+        file => (file, open_given(Path::new(file)).and_then(bounded)),
     };
     read.map_err(|error| format!("{what}: {error}"))
 }
@@ -188,6 +188,12 @@ pub(crate) fn text_in(file: &str) -> Result<String, String> {
 pub(crate) fn open_file(path: &Path) -> std::io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is not a file")) }
+}
+
+/// Opens a file that was named on the command line: also what a shell passes there for `<(…)`, which has a writer or has ended.
+pub(crate) fn open_given(path: &Path) -> std::io::Result<File> {
+    const PASSED: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+    if PASSED.iter().any(|passed| path.starts_with(passed)) { File::open(path) } else { open_file(path) }
 }
 
 fn bounded(from: impl Read) -> std::io::Result<String> {

@@ -12,10 +12,17 @@ const ROOM: u64 = 16 << 20;
 
 /// A copy of the store, if it cannot be opened where it is; removed with the value.
 pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageError> {
+    if fs::metadata(folder.join("lock")).is_ok_and(|lock| !lock.is_file()) {
+        // Opening it tells so. A pipe would be waited for here.
+        return Ok(None);
+    }
     let Some(why) = why_not_writable(folder) else { return Ok(None) };
     let refuse = |detail: String| StorageError::Open { path: folder.display().to_string(), detail };
-    if is_locked(folder) {
-        return Err(StorageError::InUse { path: folder.display().to_string(), holder: None });
+    // Held until all of it is copied. Who may not read it is not kept out of it by it either.
+    let lock = File::open(folder.join("lock")).ok();
+    if lock.as_ref().is_some_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))) {
+        let holder = lock.and_then(|lock| io::read_to_string(lock).ok()?.trim().parse().ok());
+        return Err(StorageError::InUse { path: folder.display().to_string(), holder });
     }
     let needed = size(folder).map_err(|error| refuse(format!("{why}, and it cannot be read: {error}")))?;
     let temporary = std::env::temp_dir();
@@ -31,7 +38,10 @@ pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageEr
         copy_all(folder, copy.path())?;
         Ok(copy)
     });
-    copied.map(Some).map_err(|error| refuse(format!("{why}, and it cannot be copied: {error}")))
+    copied.map(Some).map_err(|error| {
+        let place = temporary.display();
+        refuse(format!("{why}, and a copy to read cannot be made in {place}: {error}; name another folder in TMPDIR"))
+    })
 }
 
 fn why_not_writable(folder: &Path) -> Option<&'static str> {
@@ -41,10 +51,6 @@ fn why_not_writable(folder: &Path) -> Option<&'static str> {
         _ if free(folder).is_some_and(|free| free < ROOM) => Some("its disk is full"),
         _ => None,
     }
-}
-
-fn is_locked(folder: &Path) -> bool {
-    File::open(folder.join("lock")).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// How many bytes are free where the folder is.

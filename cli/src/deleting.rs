@@ -6,13 +6,19 @@ use callboard::env::Env;
 
 use crate::listing::{Filter, folded};
 use crate::page::{Failure, Page, count};
-use crate::stores::Stores;
+use crate::stores::{LAST, Stores};
 
 /// Removes runs, each from the store that has it. What was removed before one could not be stays removed.
 pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
     for wanted in wanted {
-        let (store, run) = stores.take_with(wanted).await.map_err(|failure| failure.with(&text))?;
+        let open = stores.open_to_change().map_err(|failure| failure.with(&text))?;
+        if wanted == LAST && !open.closed.is_empty() {
+            let refused =
+                "the newest run may be in a store that is not open: name what is to be removed by its id".to_owned();
+            return Err(Failure::trouble(refused).with(&open.notes()).with(&text));
+        }
+        let (store, run) = open.find(wanted).await.map_err(|failure| failure.with(&text))?;
         store.delete(run).await.map_err(|failure| failure.with(&text))?;
         store.sled().close().await;
         text.push_str(&format!("run {run} is deleted\n"));
@@ -31,7 +37,8 @@ pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Fail
         for run in store.ids().await? {
             let read = store.history(run).await.map_err(|error| error.to_string()).and_then(folded);
             if read.is_ok_and(|fold| fold.result().is_some() && filter.has(&fold, now)) {
-                store.delete(run).await?;
+                let so_far = || format!("{} deleted before\n", count(deleted.len(), "run"));
+                store.delete(run).await.map_err(|failure| failure.with(&so_far()))?;
                 deleted.push(run);
             }
         }

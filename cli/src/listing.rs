@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use comfy_table::ColumnConstraint;
 use serde_json::{Value, json};
 
@@ -22,11 +23,12 @@ use crate::stores::Open;
 /// Which runs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
-    /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_consent or needs_attention
-    #[arg(long, value_name = "STATUS")]
-    state: Option<String>,
+    /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_consent or needs_attention; or the
+    /// beginning of one of them
+    #[arg(long, value_name = "STATUS", value_parser = state)]
+    state: Option<&'static str>,
     /// Runs that were given to this agent
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     agent: Option<String>,
     /// Runs that were submitted within this time: 90m, 12h or 7d
     #[arg(long, value_name = "TIME", value_parser = time_span)]
@@ -35,7 +37,7 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "TIME", value_parser = time_span)]
     older_than: Option<Duration>,
     /// Runs whose task has these words, in upper or lower case
-    #[arg(long, value_name = "WORDS")]
+    #[arg(long, value_name = "WORDS", value_parser = NonEmptyStringValueParser::new())]
     text: Option<String>,
 }
 
@@ -50,11 +52,26 @@ impl Filter {
     pub(crate) fn has(&self, run: &Run, now: Timestamp) -> bool {
         let submission = run.submission();
         let (age, body) = (now.since(submission.at), submission.task.body.to_lowercase());
-        self.state.as_ref().is_none_or(|state| shapes::status(run).starts_with(&state.replace(' ', "_")))
+        self.state.is_none_or(|state| shapes::status(run).starts_with(state))
             && self.agent.as_ref().is_none_or(|agent| submission.agent.as_str() == agent)
             && self.since.is_none_or(|since| age <= since)
             && self.older_than.is_none_or(|older_than| age > older_than)
             && self.text.as_ref().is_none_or(|text| body.contains(&text.to_lowercase()))
+    }
+}
+
+/// The statuses of runs ([`shapes::status`]).
+const STATES: [&str; 8] =
+    ["finished", "failed", "refused", "denied", "cancelled", "open", "waits_for_consent", "needs_attention"];
+
+/// The only state that begins like this: one that is misspelt, or could be two, must not choose what is removed.
+fn state(text: &str) -> Result<&'static str, String> {
+    let text = text.replace(' ', "_");
+    let fitting: Vec<&str> = STATES.into_iter().filter(|state| !text.is_empty() && state.starts_with(&text)).collect();
+    match fitting.as_slice() {
+        [only] => Ok(only),
+        [] => Err(format!("there is no such state; the states are {}", STATES.join(", "))),
+        several => Err(format!("this could be {}", several.join(" or "))),
     }
 }
 
@@ -214,6 +231,17 @@ mod tests {
         assert_eq!(["90m", "12h", "7d"].map(time_span), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
         for wrong in ["", "7", "d", "7 d", "-1d", "7w", "99999999999999999999d", "1ä"] {
             assert!(time_span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_state_is_named_by_a_beginning_that_no_other_has() {
+        assert_eq!(
+            ["finished", "fa", "waits", "o"].map(state),
+            ["finished", "failed", "waits_for_consent", "open"].map(Ok)
+        );
+        for wrong in ["", "f", "Finished", "finishes", "open (1 turn)"] {
+            assert!(state(wrong).is_err(), "{wrong}");
         }
     }
 

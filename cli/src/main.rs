@@ -8,7 +8,9 @@ mod copying;
 mod deleting;
 mod forking;
 mod listing;
+mod moved;
 mod moving;
+mod orphans;
 mod page;
 mod person;
 mod replaying;
@@ -27,7 +29,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser as _, Subcommand as _};
 
-use arguments::{Arguments, Runs};
+use arguments::{Arguments, Common, Runs};
 
 fn main() -> ExitCode {
     match Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit()) {
@@ -80,7 +82,11 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
     let stores = command.common().choice.stores()?;
     match command {
-        Runs::List { filter, .. } => listing::list(&stores.open()?, filter).await,
+        Runs::List { filter, .. } => {
+            let mut page = listing::list(&stores.open()?, filter).await?;
+            page.remarks.extend(stores.hint().map(|hint| format!("{hint}\n")));
+            Ok(page)
+        }
         Runs::Show { run, .. } => showing::show(&stores.load(run).await?),
         Runs::Diff { first, second, .. } => {
             let open = stores.open()?;
@@ -91,6 +97,9 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
             let loaded = store.load(run).await?;
             forking::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
         }
+        Runs::Export { file: None, common: Common { json: true, .. } } => Err(page::Failure::trouble(
+            "without a FILE the export itself goes to standard output: leave --json out, or name a FILE".to_owned(),
+        )),
         Runs::Export { file, .. } => moving::export(&stores, file.as_deref()).await,
         Runs::Import { file, .. } => moving::import(&stores, file).await,
         Runs::Prune { filter, .. } => deleting::prune(&stores, filter).await,

@@ -1,18 +1,21 @@
-//! `callboard runs export|import`.
+//! `callboard runs export|import`. What is written appears under its name when it is whole: a process that is killed leaves no half
+//! of an export, and no store with half of the runs.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use tempfile::{NamedTempFile, TempDir};
 
 use callboard::env::Env;
 use callboard::messages::visible;
 use callboard::storage::transfer::{self, TransferError, Transferred};
 
+use crate::arguments::open_given;
 use crate::page::{Failure, Page, count};
-use crate::store::Store;
-use crate::stores::Stores;
+use crate::store::{self, Store};
+use crate::stores::{Project, Stores, shown};
 
 /// Writes the only store that there is.
 pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page, Failure> {
@@ -22,38 +25,115 @@ pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page,
         transfer::export(&*sled, &mut io::stdout()).await.map_err(trouble)?;
         return Ok(Page::new(String::new(), json!(null)));
     };
-    let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", visible(&file.display().to_string())));
-    let mut out = BufWriter::new(File::create_new(file).map_err(cannot)?);
+    let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown(file)));
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(cannot(io::ErrorKind::AlreadyExists.into()));
+    }
+    let mut unfinished = NamedTempFile::with_prefix_in(".callboard-export-", parent(file)).map_err(cannot)?;
+    let mut out = BufWriter::new(unfinished.as_file_mut());
     let moved = transfer::export(&*sled, &mut out).await.map_err(trouble)?;
-    out.flush().and_then(|()| out.get_ref().sync_all()).map_err(cannot)?;
+    out.flush().map_err(cannot)?;
+    drop(out);
+    unfinished.as_file().sync_all().map_err(cannot)?;
+    unfinished.persist_noclobber(file).map_err(|error| cannot(error.error))?;
     Ok(page("exported", &moved))
 }
 
-/// Reads into the store that is named, or the project's first free one.
+/// Reads into the store that is named, or into a new one of the project.
 pub(crate) async fn import(stores: &Stores, file: &Path) -> Result<Page, Failure> {
-    let shown = visible(&file.display().to_string());
+    let shown_file = visible(&file.display().to_string());
     let opened: Box<dyn io::Read + Send> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
-        Box::new(File::open(file).map_err(|error| Failure::trouble(format!("{shown}: {error}")))?)
+        Box::new(open_given(file).map_err(|error| Failure::trouble(format!("{shown_file}: {error}")))?)
     };
-    let store = stores.take_new()?;
+    let target = Target::new(stores)?;
+    let store = Store::open_or_make(target.folder()).map_err(store::trouble)?;
     let sled = store.sled();
     let moved = transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
     sled.close().await;
-    let moved = moved.map_err(|error| Failure::trouble(format!("{shown}: {error}")))?;
+    drop((sled, store));
+    let moved = moved.map_err(|error| Failure::trouble(format!("{shown_file}: {error}")))?;
+    target.keep()?;
     Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved) })
+}
+
+/// What an import is read into.
+enum Target<'a> {
+    /// A store that is there.
+    Given(&'a Path),
+    /// A folder that becomes this one, or a store of the project.
+    Made(TempDir, Place<'a>),
+}
+
+enum Place<'a> {
+    Named(&'a Path),
+    Project(&'a Project),
+}
+
+/// What the names of folders begin with that an import is read into.
+const UNFINISHED: &str = ".import-";
+
+impl<'a> Target<'a> {
+    fn new(stores: &'a Stores) -> Result<Self, Failure> {
+        let (beside, place) = match stores {
+            Stores::Named(folder) if folder.exists() => return Ok(Self::Given(folder)),
+            Stores::Named(folder) => (parent(folder), Place::Named(&**folder)),
+            Stores::Project(project) => (stores.folder(), Place::Project(project)),
+        };
+        let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown(beside)));
+        store::make_folder(beside).map_err(cannot)?;
+        remove_abandoned(beside);
+        let made = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(beside).map_err(cannot)?;
+        Ok(Self::Made(made, place))
+    }
+
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Given(folder) => folder,
+            Self::Made(folder, _) => folder.path(),
+        }
+    }
+
+    fn keep(self) -> Result<(), Failure> {
+        let (made, place) = match self {
+            Self::Given(_) => return Ok(()),
+            Self::Made(made, place) => (made, place),
+        };
+        let kept: io::Result<PathBuf> = match place {
+            Place::Named(folder) => fs::rename(made.path(), folder).map(|()| folder.to_owned()),
+            Place::Project(project) => project.adopt(made.path()),
+        };
+        let synced = kept.and_then(|folder| File::open(parent(&folder))?.sync_all());
+        synced.map_err(|error| Failure::trouble(format!("the import cannot be moved into its place: {error}")))
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removes what imports have left that were killed. One that goes on holds the lock of its store.
+fn remove_abandoned(beside: &Path) {
+    let folders = fs::read_dir(beside).into_iter().flatten().flatten();
+    let unfinished = folders.filter(|folder| folder.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()));
+    for folder in unfinished.map(|folder| folder.path()) {
+        if File::open(folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
 }
 
 fn only(stores: &Stores) -> Result<Store, Failure> {
     let open = stores.open()?;
-    let folders: Vec<String> = open.stores.iter().map(|store| visible(&store.folder().display().to_string())).collect();
+    let folders: Vec<String> = open.stores.iter().map(|store| shown(store.folder())).collect();
     let mut found = open.stores.into_iter();
-    match (found.next(), found.next()) {
-        (Some(only), None) if open.closed.is_empty() => Ok(only),
-        (None, _) if open.closed.is_empty() => Err(Failure::trouble("there is no store to export".to_owned())),
-        _ => {
-            let closed = open.closed.iter().map(|(folder, _)| visible(&folder.display().to_string()));
+    match (found.next(), found.next(), open.closed.as_slice()) {
+        (Some(only), None, []) => Ok(only),
+        (None, _, []) => Err(Failure::trouble("there is no store to export".to_owned())),
+        (None, _, [(folder, why)]) => Err(Failure::trouble(format!("{}: {why}", shown(folder)))),
+        (_, _, closed) => {
+            let closed = closed.iter().map(|(folder, _)| shown(folder));
             let all: Vec<String> = folders.into_iter().chain(closed).collect();
             Err(Failure::trouble(format!("there are several stores: name one with --store: {}", all.join(", "))))
         }

@@ -1,5 +1,7 @@
 //! A store, and the runs in it.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,8 +149,14 @@ impl Rules {
     }
 }
 
+/// Makes a folder that nobody else on the machine may look into.
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(true).create(folder)
+}
+
+/// Whether a folder has a store, or what is left of one.
 pub(crate) fn is_there(folder: &Path) -> bool {
-    folder.join("format").is_file()
+    ["format", "db"].iter().any(|file| folder.join(file).exists())
 }
 
 fn check_is_there(folder: &Path) -> Result<(), Failure> {

@@ -5,25 +5,32 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use clap::Args;
+use rustix::process::geteuid;
 use sha2::{Digest as _, Sha256};
 
 use callboard::messages::{RunId, visible};
 use callboard::storage::StorageError;
 
+use crate::moved;
 use crate::page::{Failure, note};
 use crate::store::{self, Loaded, Store};
 
 /// What names the folder of the store, if nothing on the command line does.
 const VARIABLE: &str = "CALLBOARD_STORE";
 
+/// What helps where the project's own stores cannot be used.
+const ELSEWHERE: &str = "name a folder with --store or CALLBOARD_STORE, or keep nothing with --ephemeral";
+
 /// What a project's folder has.
 const MARKS: [&str; 3] = [".callboard", "agents", ".git"];
 
 /// The newest run, on the command line.
-const LAST: &str = "@last";
+pub(crate) const LAST: &str = "@last";
 
 /// Which store.
 #[derive(Clone, Debug, Args)]
@@ -45,6 +52,8 @@ pub(crate) enum Stores {
 #[derive(Clone, Debug)]
 pub(crate) struct Project {
     folder: PathBuf,
+    /// The project itself.
+    root: PathBuf,
 }
 
 /// Stores that are open to be read, and those that cannot be.
@@ -75,7 +84,7 @@ impl Stores {
     /// Where all of it lies; no tool may see it.
     pub(crate) fn folder(&self) -> &Path {
         match self {
-            Self::Named(folder) | Self::Project(Project { folder }) => folder,
+            Self::Named(folder) | Self::Project(Project { folder, .. }) => folder,
         }
     }
 
@@ -87,11 +96,11 @@ impl Stores {
         }
     }
 
-    /// A store for an export to be read into.
-    pub(crate) fn take_new(&self) -> Result<Store, Failure> {
+    /// What may be said to whoever finds no runs here.
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Named(_) => self.take(),
-            Self::Project(project) => project.new_store(),
+            Self::Named(_) => None,
+            Self::Project(project) => moved::hint(&project.folder, &project.root),
         }
     }
 
@@ -136,6 +145,9 @@ impl Open {
     }
 
     async fn place_of(&self, wanted: &str) -> Result<(usize, RunId), Failure> {
+        if wanted == LAST && !self.closed.is_empty() {
+            note(&format!("{LAST} is the newest run of the other stores\n{}", self.notes().trim_end()));
+        }
         let mut runs = Vec::new();
         for (place, store) in self.stores.iter().enumerate() {
             runs.extend(store.ids().await?.into_iter().map(|run| (run, place)));
@@ -165,12 +177,14 @@ impl Project {
         let folder = std::env::current_dir()
             .map_err(|error| Failure::trouble(format!("the current folder cannot be read: {error}")))?;
         let root = folder.ancestors().find(|parent| MARKS.iter().any(|mark| parent.join(mark).exists()));
+        let root = root.unwrap_or(&folder).to_owned();
         let state = state_folder().ok_or_else(|| {
-            Failure::trouble(format!(
-                "there is no folder to keep runs in, because HOME is not set: name one with --store or {VARIABLE}"
-            ))
+            Failure::trouble(format!("there is no folder to keep runs in, because HOME names none: {ELSEWHERE}"))
         })?;
-        Ok(Self { folder: state.join(name_of(root.unwrap_or(&folder))) })
+        keep_private(&state).map_err(|error| {
+            Failure::trouble(format!("the folder of all stores, {}: {error}; {ELSEWHERE}", shown(&state)))
+        })?;
+        Ok(Self { folder: state.join(name_of(&root)), root })
     }
 
     /// Its stores in order.
@@ -190,25 +204,39 @@ impl Project {
     fn take(&self) -> Result<Store, Failure> {
         for number in 1_u32.. {
             let folder = self.folder.join(number.to_string());
-            let was_there = store::is_there(&folder);
+            let was_there = fs::symlink_metadata(&folder).is_ok();
             match Store::open_or_make(&folder) {
+                Ok(store) => {
+                    moved::remember(&self.folder, &self.root);
+                    return Ok(store);
+                }
                 Err(StorageError::InUse { .. }) => {}
                 // The next one is as good.
                 Err(error) if was_there => note(&error.to_string()),
-                taken => return taken.map_err(store::trouble),
+                Err(error) => return Err(Failure::trouble(format!("{error}; {ELSEWHERE}"))),
             }
         }
         Err(Failure::trouble("there is no free store".to_owned()))
     }
 
-    fn new_store(&self) -> Result<Store, Failure> {
+    /// Gives a store that was made elsewhere in this folder the first free number; its folder from then on.
+    pub(crate) fn adopt(&self, made: &Path) -> io::Result<PathBuf> {
         for number in 1_u32.. {
             let folder = self.folder.join(number.to_string());
-            if !folder.exists() {
-                return Store::open_or_make(&folder).map_err(store::trouble);
+            if fs::symlink_metadata(&folder).is_ok() {
+                continue;
+            }
+            match fs::rename(made, &folder) {
+                Ok(()) => {
+                    moved::remember(&self.folder, &self.root);
+                    return Ok(folder);
+                }
+                // Somebody else was quicker.
+                Err(_) if fs::symlink_metadata(&folder).is_ok() => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(Failure::trouble("there is no free number for a store".to_owned()))
+        Err(io::Error::other("there is no free number for a store"))
     }
 
     fn open(&self, open: impl Fn(&Path) -> Result<Store, StorageError>) -> Result<Open, Failure> {
@@ -226,7 +254,24 @@ impl Project {
     }
 }
 
-fn shown(folder: &Path) -> String {
+/// Keeps others out of the folder that has all stores.
+fn keep_private(state: &Path) -> io::Result<()> {
+    let about = match fs::metadata(state) {
+        Ok(about) => about,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let user = geteuid();
+    if about.uid() != user.as_raw() {
+        // Root may use the folder of anybody; anybody else would trust its owner.
+        let owner = about.uid();
+        return if user.is_root() { Ok(()) } else { Err(io::Error::other(format!("it belongs to the user {owner}"))) };
+    }
+    let mode = about.permissions().mode();
+    if mode & 0o077 == 0 { Ok(()) } else { fs::set_permissions(state, fs::Permissions::from_mode(mode & 0o700)) }
+}
+
+pub(crate) fn shown(folder: &Path) -> String {
     visible(&folder.display().to_string())
 }
 
@@ -263,7 +308,7 @@ mod tests {
     #[test]
     fn each_process_takes_the_first_store_that_is_free() {
         let state = tempfile::tempdir().unwrap();
-        let project = Project { folder: state.path().join("site-0") };
+        let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         let first = project.take().unwrap();
         let second = project.take().unwrap();
         assert_eq!([&first, &second].map(|store| store.folder().file_name().unwrap().to_owned()), ["1", "2"]);
@@ -275,9 +320,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_store_keeps_no_run_from_beginning() {
+        let state = tempfile::tempdir().unwrap();
+        let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
+        fs::create_dir(&project.folder).unwrap();
+        std::os::unix::fs::symlink("nowhere", project.folder.join("1")).unwrap();
+        fs::write(project.folder.join("2"), "a file").unwrap();
+        fs::create_dir(project.folder.join("3")).unwrap();
+        fs::write(project.folder.join("3/db"), "of another program").unwrap();
+        assert!(project.take().unwrap().folder().ends_with("4"));
+        assert_eq!(project.open(Store::open_or_make).unwrap().closed.len(), 0);
+    }
+
+    #[test]
+    fn others_are_kept_out_of_the_folder_of_all_stores() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(keep_private(&state.path().join("missing")).is_ok());
+        fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+        keep_private(state.path()).unwrap();
+        assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+        if !geteuid().is_root() {
+            assert!(keep_private(Path::new("/")).unwrap_err().to_string().contains("belongs to the user 0"));
+        }
+    }
+
+    #[test]
     fn a_store_that_is_damaged_keeps_no_run_from_beginning() {
         let state = tempfile::tempdir().unwrap();
-        let project = Project { folder: state.path().join("site-0") };
+        let project = Project { folder: state.path().join("site-0"), root: "/site".into() };
         drop(project.take().unwrap());
         std::fs::write(project.folder.join("1/format"), "x").unwrap();
         assert!(project.take().unwrap().folder().ends_with("2"));

@@ -370,6 +370,20 @@ fn what_is_no_file_is_not_read() {
     }
     let named = callboard(folder.path(), &["check", "--models", "named.toml"]);
     assert!(named.code == Some(2) && named.error.contains("named.toml: it is not a file"), "{}", named.error);
+    let store = folder.path().join("store");
+    for arguments in [
+        &["run", "x", "--model", "fake", "--ephemeral", "--input", "@named.toml"][..],
+        &["run", "@named.toml", "--model", "fake", "--ephemeral"],
+        &["workflow", "run", "--line", "workflow a: coder", "--model", "fake", "--input-json", "@named.toml"],
+        &["workflow", "run", "--line", "workflow a: coder", "--model", "fake", "--input", "x=@named.toml"],
+        &["workflow", "check", "models.toml"],
+        &["runs", "import", "named.toml", "--store", store.to_str().unwrap()],
+        &["runs", "fork", "@last", "--turn", "1", "--set", "a=@named.toml"],
+    ] {
+        let refused = callboard(folder.path(), arguments);
+        let told = refused.out + &refused.error;
+        assert!(refused.code == Some(2) && told.contains(".toml: it is not a file"), "{arguments:?}: {told}");
+    }
     // What nobody named is as if it were not there.
     let run = ["run", "look", "--to", "coder", "--model", "fake", "--no-input", "--ephemeral"];
     assert_eq!(callboard(folder.path(), &run).code, Some(0));

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -263,4 +264,47 @@ read end
     let rest: Vec<String> = told.collect();
     assert_eq!(run.0.wait().unwrap().code(), Some(1), "{rest:#?}");
     assert!(!folder.path().join("made").exists());
+}
+
+/// Starts a process in a session of its own, which connects to `wire`, and ends its turn once that has: with the task `end`, or
+/// else never. With `clean` in the task, the process has nothing of the program's environment.
+const LEAVER: &str = r#"
+import json, os, subprocess, sys
+LEFT = """
+import signal, socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect("wire")
+print("begun", flush=True)
+signal.pause()
+"""
+def tell(**line):
+    print(json.dumps(line), flush=True)
+sys.stdin.readline()
+tell(type="ready", protocol=1)
+turn = json.loads(sys.stdin.readline())
+quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+environment = {} if "clean" in turn["task"] else None
+# The parent of what is left behind ends at once.
+starts = "import os, sys; os.fork() or os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])"
+left = subprocess.Popen([sys.executable, "-c", starts, LEFT], env=environment, start_new_session=True, **quiet)
+left.stdout.readline()
+if "end" in turn["task"]:
+    tell(type="command", turn=turn["id"], output="done")
+sys.stdin.readline()
+"#;
+
+#[test]
+fn what_a_program_has_started_ends_with_the_run_whatever_it_has_left() {
+    for (task, expected) in [("end", 0), ("end clean", 0), ("hang", 1), ("hang clean", 1)] {
+        let folder = folder();
+        write(&folder, "leaver.py", LEAVER);
+        let leaver = COUNTER.replace("counter", "leaver").replace("word_leaver", "leaver");
+        write(&folder, "agents/leaver.toml", &format!("{leaver}\n[agent.limits]\ntimeout = \"1s\"\n"));
+        let wire = UnixListener::bind(folder.path().join("wire")).unwrap();
+        let said = callboard(&folder, &["run", task, "--to", "leaver", "--limits", r#"{"attempts":1}"#, "--ephemeral"]);
+        assert_eq!(said.code, Some(expected), "{task}: {}", said.error);
+        let (mut line, _) = wire.accept().unwrap();
+        line.set_nonblocking(true).unwrap();
+        assert_eq!(line.read(&mut [0]).expect("it is still there"), 0, "{task}");
+    }
 }

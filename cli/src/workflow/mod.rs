@@ -15,6 +15,7 @@ mod running;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::orphans;
 use crate::page::{self, Failure, Page};
 use crate::saying;
 use crate::stops::Stops;
@@ -82,9 +83,11 @@ async fn history(stored: arguments::Stored) -> Result<Page, Failure> {
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::trouble(format!("the runtime cannot be started: {error}")))?;
+    orphans::adopt();
     let done = runtime.block_on(work);
     // Turns that are still at work end here, and their programs with them.
     runtime.shutdown_timeout(LET_GO);
+    orphans::end();
     done
 }
 

@@ -1,0 +1,90 @@
+//! Which project a folder of stores is of, so that the stores of one that was moved are found: its path has changed, its inode has
+//! not.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::open_file;
+use crate::stores::shown;
+
+/// The file beside the stores of a project.
+const FILE: &str = "project.json";
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Identity {
+    root: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    fn of(root: &Path) -> Option<Self> {
+        let about = fs::metadata(root).ok()?;
+        Some(Self { root: root.to_owned(), device: about.dev(), inode: about.ino() })
+    }
+
+    fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_reader(open_file(&folder.join(FILE)).ok()?).ok()
+    }
+}
+
+/// Notes which project the stores in a folder are of. Without the note they are used all the same.
+pub(crate) fn remember(folder: &Path, root: &Path) {
+    let identity = Identity::of(root);
+    if let Some(text) = identity.as_ref().filter(|identity| Identity::read(folder).as_ref() != Some(identity))
+        && let Ok(text) = serde_json::to_vec(text)
+    {
+        let _ = fs::write(folder.join(FILE), text);
+    }
+}
+
+/// Where the stores of this project are, if it was moved and has none yet, and how they are taken along.
+pub(crate) fn hint(folder: &Path, root: &Path) -> Option<String> {
+    let own = Identity::of(root).filter(|_| !folder.exists())?;
+    let others = fs::read_dir(folder.parent()?).ok()?;
+    others.filter_map(|other| Some(other.ok()?.path())).find_map(|other| {
+        let identity = Identity::read(&other)?;
+        let is_moved = (identity.device, identity.inode) == (own.device, own.inode)
+            && Identity::of(&identity.root).is_none_or(|now| now.inode != own.inode);
+        is_moved.then(|| {
+            let (other, folder) = (quoted(&other), quoted(folder));
+            format!(
+                "this project was at {} before; its runs are taken along by: mv {other} {folder}",
+                shown(&identity.root)
+            )
+        })
+    })
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", shown(path).replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn a_project_that_was_moved_is_found_and_one_that_was_not_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let [state, site, moved] = ["state", "site", "moved"].map(|name| place.path().join(name));
+        let [old, new] = ["site-1", "moved-2"].map(|name| state.join(name));
+        fs::create_dir_all(&old).unwrap();
+        fs::create_dir(&site).unwrap();
+        remember(&old, &site);
+        assert_eq!(hint(&new, &site), None, "it is where it was");
+        fs::rename(&site, &moved).unwrap();
+        let told = hint(&new, &moved).unwrap();
+        assert!(
+            told.contains(&*site.to_string_lossy())
+                && told.contains(&format!("mv '{}' '{}'", old.display(), new.display()))
+        );
+        fs::create_dir(&new).unwrap();
+        assert_eq!(hint(&new, &moved), None, "it has stores of its own");
+    }
+}

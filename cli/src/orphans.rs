@@ -1,0 +1,103 @@
+//! Processes that programs leave behind: whatever a run has started ends with it, also what has left the session and the
+//! environment of the program that started it.
+//!
+//! On Linux this process adopts them when their parents end, so at its end it knows them as its children. One that had children
+//! before it became `callboard`, as in `sh -c 'server & exec callboard …'`, adopts none: those are not the run's.
+
+/// Adopts what its children leave from now on.
+pub(crate) fn adopt() {
+    #[cfg(target_os = "linux")]
+    linux::adopt();
+}
+
+/// Ends all children, and those that are adopted as they end.
+pub(crate) fn end() {
+    #[cfg(target_os = "linux")]
+    linux::end();
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+    use rustix::process::{
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper,
+        waitid,
+    };
+
+    /// How often it is looked for children, and how long in between: one that was killed takes a moment to end.
+    const LOOKS: u32 = 500;
+    const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+    static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn adopt() {
+        if ADOPTS.load(Ordering::Relaxed) || has_children() {
+            return;
+        }
+        ADOPTS.store(set_child_subreaper(Some(getpid())).is_ok(), Ordering::Relaxed);
+    }
+
+    pub(super) fn end() {
+        if !ADOPTS.load(Ordering::Relaxed) {
+            return;
+        }
+        for _ in 0..LOOKS {
+            reap();
+            if !has_children() {
+                return;
+            }
+            children().into_iter().for_each(kill);
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn has_children() -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+    }
+
+    /// Takes the status of those that have ended.
+    fn reap() {
+        while let Ok(Some(_)) = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {}
+    }
+
+    fn children() -> Vec<Pid> {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+        pids.filter_map(Pid::from_raw).filter(is_own).collect()
+    }
+
+    fn is_own(pid: &Pid) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        parent(&stat) == Some(getpid().as_raw_nonzero().get())
+    }
+
+    /// The parent's id. It comes after the name, which is in parentheses and may have some itself, and the state.
+    fn parent(stat: &str) -> Option<i32> {
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    }
+
+    fn kill(pid: Pid) {
+        // The number may be another's by now; what is open is not.
+        if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
+            && is_own(&pid)
+        {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_parent_is_found_behind_any_name() {
+            assert_eq!(parent("17 (a) b (c) R 4 17 17 0 -1"), Some(4));
+            assert_eq!(parent(""), None);
+        }
+    }
+}
