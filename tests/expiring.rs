@@ -239,7 +239,10 @@ async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
     let board = world.board().start().await.unwrap();
     assert!(board.approvals().open().is_empty());
     let output = board.run(run).result().await.unwrap().output;
-    assert!(output.as_str().unwrap().contains("nobody decided about write_file a before it expired"), "{output}");
+    assert!(
+        output.as_str().unwrap().contains("the approval of write_file a expired before anybody decided"),
+        "{output}"
+    );
     assert_eq!(world.told(), [""; 0]);
     let decision = board.approvals().decision(envelope.id()).await.unwrap().unwrap();
     assert_eq!((decision.approved, &*decision.by), (false, "expiry"));

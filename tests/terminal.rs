@@ -108,7 +108,10 @@ fn a_card_that_expires_while_it_is_open_makes_room_for_the_next_one() {
     assert!(second.contains("target    b.txt\n"), "{second}");
     screen.consents(&second);
     let told = screen.ended();
-    assert!(told.contains("run 1: \"denied: nobody decided about write_file a.txt before it expired\""), "{told}");
+    assert!(
+        told.contains("run 1: \"denied: the approval of write_file a.txt expired before anybody decided\""),
+        "{told}"
+    );
     assert!(told.contains(r#"run 2: "done: \"bbb\"""#), "{told}");
 }
 

@@ -217,7 +217,7 @@ fn a_card_that_expires_while_it_is_open_is_closed_and_the_run_goes_on() {
     assert_eq!(content(&folder, "a.txt"), None);
     model.asked();
     let answer = model.asked().answer().to_owned();
-    assert!(answer.contains("nobody decided about FileWrite a.txt before it expired"), "{answer}");
+    assert!(answer.contains("the approval of FileWrite a.txt expired before anybody decided"), "{answer}");
 }
 
 #[test]
