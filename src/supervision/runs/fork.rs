@@ -261,15 +261,17 @@ fn copy_around(
             | RunEvent::Overwritten { .. }
             | RunEvent::Resumed { .. }
             | RunEvent::Forked { .. } => true,
-            RunEvent::Asked { turn, ordinal, .. } | RunEvent::AskedUntil { turn, ordinal, .. } => history[position..].iter().enumerate().any(|(later, event)| {
-                let is_copied = position + later < end || !told.waiting.contains(turn);
-                is_copied
-                    && matches!(
-                        event,
-                        RunEvent::Answered { turn: t, ordinal: o, .. }
-                            | RunEvent::QuestionExpired { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal)
-                    )
-            }),
+            RunEvent::Asked { turn, ordinal, .. } | RunEvent::AskedUntil { turn, ordinal, .. } => {
+                history[position..].iter().enumerate().any(|(later, event)| {
+                    let is_copied = position + later < end || !told.waiting.contains(turn);
+                    is_copied
+                        && matches!(
+                            event,
+                            RunEvent::Answered { turn: t, ordinal: o, .. }
+                                | RunEvent::QuestionExpired { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal)
+                        )
+                })
+            }
             // The copied turn asks for itself if nobody has answered.
             RunEvent::OutcomeUnknown { turn, ordinal, .. } => {
                 history[position..].iter().enumerate().any(|(later, event)| {

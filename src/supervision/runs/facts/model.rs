@@ -50,7 +50,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let signal = || prop_oneof![6 => Just(Signal::Failure), 1 => Just(Signal::Success), 1 => Just(Signal::Neutral)];
+    let signal = || prop_oneof![4 => Just(Signal::Failure), 2 => Just(Signal::Success), 1 => Just(Signal::Neutral)];
     let op = prop_oneof![
         10 => (0..AGENTS, 0..RUNS).prop_map(|(agent, run)| Op::Begin { agent, run }),
         3 => any::<Index>().prop_map(|turn| Op::Retry { turn }),
