@@ -30,6 +30,8 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     written("src/runtime/starting.rs", "max_recoveries: 10,");
     written("src/actors/turn/outside.rs", "const RECONCILE_TIMEOUT: Duration = Duration::from_secs(30);");
     written("src/workflow/graph.rs", "const MAP_BOUND: u32 = 1_000;");
+    written("src/actors/approvals/desk.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
+    let agent = agent.conditions();
     let retention = time(settings.retention);
     vec![
         (1, vec![format!("{depth}: three steps, four agents")]),
@@ -37,8 +39,17 @@ fn figures() -> Vec<(u32, Vec<String>)> {
         (3, vec![count(threshold), format!("{}, doubling to {}", time(cooldown), time(max_cooldown))]),
         (4, vec![count(repeat_window)]),
         (5, vec!["none".to_owned()]),
-        (8, vec![count(attempts), count(agent.conditions().slots), count(settings.pool), time(settings.grace)]),
-        (9, vec![format!("{}, for the board", time(settings.approval_ttl)), "1".to_owned()]),
+        (8, vec![count(attempts), count(agent.slots), count(settings.pool), time(settings.grace)]),
+        (
+            9,
+            vec![
+                time(settings.approval_ttl),
+                format!("{} h before, or when half of the time is over", settings.remind_before.as_secs() / 3600),
+                "60 days".to_owned(),
+                agent.question_ttl.map_or("never".to_owned(), time),
+                "1".to_owned(),
+            ],
+        ),
         (
             10,
             vec![
