@@ -73,6 +73,10 @@ struct Readme;
 struct ToolGuide;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/conversations.md")]
+struct ConversationGuide;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/workflows.md")]
 struct WorkflowGuide;
 

@@ -4,6 +4,7 @@ mod agents;
 mod asking;
 mod builder;
 mod classifier;
+mod conversations;
 mod dead_letters;
 #[cfg(test)]
 mod figures;
@@ -19,6 +20,7 @@ mod workflows;
 pub use agents::AgentError;
 pub use asking::AskError;
 pub use builder::{BuildError, Builder, Unfinished};
+pub use conversations::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
 pub use dead_letters::LetterError;
 pub use handle::Callboard;
 pub use run_handle::{RunError, RunHandle};

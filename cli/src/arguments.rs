@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use rustix::fs::OFlags;
 use serde_json::Value;
 
+use callboard::messages::ConversationId;
+
 use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
 use crate::listing::Filter;
 use crate::stores::Choice;
@@ -48,6 +50,12 @@ pub(crate) enum Arguments {
     Runs {
         #[command(subcommand)]
         command: Runs,
+    },
+    /// Conversations, which several runs of an agent share: see `callboard run --conversation`
+    #[command(after_help = EXIT_CODES)]
+    Conversations {
+        #[command(subcommand)]
+        command: Conversations,
     },
     /// Workflows: checked, run with programs or agents in files, resumed, and forked
     Workflow {
@@ -145,6 +153,47 @@ pub(crate) enum Runs {
         #[arg(long, value_name = "CHANNEL=JSON", value_parser = setting)]
         set: Vec<Setting>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Conversations {
+    /// All conversations
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The messages of a conversation, run by run
+    Show {
+        #[command(flatten)]
+        common: Common,
+        /// Its id
+        #[arg(value_parser = ConversationId::new)]
+        conversation: ConversationId,
+    },
+    /// Remove conversations with all their messages; their runs stay
+    Delete {
+        #[command(flatten)]
+        common: Common,
+        /// Their ids
+        #[arg(required = true, value_parser = ConversationId::new)]
+        conversations: Vec<ConversationId>,
+    },
+}
+
+impl Conversations {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::List { common } | Self::Show { common, .. } | Self::Delete { common, .. } => common,
+        }
+    }
+
+    /// Whether something in a store is changed.
+    pub(crate) fn changes_them(&self) -> bool {
+        match self {
+            Self::List { .. } | Self::Show { .. } => false,
+            Self::Delete { .. } => true,
+        }
+    }
 }
 
 /// A channel and what is to stand there.

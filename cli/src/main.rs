@@ -4,6 +4,7 @@
 mod agents;
 mod arguments;
 mod comparing;
+mod conversations;
 mod copying;
 mod deleting;
 mod forking;
@@ -29,15 +30,19 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser as _, Subcommand as _};
 
-use arguments::{Arguments, Common, Runs};
+use arguments::{Arguments, Common, Conversations, Runs};
 
 fn main() -> ExitCode {
     match Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit()) {
         Arguments::Init(init) => agents::init(&init),
         Arguments::Check(check) => agents::check(&check),
         Arguments::Run(run) => by_itself(|| agents::run(&run)),
-        Arguments::Runs { command } if command.changes_runs() => by_itself(|| look(&command)),
-        Arguments::Runs { command } => look(&command),
+        Arguments::Runs { command } if command.changes_runs() => {
+            by_itself(|| look(answer(&command), command.common().json))
+        }
+        Arguments::Runs { command } => look(answer(&command), command.common().json),
+        Arguments::Conversations { command } if command.changes_them() => by_itself(|| talk(&command)),
+        Arguments::Conversations { command } => talk(&command),
         Arguments::Workflow { command } if command.begins_runs() => by_itself(|| workflow::main(command)),
         Arguments::Workflow { command } => workflow::main(command),
     }
@@ -58,13 +63,16 @@ fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
     page::print(Err(page::Failure::trouble(told)), false)
 }
 
-fn look(command: &Runs) -> ExitCode {
-    let common = command.common();
+fn talk(command: &Conversations) -> ExitCode {
+    look(answer_about_conversations(command), command.common().json)
+}
+
+fn look(answer: impl Future<Output = Result<page::Page, page::Failure>>, is_json: bool) -> ExitCode {
     let answer = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|error| page::Failure::trouble(format!("the runtime cannot be started: {error}")))
-        .and_then(|runtime| runtime.block_on(answer(command)));
-    page::print(answer, common.json)
+        .and_then(|runtime| runtime.block_on(answer));
+    page::print(answer, is_json)
 }
 
 /// Whoever leaves out `runs` is told.
@@ -112,5 +120,14 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
                 None => Ok(replaying::whole(&loaded)),
             }
         }
+    }
+}
+
+async fn answer_about_conversations(command: &Conversations) -> Result<page::Page, page::Failure> {
+    let stores = command.common().choice.stores()?;
+    match command {
+        Conversations::List { .. } => conversations::list(&stores.open()?).await,
+        Conversations::Show { conversation, .. } => conversations::show(&stores.open()?, conversation).await,
+        Conversations::Delete { conversations: wanted, .. } => conversations::delete(&stores, wanted).await,
     }
 }

@@ -63,6 +63,8 @@ pub(crate) fn submission(submission: &Submission) -> Value {
         is_untrusted,
         grant,
         approval_ttl,
+        // An event of its own names it.
+        conversation: _,
     } = task;
     let schema = schema.as_ref().or_else(|| plan.as_ref().map(|plan| &plan.schema));
     let channels: Map<String, Value> = schema

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
 use callboard::messages::{Durability, RunEvent, RunId, visible};
+use callboard::runtime::ConversationsHandle;
 use callboard::storage::{Fence, Journal, Sled, StorageError};
 use callboard::supervision::runs::replay::{Replay, ReplayError};
 
@@ -79,6 +80,11 @@ impl Store {
     /// Removes a run, with everything that was kept for it.
     pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
         self.journal.forget(run).await.map_err(trouble)
+    }
+
+    /// The conversations in it.
+    pub(crate) fn conversations(&self) -> ConversationsHandle {
+        ConversationsHandle::in_store(Arc::clone(&self.sled) as _, StateRules::default())
     }
 
     /// For a board.

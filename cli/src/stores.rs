@@ -4,6 +4,7 @@
 //! and those that look for runs look into all of them.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use clap::Args;
 use rustix::process::geteuid;
 use sha2::{Digest as _, Sha256};
 
-use callboard::messages::{RunId, visible};
+use callboard::messages::{ConversationId, RunId, visible};
 use callboard::storage::StorageError;
 
 use crate::moved;
@@ -93,6 +94,14 @@ impl Stores {
         match self {
             Self::Named(folder) => Store::open_or_make(folder).map_err(store::trouble),
             Self::Project(project) => project.take(),
+        }
+    }
+
+    /// The store that a conversation is in, or is to be in: all its runs are in one.
+    pub(crate) async fn take_for(&self, conversation: &ConversationId) -> Result<Store, Failure> {
+        match self {
+            Self::Named(_) => self.take(),
+            Self::Project(project) => project.take_for(conversation).await,
         }
     }
 
@@ -219,6 +228,62 @@ impl Project {
         Err(Failure::trouble("there is no free store".to_owned()))
     }
 
+    /// A file says in which store a conversation is, because the store may be in use by another process.
+    async fn take_for(&self, conversation: &ConversationId) -> Result<Store, Failure> {
+        let homes = self.folder.join(HOMES);
+        let hash = Sha256::digest(conversation.as_str().as_bytes());
+        let home = homes.join(hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>());
+        let cannot = |error: std::io::Error| Failure::trouble(format!("{}: {error}", shown(&home)));
+        if let Some(number) = number_in(&home).map_err(cannot)? {
+            return self.take_home(number, conversation);
+        }
+        let store = match self.having(conversation).await? {
+            Some(store) => store,
+            None => self.take()?,
+        };
+        let number = store.folder().file_name().map(|number| number.to_string_lossy().into_owned()).unwrap_or_default();
+        std::fs::create_dir_all(&homes).map_err(cannot)?;
+        // In one step, so that nobody reads half of it.
+        let mut written = tempfile::NamedTempFile::new_in(&homes).map_err(cannot)?;
+        written.write_all(number.as_bytes()).map_err(cannot)?;
+        match written.persist_noclobber(&home) {
+            Ok(_) => Ok(store),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                // Another process has begun the conversation just now.
+                drop(store);
+                let number = number_in(&home).map_err(cannot)?;
+                number.map_or_else(|| self.take(), |number| self.take_home(number, conversation))
+            }
+            Err(error) => Err(cannot(error.error)),
+        }
+    }
+
+    fn take_home(&self, number: u32, conversation: &ConversationId) -> Result<Store, Failure> {
+        let folder = self.folder.join(number.to_string());
+        Store::open_or_make(&folder).map_err(|error| match error {
+            StorageError::InUse { holder, .. } => {
+                let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"));
+                Failure::trouble(format!(
+                    "conversation {conversation} is in the store {}, which {holder} has open: wait until it has ended, or choose \
+                     another conversation",
+                    shown(&folder)
+                ))
+            }
+            error => store::trouble(error),
+        })
+    }
+
+    /// The free store that has a conversation, such as one that was imported.
+    async fn having(&self, conversation: &ConversationId) -> Result<Option<Store>, Failure> {
+        for store in self.open(Store::open_or_make)?.stores {
+            let info = store.conversations().info(conversation).await;
+            if info.map_err(store::trouble)?.is_some() {
+                return Ok(Some(store));
+            }
+        }
+        Ok(None)
+    }
+
     /// Gives a store that was made elsewhere in this folder the first free number; its folder from then on.
     pub(crate) fn adopt(&self, made: &Path) -> io::Result<PathBuf> {
         for number in 1_u32.. {
@@ -269,6 +334,20 @@ fn keep_private(state: &Path) -> io::Result<()> {
     }
     let mode = about.permissions().mode();
     if mode & 0o077 == 0 { Ok(()) } else { fs::set_permissions(state, fs::Permissions::from_mode(mode & 0o700)) }
+}
+
+/// The folder with the files that say where conversations are.
+const HOMES: &str = "conversations";
+
+/// The number in a file; `None` if there is no such file.
+fn number_in(file: &Path) -> std::io::Result<Option<u32>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => {
+            text.trim().parse().map(Some).map_err(|_| std::io::Error::other("it holds no number of a store: delete it"))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 pub(crate) fn shown(folder: &Path) -> String {

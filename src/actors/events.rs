@@ -46,6 +46,8 @@ impl StreamMode {
             | RunEvent::Stopped { .. }
             | RunEvent::Overwritten { .. }
             | RunEvent::Resumed { .. }
+            | RunEvent::ConversationEntered { .. }
+            | RunEvent::ConversationRead { .. }
             | RunEvent::Forked { .. } => matches!(self, Self::Updates | Self::Debug),
             RunEvent::TurnEnded { command, .. } => match self {
                 Self::Values => !command.update.is_empty(),

@@ -11,6 +11,7 @@ use crate::messages::Timestamp;
 use crate::storage::{Fence, Forgotten, Journal, StorageError};
 use crate::supervision::actor_point;
 use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
+use crate::supervision::runs::conversing::ConversationDesk;
 
 use super::floor::Floor;
 use super::sweeps::{Sweeps, Swept};
@@ -23,6 +24,9 @@ pub(crate) struct Arguments {
     pub(crate) journal: Journal,
     pub(crate) floor: Arc<Floor>,
     pub(crate) retention: Duration,
+    pub(crate) conversations: ConversationDesk,
+    /// After the last run of one.
+    pub(crate) conversation_retention: Duration,
     pub(crate) every: Duration,
     pub(crate) claims: Claims,
     /// Why the store acknowledges nothing any more.
@@ -74,14 +78,19 @@ impl Actor for Keeper {
         message: KeeperMsg,
         Keeping { arguments, sweeps, fence }: &mut Keeping,
     ) -> Result<(), ActorProcessingErr> {
-        let Arguments { env, journal, floor, retention, .. } = arguments;
+        let Arguments { env, journal, floor, retention, conversations, conversation_retention, .. } = arguments;
         actor_point(env, "storage.handle", "", &me).await?;
         match message {
             KeeperMsg::Sweep => {
                 let (journal, now) = (journal.clone(), env.now().wall);
-                let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
-                let oldest = Timestamp::from_millis(now.as_millis().saturating_sub(retention));
+                let before = |retention: &Duration| {
+                    let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+                    Timestamp::from_millis(now.as_millis().saturating_sub(retention))
+                };
+                let (oldest, oldest_talk) = (before(retention), before(conversation_retention));
+                let conversations = conversations.clone();
                 let sweep = async move {
+                    conversations.forget_before(oldest_talk).await?;
                     let Forgotten { runs, failed } = journal.forget_ended_before(oldest).await?;
                     for (run, error) in failed {
                         tracing::warn!(%run, %error, "a run that ended long ago cannot be forgotten");

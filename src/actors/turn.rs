@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use crate::env::{Bug, is_planted};
 use crate::messages::{
     Action, AgentEvent, AgentName, Authority, Chain, Command, Durability, EarlierAnswer, Effect, Json, KeptAgent,
-    OnUnknown, Refusal, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
+    Message, OnUnknown, Refusal, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
@@ -168,6 +168,18 @@ impl Turn {
     #[must_use]
     pub fn previous_agent(&self) -> Option<&AgentName> {
         self.shared.ready.previous_agent.as_ref()
+    }
+
+    /// The messages of the runs before this one in its conversation, oldest first (SEMANTICS 15); none if the run belongs to no
+    /// conversation, is its first, or the turn works on a delegation. A language model's agent puts them before its task.
+    ///
+    /// # Errors
+    /// The journal has something else in their place.
+    pub fn conversation(&self) -> Result<Vec<Message>, TurnError> {
+        let Some(read) = &self.shared.ready.conversation else { return Ok(Vec::new()) };
+        read.parse().map_err(|error| {
+            TurnError::terminal(format!("what the journal has of the conversation does not fit: {error}"))
+        })
     }
 
     /// The delegations that led to this turn.

@@ -29,7 +29,8 @@ pub(super) struct Compacted {
 
 /// What of a conversation is summed up that has become too long for `room` tokens. `begun_with` are the messages that were there
 /// before the first answer: the last thing that people said in them is the task. The newest messages that stay have half of the
-/// room, or are one answer with what came of it. Nothing if the rest has less than a quarter: too little would be gained.
+/// room, or are one answer with what came of it; before the first answer, none stay but the task. Nothing if the rest has less
+/// than a quarter: too little would be gained.
 pub(super) fn cut(history: &[Message], begun_with: usize, room: u64) -> Option<Cut> {
     let is_user = |message: &Message| matches!(message, Message::User { .. });
     let task = history.get(..begun_with)?.iter().rposition(is_user)?;
@@ -41,7 +42,9 @@ pub(super) fn cut(history: &[Message], begun_with: usize, room: u64) -> Option<C
         }
         newest = Some(place);
     }
-    let cut = Cut { task, newest: newest? };
+    // Only what came before the task, from earlier runs of its conversation, is summed up.
+    let newest = newest.or((task > 0).then_some(history.len()))?;
+    let cut = Cut { task, newest };
     let older: u64 = cut.older(history).map(|range| tokens(&history[range])).into_iter().sum();
     (older > 0 && older >= room / 4).then_some(cut)
 }
@@ -195,7 +198,7 @@ mod tests {
                 prop_assert!(text.starts_with("THE TASK\n\n[") && text.ends_with("\nSUMMARY"), "{}", text);
                 prop_assert_eq!(text.matches("THE TASK").count(), 1);
                 // The two sides take turns at the place of the cut.
-                let is_answer = matches!(short[1], Message::Assistant { .. });
+                let is_answer = short.get(1).is_none_or(|next| matches!(next, Message::Assistant { .. }));
                 prop_assert!(is_answer);
                 (history, begun_with, before) = (short, 1, Some(compacted));
             }
@@ -238,6 +241,14 @@ mod tests {
         let (short, _) = cut.apply(&history, None, "s");
         assert!(matches!(&short[0], Message::User { text } if text.starts_with("THE TASK")), "{short:?}");
         assert_eq!((cut.len(&history), short.len()), (2, 3));
+    }
+
+    #[test]
+    fn earlier_runs_are_summed_up_before_the_first_answer() {
+        let (history, begun_with) = conversation(&[(3_000, vec![], false)], &[]);
+        let cut = cut(&history, begun_with, 500).unwrap();
+        let (short, _) = cut.apply(&history, None, "s");
+        assert!(matches!(&short[..], [Message::User { text }] if text.starts_with("THE TASK")), "{short:?}");
     }
 
     #[test]

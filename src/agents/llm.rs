@@ -216,7 +216,9 @@ impl Agent for LlmAgent {
             Some(text) => text.to_owned(),
             None => turn.input_json().to_string(),
         };
-        thinker.system(system).turn(&turn, vec![Message::user(asked)]).await
+        let mut messages = turn.conversation()?;
+        messages.push(Message::user(asked));
+        thinker.system(system).turn(&turn, messages).await
     }
 
     /// An agent of its model and of those of its tools that the draft names.

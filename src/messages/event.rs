@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::visible::visible_lines;
 use super::{
-    Action, AgentName, Answer, ApprovalId, AskedOutcome, Authority, Command, Decision, Envelope, Intent, Json, Outcome,
-    Refusal, Resolution, RunId, Submission, Timestamp, Update, Usage,
+    Action, AgentName, Answer, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Decision, Envelope,
+    Intent, Json, Outcome, Refusal, Resolution, RunId, Submission, Timestamp, Update, Usage,
 };
 
 /// What happened in a run, in the order in which it was journaled. The run's state is a fold over these; everything that
@@ -384,13 +384,37 @@ pub enum RunEvent {
         /// When.
         at: Timestamp,
     },
+    /// The run belongs to a conversation. Its first turns wait until the runs before it in the conversation have ended.
+    ConversationEntered {
+        /// The conversation.
+        conversation: ConversationId,
+        /// When.
+        at: Timestamp,
+    },
+    /// The runs before it in its conversation have ended, and this is what its turns see of them.
+    ConversationRead {
+        /// An array of [`Message`](super::Message)s, oldest first.
+        messages: Json,
+        /// How many runs they are of.
+        runs: u32,
+        /// How many older runs there are whose messages are not among them.
+        left_out: u32,
+        /// Some of the messages come from untrusted input.
+        is_marked: bool,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// The turn of an event, by whatever reference the event is.
 macro_rules! turn_of {
     ($event:expr) => {
         match $event {
-            RunEvent::Submitted(_) | RunEvent::Recovered { .. } | RunEvent::Stopped { .. } => None,
+            RunEvent::Submitted(_)
+            | RunEvent::Recovered { .. }
+            | RunEvent::Stopped { .. }
+            | RunEvent::ConversationEntered { .. }
+            | RunEvent::ConversationRead { .. } => None,
             RunEvent::StepStarted { turn, .. }
             | RunEvent::StepFinished { turn, .. }
             | RunEvent::Delegated { turn, .. }
@@ -457,7 +481,9 @@ macro_rules! time_beside_of {
             | RunEvent::OutcomeUnknown { .. }
             | RunEvent::OutcomeResolved { .. }
             | RunEvent::AskedUntil { .. }
-            | RunEvent::QuestionExpired { .. } => None,
+            | RunEvent::QuestionExpired { .. }
+            | RunEvent::ConversationEntered { .. }
+            | RunEvent::ConversationRead { .. } => None,
         }
     };
 }
@@ -503,7 +529,9 @@ impl RunEvent {
             | Self::IntentRecorded { at, .. }
             | Self::OutcomeResolved { at, .. }
             | Self::AskedUntil { at, .. }
-            | Self::QuestionExpired { at, .. } => Some(*at),
+            | Self::QuestionExpired { at, .. }
+            | Self::ConversationEntered { at, .. }
+            | Self::ConversationRead { at, .. } => Some(*at),
         }
     }
 

@@ -84,6 +84,24 @@ impl fmt::Display for RunEvent {
             }
             Self::OutcomeUnknown { .. } => f.write_str("asked whether what it had begun was done"),
             Self::OutcomeResolved { resolution, by, .. } => write!(f, "{} answered: {resolution}", cut(by)),
+            Self::ConversationEntered { conversation, .. } => {
+                write!(f, "enters conversation {}", cut(conversation.as_str()))
+            }
+            Self::ConversationRead { runs: 0, .. } => f.write_str("begins its conversation"),
+            Self::ConversationRead { runs, left_out: 0, .. } => {
+                write!(
+                    f,
+                    "read the messages of {runs} earlier run{} of its conversation",
+                    if *runs == 1 { "" } else { "s" }
+                )
+            }
+            Self::ConversationRead { runs, left_out, .. } => {
+                write!(
+                    f,
+                    "read the messages of the newest {runs} of {} earlier runs of its conversation",
+                    runs + left_out
+                )
+            }
             Self::Forked { from, input, .. } => {
                 write!(f, "forked from turn {} of run {}", from.number, from.run)?;
                 match input {

@@ -122,6 +122,8 @@ impl Flow {
                 | RunEvent::Noticed { .. }
                 | RunEvent::Recovered { .. }
                 | RunEvent::Resumed { .. }
+                | RunEvent::ConversationEntered { .. }
+                | RunEvent::ConversationRead { .. }
                 | RunEvent::Forked { .. } => {}
             }
             flow.add_late_nodes();

@@ -6,6 +6,7 @@ mod chain;
 pub mod command;
 mod context;
 mod conversation;
+mod conversation_id;
 mod delegation;
 mod event;
 mod event_text;
@@ -35,6 +36,7 @@ pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};
 pub use conversation::{AgentEvent, ConversationStrategy, Cost, LoopEnd, Message, Shown, StopReason, ToolCall};
+pub use conversation_id::{ConversationId, MAX_CONVERSATION_ID};
 pub use delegation::{Answer, DelegationRequest, Status, StatusUpdate};
 pub use event::{
     ContextStrategy, DeadLetter, DelegationReply, EarlierAnswer, Failure, FailureKind, LateAnswer, Order, Published,

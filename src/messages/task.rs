@@ -4,7 +4,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::state::Schema;
-use super::{AgentName, Authority, Chain, Complexity, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId};
+use super::{
+    AgentName, Authority, Chain, Complexity, ConversationId, Durability, Json, Limits, Plan, RunId, Timestamp, TraceId,
+};
 
 mod form;
 
@@ -58,6 +60,9 @@ pub struct Task {
     /// How long an approval of the run waits before silence denies it; the board's time if none is given. A policy's own time
     /// comes first.
     pub approval_ttl: Option<Duration>,
+    /// The conversation that the run belongs to. Absent in the journaled task: an event of its own names it
+    /// ([`RunEvent::ConversationEntered`](super::RunEvent::ConversationEntered)).
+    pub conversation: Option<ConversationId>,
 }
 
 impl Task {
@@ -78,6 +83,7 @@ impl Task {
             is_untrusted: false,
             grant: Authority::ALL,
             approval_ttl: None,
+            conversation: None,
         }
     }
 
@@ -182,6 +188,40 @@ impl Task {
         self
     }
 
+    /// Makes the run part of a conversation: it begins when the runs submitted to it before have ended, sees their messages
+    /// ([`Turn::conversation`](crate::actors::Turn::conversation)), and leaves its own (SEMANTICS 15). The deadline includes
+    /// the wait.
+    ///
+    /// ```
+    /// use callboard::messages::{ConversationId, Message};
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("counter", |turn: Turn| async move { Ok(Command::output(turn.conversation()?.len())) })
+    ///     .start()
+    ///     .await?;
+    /// let talk = ConversationId::new("ann")?;
+    /// for earlier in [0, 2, 4] {
+    ///     let run = board.submit(Task::new("How many messages are there?").conversation(&talk)).await?;
+    ///     assert_eq!(run.result().await?.output, earlier);
+    /// }
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn conversation(mut self, id: &ConversationId) -> Self {
+        self.conversation = Some(id.clone());
+        self
+    }
+
+    /// Whom its conversation belongs to, if this agent takes the first turn.
+    pub(crate) fn owner(&self, agent: &AgentName) -> Arc<str> {
+        match &self.plan {
+            Some(plan) => format!("workflow {}", plan.name).into(),
+            None => agent.into(),
+        }
+    }
+
     /// Chooses the run's id, so that a submission can be repeated safely.
     #[must_use]
     pub fn id(mut self, id: RunId) -> Self {
@@ -210,6 +250,12 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// The agent or workflow that it goes to, which a conversation belongs to.
+    #[must_use]
+    pub fn owner(&self) -> Arc<str> {
+        self.task.owner(&self.agent)
+    }
+
     /// What the run may use at most.
     #[must_use]
     pub fn limits(&self) -> &Limits {

@@ -62,6 +62,7 @@ pub(super) struct Settings {
     pub(super) sweep_every: Duration,
     pub(super) watch_buffer: usize,
     pub(super) retention: Duration,
+    pub(super) conversation_retention: Duration,
     pub(super) memory_runs: usize,
     pub(super) namespace_ttls: BTreeMap<String, Duration>,
     pub(super) classifier: Classifier,
@@ -87,6 +88,7 @@ impl Default for Settings {
             sweep_every: Duration::from_secs(60),
             watch_buffer: 256,
             retention: Duration::from_secs(30 * 24 * 3600),
+            conversation_retention: Duration::from_secs(90 * 24 * 3600),
             memory_runs: 10_000,
             namespace_ttls: ContextStore::usual_ttls(),
             classifier: Classifier::None,
@@ -298,6 +300,12 @@ impl Builder {
     /// How long runs are kept after their end (30 days).
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = retention;
+        self
+    }
+
+    /// How long a conversation is kept after its last run (90 days).
+    pub fn conversation_retention(mut self, retention: Duration) -> Self {
+        self.settings.conversation_retention = retention;
         self
     }
 

@@ -121,7 +121,9 @@ impl Callboard {
         }
         let submission = fork::submission(original, run, board.env.now().wall);
         let events = fork::fork(&history, letter.number, submission, &board.rules);
-        let events = events.ok_or(LetterError::Unknown(letter))?;
+        let mut events = events.ok_or(LetterError::Unknown(letter))?;
+        // It has read what its run had, and its messages come after those that are there when it ends.
+        events.extend(history.iter().find(|event| matches!(event, RunEvent::ConversationEntered { .. })).cloned());
         Ok(self.begin_fork(run, &events, durability, place).await?)
     }
 }

@@ -32,6 +32,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     written("src/workflow/graph.rs", "const MAP_BOUND: u32 = 1_000;");
     written("src/actors/approvals/desk.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
     let agent = agent.conditions();
+    written("src/supervision/runs/conversing.rs", "const MAX_READ: u64 = 1 << 20;");
     let retention = time(settings.retention);
     vec![
         (1, vec![format!("{depth}: three steps, four agents")]),
@@ -75,7 +76,13 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                     .to_owned(),
             ],
         ),
-        (15, vec!["90 days after its last run".to_owned()]),
+        (
+            15,
+            vec![
+                "the newest runs that fit 1 MiB".to_owned(),
+                format!("{} after its last run", time(settings.conversation_retention)),
+            ],
+        ),
     ]
 }
 

@@ -17,15 +17,18 @@ use crate::env::{Bug, Env, is_planted};
 use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    AgentName, Chain, Complexity, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId, Submission, Task,
-    TraceId, check_person,
+    AgentName, Chain, Complexity, ConversationId, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId,
+    Submission, Task, TraceId, check_person,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
+use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
+use crate::supervision::runs::conversing::ConversationDesk;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::{AnswerError, Input, SubmitError};
+use crate::supervision::runs::snapshot::load;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
 use super::builder::{Builder, Settings};
@@ -44,6 +47,7 @@ pub(super) struct Board {
     pub(super) store: Arc<BoardStore>,
     pub(super) journal: Journal,
     pub(super) claims: Claims,
+    pub(super) conversations: ConversationDesk,
     /// Why the store acknowledges nothing any more: the board ends with it.
     pub(super) store_failure: Arc<OnceLock<StorageError>>,
     /// Closed when the runs that were found at the start have been read.
@@ -154,6 +158,9 @@ impl Callboard {
             (None, None) => board.only_agent()?,
         };
         board.check_is_here(&agent)?;
+        if let Some(conversation) = &task.conversation {
+            Box::pin(board.check_owner(conversation, task, &agent)).await?;
+        }
         // The next in line looks when this task is among the ready turns, or was refused.
         let _first_in_line = match board.router.check_room(&agent) {
             Ok(()) => None,
@@ -167,16 +174,21 @@ impl Callboard {
         }
         let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
-        let task = task.clone();
+        let mut task = task.clone();
+        let conversation = task.conversation.take();
         let submission = Arc::new(Submission { run, trace, task, agent, cast, chain, at });
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
         for _ in 0..2 {
             let (told, result) = oneshot::channel();
             let place = place.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
-            let submission = Arc::clone(&submission);
-            let accepted = self.tell(run, |ack| Input::Submit { submission, place, ack, result: told }).await;
-            if let Some(accepted) = accepted {
-                return Ok(RunHandle::submitted(accepted?, self.clone(), result));
+            let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
+            let submit = |ack| Input::Submit { submission: submitted, conversation: entered, place, ack, result: told };
+            if let Some(accepted) = self.tell(run, submit).await {
+                let run = accepted?;
+                if let Some(conversation) = &conversation {
+                    Box::pin(board.take_place(conversation, &submission)).await;
+                }
+                return Ok(RunHandle::submitted(run, self.clone(), result));
             }
         }
         Err(SubmitError::Interrupted)
@@ -379,6 +391,42 @@ impl Board {
         let Some(plan) = &task.plan else { return Ok(Vec::new()) };
         crate::workflow::check_task(plan, &self.rules, task.input.as_ref()).map_err(SubmitError::Plan)?;
         Ok(plan.cast().into_iter().map(|name| self.router.resolve(name)).collect::<Result<_, _>>()?)
+    }
+
+    /// A conversation belongs to one agent or workflow.
+    async fn check_owner(
+        &self,
+        conversation: &ConversationId,
+        task: &Task,
+        agent: &AgentName,
+    ) -> Result<(), SubmitError> {
+        let asked = task.owner(agent);
+        match self.conversations.owner(conversation).await? {
+            Some(owner) if owner != asked => {
+                Err(SubmitError::OtherConversation { conversation: conversation.clone(), owner, asked })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Two tasks that are submitted one after the other have their places in this order. A run that has none yet, because the
+    /// store did not answer just now, takes one when it looks whether its turn has come.
+    async fn take_place(&self, conversation: &ConversationId, submission: &Submission) {
+        let taken = async {
+            // An id that was submitted before may be that of a run which has ended, or is in no conversation.
+            if submission.task.id.is_some() {
+                let there = load(&self.journal, submission.run, &self.rules).await?.run;
+                if there.is_none_or(|run| run.result().is_some() || run.conversation() != Some(conversation)) {
+                    return Ok(());
+                }
+            }
+            let who = (submission.run, submission.owner(), submission.at);
+            let durability = submission.task.durability.unwrap_or(self.durability);
+            self.conversations.enter(conversation, who, durability).await.map(|_| ())
+        };
+        if let Err(error) = answer_of(taken).await {
+            tracing::warn!(run = %submission.run, %conversation, %error, "the run has no place in its conversation yet");
+        }
     }
 
     /// New tasks do not wait for an agent that was stopped.

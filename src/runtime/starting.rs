@@ -21,6 +21,7 @@ use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Memory, Storage};
 use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
+use crate::supervision::runs::conversing::ConversationDesk;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
@@ -80,6 +81,7 @@ impl Builder {
         let without_place = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
+        let conversations = ConversationDesk::new(journal.clone(), rules.clone());
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
             let arguments = KeeperArguments {
                 store_failure: Arc::clone(&store_failure),
@@ -87,6 +89,8 @@ impl Builder {
                 journal: journal.clone(),
                 floor: Arc::clone(&floor),
                 retention: settings.retention,
+                conversations: conversations.clone(),
+                conversation_retention: settings.conversation_retention,
                 every: settings.sweep_every,
                 claims: claims.clone(),
             };
@@ -107,6 +111,7 @@ impl Builder {
                 max_recoveries: 10,
                 durability,
                 claims: claims.clone(),
+                conversations: conversations.clone(),
                 inbox,
                 roster: Roster::new(Arc::clone(&without_place)),
                 quarantine: Arc::clone(&quarantine),
@@ -183,6 +188,7 @@ impl Builder {
             env,
             journal,
             claims,
+            conversations,
             shards,
             facts,
             floor,

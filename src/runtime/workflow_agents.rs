@@ -132,6 +132,7 @@ fn not_begun(error: SubmitError) -> TurnError {
         | SubmitError::NoAgents
         | SubmitError::Plan(_)
         | SubmitError::PlanChanged { .. }
+        | SubmitError::OtherConversation { .. }
         | SubmitError::TooDeep { .. } => TurnError::terminal(error.to_string()),
     }
 }

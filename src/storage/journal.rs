@@ -486,9 +486,9 @@ fn run_of(key: &Key) -> Option<RunId> {
 mod tests {
     use super::*;
     use crate::messages::{
-        Action, ActionKind, AgentName, AskedOutcome, Authority, Chain, Command, Decision, Effect, Envelope, Failure,
-        FailureKind, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task, Terms, Timestamp,
-        TraceId, TurnId, Usage, Verdict,
+        Action, ActionKind, AgentName, AskedOutcome, Authority, Chain, Command, ConversationId, Decision, Effect,
+        Envelope, Failure, FailureKind, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, Submission, Task,
+        Terms, Timestamp, TraceId, TurnId, Usage, Verdict,
     };
     use crate::storage::Memory;
     use serde_json::json;
@@ -724,6 +724,19 @@ mod tests {
             RunEvent::AttemptFailed { turn, attempt: 1, failure: Failure::refused(expired), retry_at: at, at },
         ];
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
+        crate::testing::golden::check(folder, &stored(events));
+    }
+
+    #[test]
+    fn the_bytes_of_events_about_conversations_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let conversation = ConversationId::new("ann").unwrap();
+        let messages = json!([{ "role": "user", "text": "hello" }]).into();
+        let events = vec![
+            RunEvent::ConversationEntered { conversation, at },
+            RunEvent::ConversationRead { messages, runs: 1, left_out: 2, is_marked: true, at },
+        ];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
         crate::testing::golden::check(folder, &stored(events));
     }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod board_store;
 pub mod codec;
+mod conversations;
 mod journal;
 mod limits;
 mod memory;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub use self::conversations::{Conversations, Taken, Ticket, TicketEnd};
 pub(crate) use self::journal::CONTEXT;
 pub use self::journal::{Forgotten, History, Journal, LetterNote};
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};

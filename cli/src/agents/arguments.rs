@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use callboard::messages::Limits;
+use callboard::messages::{ConversationId, Limits};
 
 use crate::arguments::json;
 use crate::workflow::arguments::limits;
@@ -96,6 +96,9 @@ pub(crate) struct Run {
     /// Keep nothing of the run
     #[arg(long, conflicts_with_all = ["store", "resume", "retry"])]
     pub(crate) ephemeral: bool,
+    /// Make the run part of a conversation: the agent sees what earlier runs of it were asked and answered
+    #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with_all = ["resume", "retry", "ephemeral"])]
+    pub(crate) conversation: Option<ConversationId>,
     /// Go on with a run that a process left, or that waits for a person: its id, a beginning that no other run has, or @last
     #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,

@@ -1,5 +1,7 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
+use std::sync::Arc;
+
 use futures::{Stream, StreamExt as _};
 use serde_json::json;
 
@@ -7,9 +9,12 @@ use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::agents::BuiltIn;
 use callboard::messages::state::StateRules;
-use callboard::messages::{AgentName, RunEvent, RunId, RunResult, TurnId, Usage, visible, visible_lines};
+use callboard::messages::{
+    AgentName, ConversationId, RunEvent, RunId, RunResult, TurnId, Usage, visible, visible_lines,
+};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
+use callboard::storage::StorageError;
 use callboard::supervision::runs::fork::Fork;
 use callboard::supervision::runs::replay::Replay;
 use callboard::workflow::Workflow;
@@ -75,7 +80,10 @@ impl Kept {
                 let (store, run) = stores.take_with(wanted).await?;
                 (store, Some(run))
             }
-            None => (stores.take()?, None),
+            None => match &arguments.conversation {
+                Some(conversation) => (stores.take_for(conversation).await?, None),
+                None => (stores.take()?, None),
+            },
         };
         Ok(Self { stores, store, run })
     }
@@ -180,13 +188,17 @@ impl<'a> Session<'a> {
         if words.trim().is_empty() && input.is_none() {
             return Err(trouble("the task is empty: say what is to be done".to_owned()));
         }
+        let owner = match &self.arguments.conversation {
+            Some(conversation) => self.owner(conversation).await?,
+            None => None,
+        };
         let mut task = match way {
             Some(way) => {
                 let input = input.unwrap_or_else(|| words.into());
                 Task { body: words.into(), ..way.task(input) }
             }
             None => {
-                let mut task = Task::new(words).to(self.target()?);
+                let mut task = Task::new(words).to(self.target(owner.as_deref())?);
                 task.input = input.map(Into::into);
                 task
             }
@@ -196,6 +208,7 @@ impl<'a> Session<'a> {
         }
         task.approval_ttl = self.arguments.approval_ttl;
         task.handoffs = handoffs(self.arguments.enable_handoffs);
+        task.conversation.clone_from(&self.arguments.conversation);
         let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
         if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
             let history = run.history().await.map_err(|error| trouble(error.to_string()))?;
@@ -226,9 +239,27 @@ impl<'a> Session<'a> {
         Ok(run)
     }
 
-    /// Who does it.
-    fn target(&self) -> Result<&str, Failure> {
-        match (self.arguments.to.as_deref(), self.agents.as_slice()) {
+    /// Whose the conversation is, if there is one. A run of it that an earlier process left would be waited for without end.
+    async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, Failure> {
+        let trouble = |error: StorageError| Failure::trouble(error.to_string());
+        let conversations = self.board.conversations();
+        let runs = conversations.read(conversation).await.map_err(trouble)?;
+        if let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) {
+            let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
+            return Err(Failure::trouble(format!(
+                "run {run} of conversation {conversation} has not ended; to go on with it: {line}; to remove it: callboard runs delete \
+                 {run}{flag}",
+                run = open.run,
+                line = visible(&hints::resumption(open.run, store, self.arguments)),
+                flag = visible(&hints::store_flag(store)),
+            )));
+        }
+        Ok(conversations.info(conversation).await.map_err(trouble)?.map(|info| info.owner))
+    }
+
+    /// Who does it; without a name, the agent that the conversation belongs to.
+    fn target<'b>(&'b self, owner: Option<&'b str>) -> Result<&'b str, Failure> {
+        match (self.arguments.to.as_deref().or(owner), self.agents.as_slice()) {
             (Some(to), _) => Ok(to),
             (None, [only]) if self.broken.is_empty() => Ok(only),
             (None, several) => {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use callboard::messages::state::{Reducer, Schema};
 use callboard::messages::{
-    Action, ActionKind, AgentName, ApprovalId, AskedOutcome, Authority, Chain, Command, ContextStrategy, Cost,
-    Decision, Effect, Envelope, Failure, FailureKind, Intent, Json, Limits, Order, Refusal, RequestId, Resolution,
-    RunId, Send, Terms, Timestamp, Usage, Verdict,
+    Action, ActionKind, AgentName, ApprovalId, AskedOutcome, Authority, Chain, Command, ContextStrategy,
+    ConversationId, Cost, Decision, Effect, Envelope, Failure, FailureKind, Intent, Json, Limits, Order, Refusal,
+    RequestId, Resolution, RunId, Send, Terms, Timestamp, Usage, Verdict,
 };
 
 use super::*;
@@ -136,6 +136,14 @@ fn events() -> Vec<RunEvent> {
         RunEvent::AskedUntil { turn, ordinal, question: "who?".into(), nonce: 3, expires_at: at, at },
         RunEvent::QuestionExpired { turn, ordinal, at },
         RunEvent::OutcomeResolved { turn, ordinal, resolution: Resolution::Done("sent".into()), by: "ann".into(), at },
+        RunEvent::ConversationEntered { conversation: ConversationId::new("ann").unwrap(), at },
+        RunEvent::ConversationRead {
+            messages: json!([{ "role": "user", "text": "hello" }]).into(),
+            runs: 1,
+            left_out: 2,
+            is_marked: false,
+            at,
+        },
     ]
 }
 

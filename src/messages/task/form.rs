@@ -105,6 +105,7 @@ impl From<Task> for Form {
             is_untrusted,
             grant,
             approval_ttl,
+            conversation: _,
         } = task;
         let deadline = Times { deadline, approval_ttl };
         let approval_ttl = ApprovalTtl(approval_ttl);
@@ -144,6 +145,7 @@ impl From<Form> for Task {
             is_untrusted: form.is_untrusted,
             grant: form.grant,
             approval_ttl: approval_ttl.or(form.approval_ttl.0),
+            conversation: None,
         }
     }
 }

@@ -112,6 +112,8 @@ pub struct ReadyTurn {
     pub records: BTreeMap<u32, Box<Record>>,
     /// How far the run's writes must have got.
     pub durability: Durability,
+    /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
+    pub conversation: Option<Json>,
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
     /// Where its outcome goes.

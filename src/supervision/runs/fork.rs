@@ -289,6 +289,8 @@ fn copy_around(
             | RunEvent::AttemptFailed { .. }
             | RunEvent::Recovered { .. }
             | RunEvent::NeedsAttention { .. }
+            | RunEvent::ConversationEntered { .. }
+            | RunEvent::ConversationRead { .. }
             | RunEvent::Stopped { .. } => false,
         };
         copy.follow(event, is_wanted, is_after);
@@ -380,6 +382,11 @@ impl Copy {
     fn follow(&mut self, event: &RunEvent, is_wanted: bool, is_after: bool) {
         let first_of_old = self.old.next_turn;
         self.old.step(event);
+        // The fork sees what the run has read, and leaves no messages itself.
+        if matches!(event, RunEvent::ConversationRead { .. }) {
+            self.new.step(event);
+            self.events.push(event.clone());
+        }
         let Some(copied) = event.turn().filter(|_| is_wanted).and_then(|turn| self.copied(turn, event)) else { return };
         let first_of_new = self.new.next_turn;
         self.new.step(&copied);

@@ -13,8 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::messages::visible::visible_lines;
 use crate::messages::{
-    Action, AgentName, Answer, ApprovalId, Command, Decision, Failure as TurnFailure, Intent, Json, OnUnknown, Order,
-    Question, QuestionId, Refusal, RequestId, Resolution, RunId, RunResult, Submission, TooLong, TurnId, Update, Usage,
+    Action, AgentName, Answer, ApprovalId, Command, ConversationId, Decision, Failure as TurnFailure, Intent, Json,
+    OnUnknown, Order, Question, QuestionId, Refusal, RequestId, Resolution, RunEvent, RunId, RunResult, Submission,
+    TooLong, TurnId, Update, Usage,
 };
 use crate::storage::{Fence, Sequence, StorageError};
 use crate::supervision::Mailbox;
@@ -116,6 +117,8 @@ pub enum Input {
     Submit {
         /// The task, accepted and with its first agent resolved.
         submission: Arc<Submission>,
+        /// The conversation that the run enters.
+        conversation: Option<ConversationId>,
         /// The run's place among the runs in flight.
         place: Option<OwnedSemaphorePermit>,
         /// Told when the submission is acknowledged.
@@ -277,6 +280,18 @@ pub enum Input {
         found: Option<Found>,
         /// What was read, under which claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
+    },
+    /// A run that waits in its conversation looks again whether its turn has come.
+    LookAtConversation {
+        /// The run.
+        run: RunId,
+    },
+    /// A run's turn in its conversation has come.
+    ConversationRead {
+        /// The run.
+        run: RunId,
+        /// What it reads.
+        read: Box<RunEvent>,
     },
     /// A timer that is due.
     Tick,
@@ -459,6 +474,19 @@ pub enum SubmitError {
         run: RunId,
         /// What is different, node by node.
         difference: Vec<String>,
+    },
+    /// The conversation belongs to another agent or workflow.
+    #[error(
+        "conversation {conversation} belongs to {owner}, and the task is for {asked}: submit it to {owner}, or choose another \
+         conversation"
+    )]
+    OtherConversation {
+        /// The conversation.
+        conversation: ConversationId,
+        /// Whose it is.
+        owner: Arc<str>,
+        /// Whom the task is for.
+        asked: Arc<str>,
     },
     /// The input is nested deeper than it could be read back from the journal.
     #[error("the input is nested too deeply; at most {max} levels are allowed")]

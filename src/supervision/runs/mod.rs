@@ -3,6 +3,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod claims;
+pub(crate) mod conversing;
 pub mod decide;
 pub mod dispatch;
 mod expiry;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
 use crate::messages::{
-    Action, AgentName, Alone, Answer, AskedOutcome, Authority, Chain, Command, Decision, EarlierAnswer, Envelope,
-    Failure, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, RunEvent, RunId, RunMetrics, RunResult,
-    State, Submission, Timestamp, TurnId, Update, Verdict,
+    Action, AgentName, Alone, Answer, AskedOutcome, Authority, Chain, Command, ConversationId, Decision, EarlierAnswer,
+    Envelope, Failure, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, RunEvent, RunId, RunMetrics,
+    RunResult, State, Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::workflow::graph::Graph;
 
@@ -67,9 +67,21 @@ pub struct Run {
     /// The join that failed at the last event.
     #[serde(skip)]
     pub(super) conflict: Option<Box<StateError>>,
+    /// The conversation that it belongs to, or has read. Stored beside the run in its snapshots.
+    #[serde(skip)]
+    pub(super) conversing: Option<Box<Conversing>>,
     /// How nodes stood when their blocks ended, if somebody looks at that.
     #[serde(skip)]
     pub(super) glances: Option<Box<Glances>>,
+}
+
+/// A run's part in a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Conversing {
+    /// Where its messages go when it has ended; a fork leaves none.
+    pub(super) id: Option<ConversationId>,
+    /// The messages of the runs before it, an array; none before its turns may begin.
+    pub(super) read: Option<Json>,
 }
 
 /// An agent that another one has made for the rest of the run.
@@ -417,6 +429,30 @@ impl Run {
     #[must_use]
     pub fn id(&self) -> RunId {
         self.submission.run
+    }
+
+    /// The conversation that its messages go to.
+    #[must_use]
+    pub fn conversation(&self) -> Option<&ConversationId> {
+        self.conversing.as_ref()?.id.as_ref()
+    }
+
+    /// Whether its turns wait until the runs before it in its conversation have ended.
+    #[must_use]
+    pub fn waits_for_conversation(&self) -> bool {
+        self.result.is_none() && self.conversing.as_ref().is_some_and(|conversing| conversing.read.is_none())
+    }
+
+    /// The messages of its conversation that a turn sees: turns that work on a delegation are given what the asking agent says.
+    pub(super) fn conversation_of(&self, turn: &OpenTurn) -> Option<&Json> {
+        let read = self.conversing.as_ref()?.read.as_ref()?;
+        self.delegation_of(turn).is_none().then_some(read)
+    }
+
+    /// The agent or workflow that it was submitted to, which its conversation belongs to.
+    #[must_use]
+    pub fn owner(&self) -> Arc<str> {
+        self.submission.owner()
     }
 
     /// What was submitted.

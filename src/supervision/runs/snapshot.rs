@@ -7,17 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateRules;
 use crate::messages::{AgentName, Durability, RunEvent, RunId};
-use crate::storage::codec::{self, Stored};
+use crate::storage::codec::{self, CodecError, Payload, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 
 use super::reopen::in_order_of_effect;
-use super::run::{LATE_ORDINAL, OpenTurn, Run};
+use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
 
 /// A run as it was after a record of its journal.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Snapshot {
     /// The record.
+    last: Sequence,
+    run: Run,
+    /// That of the run, which does not store it itself.
+    conversing: Option<Box<Conversing>>,
+}
+
+/// A snapshot of version 1: there were no conversations.
+#[derive(Deserialize)]
+struct SnapshotV1 {
     last: Sequence,
     run: Run,
 }
@@ -27,12 +36,23 @@ pub(super) struct Snapshot {
 struct SnapshotOf<'a> {
     last: Sequence,
     run: &'a Run,
+    conversing: &'a Option<Box<Conversing>>,
 }
 
 impl Stored for Snapshot {
     const SCHEMA: u16 = 4;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const NAME: &'static str = "run-snapshot";
+
+    fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
+        match version {
+            1 => {
+                let read = payload.read::<SnapshotV1>();
+                Some(read.map(|SnapshotV1 { last, run }| Self { last, run, conversing: None }))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the longer the next
@@ -55,7 +75,7 @@ impl Cadence {
 
     /// The run as bytes to store.
     pub(super) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run, conversing: &run.conversing });
         (self.events, self.last_bytes) = (0, bytes.len());
         bytes
     }
@@ -114,7 +134,8 @@ impl Parts {
 pub(super) async fn read(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Parts, StorageError> {
     // A snapshot that cannot be read is no loss: the journal has it all.
     let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
-    if let Some(Snapshot { last, run }) = snapshot {
+    if let Some(Snapshot { last, mut run, conversing }) = snapshot {
+        run.conversing = conversing;
         let mut tail = journal.read_from(id, last).await?;
         // The record that the snapshot was taken after must be there: without it the snapshot is ahead of its journal.
         if tail.first == Some(last) {
@@ -201,8 +222,8 @@ mod tests {
     use std::time::Duration;
 
     use crate::messages::{
-        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, Envelope, Failure, FailureKind, Intent, Json,
-        Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Verdict,
+        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, ConversationId, Envelope, Failure, FailureKind,
+        Intent, Json, Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Verdict,
     };
     use serde_json::json;
     use uuid::Uuid;
@@ -246,7 +267,7 @@ mod tests {
     #[test]
     fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
         let run = run();
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: &None });
         let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
         let at = Timestamp::from_millis(1_767_225_600_001);
         let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
@@ -315,7 +336,7 @@ mod tests {
             };
             let (mut run, mut history) = (planned(), Vec::new());
             while run.result().is_none() {
-                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run });
+                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: &None });
                 let mut read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
                 assert_eq!(format!("{run:?}"), format!("{read:?}"));
                 let open: Vec<u32> = run.open_turns().collect();
@@ -337,7 +358,7 @@ mod tests {
     fn the_bytes_of_a_snapshot_are_golden() {
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &Snapshot { last: 4, run: run() },
+            &Snapshot { last: 4, run: run(), conversing: None },
         );
     }
 
@@ -360,7 +381,21 @@ mod tests {
             at: None,
         });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
-        crate::testing::golden::check(folder, &Snapshot { last: 8, run });
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None });
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_in_a_conversation_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let mut run = run();
+        let conversation = ConversationId::new("ann").unwrap();
+        run.step(&RunEvent::ConversationEntered { conversation, at });
+        let messages = json!([{ "role": "user", "text": "hello" }]).into();
+        run.step(&RunEvent::ConversationRead { messages, runs: 1, left_out: 0, is_marked: false, at });
+        let conversing = run.conversing.take();
+        assert!(conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
+        crate::testing::golden::check(folder, &Snapshot { last: 6, run, conversing });
     }
 
     #[test]
@@ -387,7 +422,7 @@ mod tests {
         run.step(&RunEvent::Answered { turn, ordinal: 4, answer: "red".into(), by: "ann".into(), at });
         run.step(&RunEvent::QuestionExpired { turn, ordinal: 5, at });
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
-        crate::testing::golden::check(folder, &Snapshot { last: 8, run });
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None });
     }
 
     /// The golden check compares values; a run's debug form shows all of it.

@@ -65,6 +65,8 @@ pub enum Effect {
     },
     /// A decision is no longer needed.
     WithdrawApproval(crate::messages::ApprovalId),
+    /// It is to be found out when the run's turn in its conversation comes.
+    EnterConversation,
     /// The run has its result.
     Ended,
 }
@@ -82,6 +84,7 @@ impl Effect {
             | Self::Answered(_)
             | Self::RequestApproval { .. }
             | Self::WithdrawApproval(_)
+            | Self::EnterConversation
             | Self::Ended => None,
         }
     }
@@ -99,6 +102,7 @@ impl Effect {
             | Self::Answered(_)
             | Self::RequestApproval { .. }
             | Self::WithdrawApproval(_)
+            | Self::EnterConversation
             | Self::Ended => None,
         }
     }
@@ -196,6 +200,7 @@ impl Run {
             conflict: None,
             graph: None,
             agenda: VecDeque::new(),
+            conversing: None,
             glances,
             submission,
         };
@@ -387,7 +392,8 @@ impl Run {
                     // The attempts that were under way have gone with the old one.
                     self.turns.keys().for_each(|turn| self.budget.end_attempt(*turn));
                 }
-                let is_at_work = |open: &OpenTurn| open.phase == Phase::Leased && !open.is_waiting();
+                let waits = self.waits_for_conversation();
+                let is_at_work = |open: &OpenTurn| open.phase == Phase::Leased && !open.is_waiting() && !waits;
                 for open in self.turns.values_mut().filter(|open| *new_process && is_at_work(open)) {
                     open.recoveries += 1;
                 }
@@ -430,6 +436,26 @@ impl Run {
                     open.phase = Phase::Leased;
                     self.change(*turn, input.as_ref(), update);
                     effects.push(Effect::Start(*turn));
+                }
+            }
+            RunEvent::ConversationEntered { conversation, at } => {
+                self.last_at = *at;
+                self.conversing.get_or_insert_default().id = Some(conversation.clone());
+                if self.waits_for_conversation() {
+                    effects.push(Effect::EnterConversation);
+                }
+            }
+            RunEvent::ConversationRead { messages, is_marked, at, .. } => {
+                self.last_at = *at;
+                let has_waited = self.waits_for_conversation();
+                self.conversing.get_or_insert_default().read = Some(messages.clone());
+                self.is_marked |= is_marked;
+                for (number, open) in &mut self.turns {
+                    // None has begun.
+                    open.is_marked |= is_marked;
+                    if has_waited && open.phase == Phase::Leased {
+                        effects.push(Effect::Start(*number));
+                    }
                 }
             }
             RunEvent::Forked { turn, input, update, at, .. } => {

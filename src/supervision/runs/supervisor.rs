@@ -3,6 +3,7 @@
 //! as an input. What it logs is logged outside the spans of whoever does it.
 
 mod commits;
+mod conversing;
 mod life;
 mod recovery;
 mod reopening;
@@ -21,10 +22,13 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::env::{Env, Now};
 use crate::messages::state::StateRules;
-use crate::messages::{Backoff, Durability, OnUnknown, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
+use crate::messages::{
+    Backoff, ConversationId, Durability, OnUnknown, Refusal, RunEvent, RunId, RunResult, Submission, TurnId,
+};
 use crate::storage::{Fence, Journal, StorageError};
 
 use super::claims::Claims;
+use super::conversing::ConversationDesk;
 use super::decide::Surroundings;
 use super::dispatch::Dispatch;
 use super::facts::SharedFacts;
@@ -67,6 +71,8 @@ pub struct Office {
     pub durability: Durability,
     /// The board's claims on runs.
     pub claims: Claims,
+    /// The conversations that runs belong to.
+    pub conversations: ConversationDesk,
     /// Where everything arrives.
     pub inbox: Arc<Inbox>,
     /// The runs of this supervisor, for a restart to find.
@@ -180,6 +186,7 @@ impl Desk {
             | Input::Tick
             | Input::Reopened { .. }
             | Input::Begin { .. }
+            | Input::LookAtConversation { .. }
             | Input::Committed { .. } => None,
             Input::Outcome { turn, .. } => Some(turn.run),
             Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
@@ -190,6 +197,7 @@ impl Desk {
             | Input::Fail { run, .. }
             | Input::RestartTurns { run, .. }
             | Input::Overwrite { run, .. }
+            | Input::ConversationRead { run, .. }
             | Input::Result { run, .. }
             | Input::Interrupts { run, .. }
             | Input::Questions { run, .. } => Some(*run),
@@ -218,18 +226,20 @@ impl Desk {
 
     fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
         match input {
-            Input::Submit { submission, place, ack, result } => match self.loading.get_mut(&submission.run) {
-                Some(later) => {
-                    later.push(Input::Submit { submission, place, ack, result });
-                    None
+            Input::Submit { submission, conversation, place, ack, result } => {
+                match self.loading.get_mut(&submission.run) {
+                    Some(later) => {
+                        later.push(Input::Submit { submission, conversation, place, ack, result });
+                        None
+                    }
+                    // Begun here, it would be a second one when the claim ends and the other is read.
+                    None if self.held_elsewhere.contains(&submission.run) => {
+                        self.office.accept_if_there(submission.run, ack);
+                        None
+                    }
+                    None => self.submit((submission, conversation), place, ack, result, now),
                 }
-                // Begun here, it would be a second one when the claim ends and the other is read.
-                None if self.held_elsewhere.contains(&submission.run) => {
-                    self.office.accept_if_there(submission.run, ack);
-                    None
-                }
-                None => self.submit(submission, place, ack, result, now),
-            },
+            }
             Input::Adopt { run, new_process, found } => {
                 // A life that ended early leaves what it was to read, and the next one is given the same.
                 if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
@@ -280,6 +290,12 @@ impl Desk {
                 self.runs.insert(turn.run, live);
                 None
             }
+            Input::LookAtConversation { run } => {
+                let live = self.runs.remove(&run)?;
+                self.look_at_conversation(&live, now);
+                self.runs.insert(run, live);
+                None
+            }
             Input::Tick => {
                 for timer in self.timers.due(now.monotonic) {
                     if let Some(run) = self.on_timer(timer, now) {
@@ -299,6 +315,7 @@ impl Desk {
             | Input::Fail { .. }
             | Input::RestartTurns { .. }
             | Input::Overwrite { .. }
+            | Input::ConversationRead { .. }
             | Input::Result { .. }
             | Input::Questions { .. } => None,
         }
@@ -306,7 +323,7 @@ impl Desk {
 
     fn submit(
         &mut self,
-        submission: Arc<Submission>,
+        (submission, conversation): (Arc<Submission>, Option<ConversationId>),
         place: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
         result: oneshot::Sender<Arc<RunResult>>,
@@ -331,7 +348,10 @@ impl Desk {
         } else {
             let mut facts = self.office.facts.lock();
             facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
-                facts.admit(first, &submission.agent, None);
+                // One that waits in a conversation is admitted when it begins.
+                if conversation.is_none() {
+                    facts.admit(first, &submission.agent, None);
+                }
             })
         };
         if let Err(retry_after) = admitted {
@@ -347,6 +367,9 @@ impl Desk {
         // caller is on its way out; a turn would drag its run's state along.
         live.held.push(Held::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), starts);
+        if let Some(conversation) = conversation {
+            live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
+        }
         live.results.push(result);
         self.office.roster.begin(run, place);
         if let Some(deadline) = deadline {
@@ -359,6 +382,12 @@ impl Desk {
         match timer {
             Timer::Adopt { run, new_process } => {
                 self.load(run, new_process, None);
+                None
+            }
+            Timer::Conversation(run, times) => {
+                let live = self.runs.remove(&run)?;
+                self.look_and_wait(&live, times, now);
+                self.runs.insert(run, live);
                 None
             }
             Timer::Deadline(run) => self.take(Input::Expired { run, delegation: None }, now),

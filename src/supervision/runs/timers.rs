@@ -19,6 +19,8 @@ pub(super) enum Timer {
     Retry(RunId, u32, Timestamp),
     /// A turn of a plan has waited for its agent's breaker.
     Start(RunId, u32),
+    /// A run that waits in its conversation looks again, for the so-manieth time.
+    Conversation(RunId, u32),
     /// A run's time is up.
     Deadline(RunId),
     /// The answer to a delegation should be there.
@@ -55,9 +57,11 @@ impl Timers {
             return;
         }
         self.heap.retain(|Reverse((_, timer))| match *timer {
-            Timer::Retry(run, ..) | Timer::Start(run, _) | Timer::Deadline(run) | Timer::Delegation(run, ..) => {
-                is_worked_on(run)
-            }
+            Timer::Retry(run, ..)
+            | Timer::Start(run, _)
+            | Timer::Conversation(run, _)
+            | Timer::Deadline(run)
+            | Timer::Delegation(run, ..) => is_worked_on(run),
             Timer::Adopt { .. } => true,
         });
         self.crowd = CROWD.max(self.heap.len() * 2);

@@ -106,7 +106,8 @@ fn is_fork(replay: &Replay) -> bool {
 /// agents did.
 fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
     match event {
-        RunEvent::Recovered { .. } => false,
+        // A fork belongs to no conversation.
+        RunEvent::Recovered { .. } | RunEvent::ConversationEntered { .. } => false,
         RunEvent::Noticed { .. }
         | RunEvent::Marked { .. }
         | RunEvent::Reserved { .. }
@@ -136,6 +137,7 @@ fn is_compared(event: &RunEvent, has_copies: bool) -> bool {
         | RunEvent::Overwritten { .. }
         | RunEvent::Resumed { .. }
         | RunEvent::Forked { .. }
+        | RunEvent::ConversationRead { .. }
         | RunEvent::Stopped { .. } => true,
     }
 }
@@ -291,6 +293,8 @@ fn bare(event: &RunEvent, run: RunId) -> RunEvent {
         | RunEvent::NeedsAttention { at, .. }
         | RunEvent::TurnRestarted { at, .. }
         | RunEvent::Resumed { at, .. }
+        | RunEvent::ConversationEntered { at, .. }
+        | RunEvent::ConversationRead { at, .. }
         | RunEvent::Stopped { at, .. } => *at = never,
         RunEvent::StepStarted { at, .. }
         | RunEvent::StepFinished { at, .. }

@@ -230,6 +230,8 @@ impl TurnStory {
             | RunEvent::TurnEnded { .. }
             | RunEvent::TurnFailed { .. }
             | RunEvent::Recovered { .. }
+            | RunEvent::ConversationEntered { .. }
+            | RunEvent::ConversationRead { .. }
             | RunEvent::Stopped { .. } => {}
         }
     }

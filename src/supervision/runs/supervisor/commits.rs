@@ -12,7 +12,7 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::inbox::{Input, SubmitError};
 use crate::supervision::runs::live::{Held, LiveRun};
-use crate::supervision::runs::run::Phase;
+use crate::supervision::runs::run::{OpenTurn, Phase};
 use crate::supervision::runs::snapshot::is_left;
 use crate::supervision::runs::step::Effect;
 use crate::supervision::runs::timers::Timer;
@@ -150,7 +150,20 @@ impl Desk {
         timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
         self.office.dispatch.ended(&live.run);
         self.office.roster.remove(run);
-        if live.is_noted_open {
+        if let Some(leave) = self.office.leave_conversation(&live.run, live.durability) {
+            let (journal, at, is_noted) = (self.office.journal.clone(), live.run.last_at(), live.is_noted_open);
+            // In this order: a start that finds the note of an ended run stores its messages.
+            let noted = async move {
+                leave.await;
+                if is_noted {
+                    let _ = journal.note_ended(run, at).await.and(journal.mark_ended(run).await);
+                }
+            };
+            spawn_unless_ready(noted.boxed(), |()| {});
+            if !is_noted && let Some(oldest) = self.office.memory_runs.add(run) {
+                spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
+            }
+        } else if live.is_noted_open {
             let (ended, open) =
                 (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
             // A note that is lost costs a look at the next start, or disk space; nothing else.
@@ -252,6 +265,7 @@ impl Desk {
                     }
                 }
                 Effect::WithdrawApproval(approval) => office.dispatch.withdraw_approval(approval),
+                Effect::EnterConversation => self.look_and_wait(live, 0, now),
                 // Closed when its event was applied, and handled with the rest of the run; people look for interrupts.
                 Effect::Close { .. } | Effect::Ended | Effect::Interrupted(_) => {}
             },
@@ -260,6 +274,9 @@ impl Desk {
 
     /// Begins a turn of a run that was read back, unless what waits says how it has ended.
     pub(super) fn begin_again(&self, live: &mut LiveRun, number: u32, now: Now) {
+        if live.run.waits_for_conversation() {
+            return;
+        }
         let id = live.run.turn_id(number);
         let is_outcome = |input: &Input| matches!(input, Input::Outcome { turn, .. } if *turn == id);
         if !live.waiting.iter().any(is_outcome) {
@@ -267,9 +284,15 @@ impl Desk {
         }
     }
 
-    /// A turn of a plan waits for an open breaker; any other was admitted with the event that began it.
+    /// A turn of a plan waits for an open breaker, and so does the first one of a run that has waited in its conversation; any
+    /// other was admitted with the event that began it.
     pub(super) fn start_when_admitted(&mut self, live: &mut LiveRun, number: u32, now: Now) {
-        if let Some(turn) = live.run.turn(number).filter(|turn| live.run.is_planned(turn)) {
+        if live.run.waits_for_conversation() {
+            return;
+        }
+        let is_first_of_conversation = number == 1 && live.run.conversation().is_some();
+        let is_admitted_here = |turn: &&OpenTurn| is_first_of_conversation || live.run.is_planned(turn);
+        if let Some(turn) = live.run.turn(number).filter(is_admitted_here) {
             let id = live.run.turn_id(number);
             if let Err(retry_after) = self.office.facts.lock().readmit(id, turn.agent(), now.monotonic) {
                 return self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
@@ -296,6 +319,7 @@ impl Desk {
             made: turn.made.clone(),
             is_marked: turn.is_marked(),
             metrics: live.run.metrics(),
+            conversation: live.run.conversation_of(turn).cloned(),
             submission: Arc::clone(live.run.submission()),
             records: turn.records.clone(),
             durability: live.durability,

@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use futures::FutureExt;
+
 use crate::env::Now;
 use crate::messages::{RequestId, RunEvent, RunId, TurnId};
 use crate::storage::Fence;
@@ -60,11 +62,21 @@ impl Desk {
             let open: Vec<TurnId> = fold.open_turns().map(|turn| fold.turn_id(turn)).collect();
             self.office.dispatch.abort_all_but(run, &open);
         }
+        let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         if fold.result().is_some() {
             self.office.dispatch.ended(&fold);
+            if let Some(leave) = self.office.leave_conversation(&fold, durability) {
+                self.runs.remove(&run);
+                self.office.roster.remove(run);
+                let journal = self.office.journal.clone();
+                let noted = async move {
+                    leave.await;
+                    let _ = journal.mark_ended(run).await;
+                };
+                return spawn_unless_ready(noted.boxed(), |()| {});
+            }
             return self.forget(run);
         }
-        let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
         self.arm_deadline(&fold, now);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability));
         // Where it was not taken over, the commit that failed may have been the one with the note.
@@ -98,6 +110,9 @@ impl Desk {
         for request in approvals {
             let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
             live.held.push(Held::Effect(effect));
+        }
+        if live.run.waits_for_conversation() {
+            live.held.push(Held::Effect(Effect::EnterConversation));
         }
         self.office.roster.go_on(run, fence, new_process);
         self.runs.insert(run, live);

@@ -142,9 +142,15 @@ fn decide_on(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
         Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
         Input::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
         Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        Input::ConversationRead { read, .. } => {
+            if live.run.waits_for_conversation() {
+                live.absorb(*read);
+            }
+        }
         Input::Submit { .. }
         | Input::Adopt { .. }
         | Input::Loaded { .. }
+        | Input::LookAtConversation { .. }
         | Input::Reopened { .. }
         | Input::Committed { .. }
         | Input::Begin { .. }
@@ -408,6 +414,8 @@ pub(super) fn refuse(input: Input) {
         | Input::Committed { .. }
         | Input::Loaded { .. }
         | Input::Reopened { .. }
+        | Input::LookAtConversation { .. }
+        | Input::ConversationRead { .. }
         | Input::Tick => {}
     }
 }

@@ -1,0 +1,146 @@
+//! Conversations on the command line: real processes, and a state folder of their own.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod model;
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use model::{Asked, Model};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A project with a model, and a state folder.
+struct Place {
+    project: TempDir,
+    state: TempDir,
+    model: Model,
+}
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    error: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let model = Model::start();
+        let project = model.folder("[agent]\nname = \"writer\"\n");
+        Self { project, state: tempfile::tempdir().unwrap(), model }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        command.args(arguments).current_dir(&self.project).env("XDG_STATE_HOME", self.state.path());
+        command.env_remove("CALLBOARD_STORE").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn said(&self, arguments: &[&str]) -> Said {
+        ended(self.command(arguments).spawn().unwrap())
+    }
+
+    /// Runs a task, and returns the messages that the model received, but for what it is told about its part.
+    fn talk(&self, conversation: &str, words: &str, answer: &str) -> Vec<String> {
+        self.model.says(answer);
+        let said = self.said(&["run", words, "--conversation", conversation]);
+        assert_eq!((said.code, said.out), (Some(0), format!("{answer}\n")), "{}", said.error);
+        messages(&self.model.asked())
+    }
+}
+
+fn messages(asked: &Asked) -> Vec<String> {
+    let all = asked.body["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system");
+    all.map(|message| format!("{}: {}", message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
+        .collect()
+}
+
+fn ended(child: Child) -> Said {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+#[test]
+fn runs_of_a_conversation_see_each_other_over_processes_and_are_listed_shown_and_deleted() {
+    let place = Place::new();
+    assert_eq!(place.talk("ann", "Good morning.", "Hello."), ["user: Good morning."]);
+    let seen = place.talk("ann", "Are you there?", "Yes.");
+    assert_eq!(seen, ["user: Good morning.", "assistant: Hello.", "user: Are you there?"]);
+    assert_eq!(place.talk("bob", "Who am I?", "Bob."), ["user: Who am I?"]);
+
+    let listed = place.said(&["conversations", "list", "--json"]);
+    let rows: Value = serde_json::from_str(&listed.out).unwrap();
+    let row =
+        |row: &Value| (row["conversation"].clone(), row["owner"].clone(), row["runs"].clone(), row["messages"].clone());
+    assert_eq!(row(&rows[0]), ("ann".into(), "writer".into(), 2.into(), 4.into()), "{}", listed.out);
+    let shown = place.said(&["conversations", "show", "ann"]).out;
+    let messages = "  user: Are you there?\n  assistant: Yes.\n";
+    assert!(shown.contains("  user: Good morning.\n  assistant: Hello.\n") && shown.ends_with(messages), "{shown}");
+
+    assert_eq!(place.said(&["conversations", "delete", "ann"]).out, "conversation ann is deleted\n");
+    let gone = place.said(&["conversations", "show", "ann"]);
+    assert!(gone.code == Some(1) && gone.error.contains("there is no conversation ann"), "{}", gone.error);
+    assert_eq!(place.talk("ann", "And now?", "Anew."), ["user: And now?"]);
+}
+
+#[test]
+fn a_conversation_whose_store_another_process_has_open_is_named_with_the_process() {
+    let place = Place::new();
+    place.talk("ann", "Good morning.", "Hello.");
+    let slow = place.command(&["run", "Wait.", "--conversation", "ann"]).spawn().unwrap();
+    place.model.asked();
+    let refused = place.said(&["run", "Quick.", "--conversation", "ann"]);
+    let reason = format!("which process {} has open", slow.id());
+    assert_eq!(refused.code, Some(2), "{}", refused.error);
+    assert!(
+        refused.error.contains("conversation ann is in the store") && refused.error.contains(&reason),
+        "{}",
+        refused.error
+    );
+    place.model.says("Done.");
+    assert_eq!(ended(slow).code, Some(0));
+    assert_eq!(place.talk("ann", "Quick.", "Now.").len(), 5);
+}
+
+#[test]
+fn a_run_that_a_killed_process_left_in_a_conversation_is_named_with_the_lines_that_end_it() {
+    let place = Place::new();
+    let mut killed = place.command(&["run", "Wait.", "--conversation", "ann"]).spawn().unwrap();
+    place.model.asked();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // The answer that the killed process was to have.
+    place.model.says("lost");
+    let refused = place.said(&["run", "Next.", "--conversation", "ann"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.error);
+    let line = refused.error.split("callboard run --resume ").nth(1).unwrap();
+    let run = line.split([';', ' ']).next().unwrap().to_owned();
+    assert!(refused.error.contains(&format!("callboard runs delete {run}")), "{}", refused.error);
+    place.model.says("Here.");
+    assert_eq!(place.said(&["run", "--resume", &run]).out, "Here.\n");
+    place.model.asked();
+    let seen = place.talk("ann", "Next.", "Good.");
+    assert_eq!(seen, ["user: Wait.", "assistant: Here.", "user: Next."]);
+}
+
+#[test]
+fn a_conversation_names_the_agent_and_is_refused_to_others() {
+    let place = Place::new();
+    place.talk("ann", "Good morning.", "Hello.");
+    fs::write(place.project.path().join("agents/other.toml"), "[agent]\nname = \"other\"\n").unwrap();
+    assert_eq!(place.talk("ann", "Again.", "Yes.").len(), 3, "no --to is needed");
+    let refused = place.said(&["run", "x", "--conversation", "ann", "--to", "other"]);
+    assert!(
+        refused.code == Some(2) && refused.error.contains("conversation ann belongs to writer"),
+        "{}",
+        refused.error
+    );
+    for wrong in [&["--ephemeral"][..], &["--conversation", ""]] {
+        let arguments = [&["run", "x", "--conversation", "ann"], wrong].concat();
+        assert_eq!(place.said(&arguments).code, Some(2), "{wrong:?}");
+    }
+}

@@ -1,0 +1,81 @@
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::names::{NameError, check_name};
+
+/// The longest id of a conversation in characters.
+pub const MAX_CONVERSATION_ID: usize = 128;
+
+/// Names a conversation, which several runs of an agent or a workflow share (SEMANTICS 15): 1 to 128 characters under the
+/// rule of agent names. Whoever submits chooses it.
+///
+/// ```
+/// use callboard::messages::ConversationId;
+/// assert_eq!(ConversationId::new("support:ann")?.as_str(), "support:ann");
+/// assert!(ConversationId::new("").is_err());
+/// # Ok::<(), callboard::messages::NameError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ConversationId(Arc<str>);
+
+impl ConversationId {
+    /// Checks and takes an id.
+    ///
+    /// # Errors
+    /// When it breaks the rule; the error states how.
+    pub fn new(id: &str) -> Result<Self, NameError> {
+        check_name("conversation", id, MAX_CONVERSATION_ID)?;
+        Ok(Self(id.into()))
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Borrow<str> for ConversationId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ConversationId {
+    type Err = NameError;
+
+    fn from_str(id: &str) -> Result<Self, NameError> {
+        Self::new(id)
+    }
+}
+
+impl TryFrom<String> for ConversationId {
+    type Error = NameError;
+
+    fn try_from(id: String) -> Result<Self, NameError> {
+        Self::new(&id)
+    }
+}
+
+impl Serialize for ConversationId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}

@@ -1,0 +1,255 @@
+//! Conversations, which several runs of an agent or a workflow share.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::state::StateRules;
+use crate::messages::{ConversationId, Durability, Message, RunId, Timestamp};
+use crate::storage::{Journal, Storage, StorageError, Taken, Ticket};
+use crate::supervision::runs::conversing::ConversationDesk;
+
+use super::handle::Callboard;
+
+/// The conversations of a board's store (SEMANTICS 15); see [`Callboard::conversations`].
+///
+/// ```
+/// use callboard::messages::{ConversationId, Message};
+/// use callboard::prelude::*;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let board = Callboard::builder().agent("host", |_: Turn| async { Ok(Command::output("Hello!")) }).start().await?;
+/// let ann = ConversationId::new("ann")?;
+/// board.submit(Task::new("Good morning.").conversation(&ann)).await?.result().await?;
+/// let conversations = board.conversations();
+/// let runs = conversations.read(&ann).await?;
+/// assert_eq!(runs[0].messages[0], Message::user("Good morning."));
+/// conversations.delete(&ann).await?;
+/// assert!(conversations.read(&ann).await?.is_empty());
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct ConversationsHandle {
+    desk: ConversationDesk,
+    durability: Durability,
+}
+
+/// A conversation, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationInfo {
+    /// Its id.
+    pub id: ConversationId,
+    /// The agent or workflow that it belongs to.
+    pub owner: Arc<str>,
+    /// How many runs it has.
+    pub runs: usize,
+    /// How many of them have not ended.
+    pub open_runs: usize,
+    /// How many messages the others have left.
+    pub messages: u64,
+    /// When its first run was submitted.
+    pub begun_at: Timestamp,
+    /// When its last run was submitted or ended.
+    pub last_at: Timestamp,
+}
+
+/// One run of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationRun {
+    /// The run.
+    pub run: RunId,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// When it ended, if it has.
+    pub ended_at: Option<Timestamp>,
+    /// Why it did not finish, if it has ended and did not.
+    pub failure: Option<Arc<str>>,
+    /// What it has left.
+    pub messages: Vec<Message>,
+}
+
+/// Why a conversation was not deleted or forked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConversationError {
+    /// Nobody knows it.
+    #[error("there is no conversation {0}")]
+    Unknown(ConversationId),
+    /// A run of it has not ended.
+    #[error(
+        "run {run} of conversation {conversation} has not ended: cancel it or wait for it, and delete the conversation then"
+    )]
+    RunIsOpen {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The run.
+        run: RunId,
+    },
+    /// The run is none of its, or has not ended.
+    #[error("conversation {conversation} has no ended run {run}")]
+    NoRun {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The run.
+        run: RunId,
+    },
+    /// The conversation that the copy was to become is there.
+    #[error("there is a conversation {0} already; choose another id for the copy")]
+    Exists(ConversationId),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Callboard {
+    /// The conversations in the board's store.
+    #[must_use]
+    pub fn conversations(&self) -> ConversationsHandle {
+        ConversationsHandle { desk: self.board.conversations.clone(), durability: self.board.durability }
+    }
+}
+
+impl ConversationsHandle {
+    /// The conversations in a store that no board has to work on. `rules` are those of runs that bring none: what a run has
+    /// left whose end a crash has kept from being stored is read with them.
+    #[must_use]
+    pub fn in_store(storage: Arc<dyn Storage>, rules: StateRules) -> Self {
+        let durability = storage.default_durability();
+        Self { desk: ConversationDesk::new(Journal::new(storage), rules), durability }
+    }
+
+    /// All conversations, by id.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn list(&self) -> Result<Vec<ConversationInfo>, StorageError> {
+        let desk = &self.desk;
+        let ids: BTreeSet<ConversationId> = desk.store().all().await?.into_iter().map(|(id, _)| id).collect();
+        let mut infos = Vec::with_capacity(ids.len());
+        for id in ids {
+            infos.extend(info(&id, &desk.settled(&id).await?));
+        }
+        Ok(infos)
+    }
+
+    /// A conversation in short, if there is one.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn info(&self, conversation: &ConversationId) -> Result<Option<ConversationInfo>, StorageError> {
+        Ok(info(conversation, &self.desk.settled(conversation).await?))
+    }
+
+    /// The runs of a conversation with what they have left, in order; none if there is no such conversation. A run that has
+    /// not ended has left nothing yet.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn read(&self, conversation: &ConversationId) -> Result<Vec<ConversationRun>, StorageError> {
+        let desk = &self.desk;
+        let mut runs = Vec::new();
+        for Taken { number, ticket, .. } in desk.settled(conversation).await? {
+            let messages = desk.store().messages(conversation, number).await?;
+            let Ticket { run, taken_at, end, .. } = ticket;
+            let (ended_at, failure) = end.map(|end| (end.at, end.failure)).unzip();
+            runs.push(ConversationRun {
+                run,
+                submitted_at: taken_at,
+                ended_at,
+                failure: failure.flatten(),
+                messages: messages.and_then(|messages| messages.parse().ok()).unwrap_or_default(),
+            });
+        }
+        Ok(runs)
+    }
+
+    /// Deletes a conversation with all its messages. Its runs stay, with what they have read in their journals. `false` if
+    /// there was none.
+    ///
+    /// # Errors
+    /// A run of it has not ended, or what the store reports. Deleting again is safe.
+    pub async fn delete(&self, conversation: &ConversationId) -> Result<bool, ConversationError> {
+        let desk = &self.desk;
+        let tickets = desk.settled(conversation).await?;
+        if let Some(open) = tickets.iter().find(|taken| taken.ticket.end.is_none()) {
+            return Err(ConversationError::RunIsOpen { conversation: conversation.clone(), run: open.ticket.run });
+        }
+        // The last one last: until then no number is given out again.
+        for taken in &tickets {
+            desk.store().delete(conversation, taken.number).await?;
+        }
+        Ok(!tickets.is_empty())
+    }
+
+    /// Copies a conversation up to a run that has ended, that one included, under a new id.
+    ///
+    /// ```
+    /// use callboard::messages::ConversationId;
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("counter", |turn: Turn| async move { Ok(Command::output(turn.conversation()?.len())) })
+    ///     .start()
+    ///     .await?;
+    /// let (ann, other) = (ConversationId::new("ann")?, ConversationId::new("ann, another way")?);
+    /// let first = board.submit(Task::new("one").conversation(&ann)).await?;
+    /// board.submit(Task::new("two").conversation(&ann)).await?.result().await?;
+    /// board.conversations().fork(&ann, first.id(), &other).await?;
+    /// let run = board.submit(Task::new("two, another way").conversation(&other)).await?;
+    /// assert_eq!(run.result().await?.output, 2, "what came after the first run is not in the copy");
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ConversationError`]. A copy that a crash has cut short is there in part: delete it and fork again.
+    pub async fn fork(
+        &self,
+        conversation: &ConversationId,
+        up_to: RunId,
+        copy: &ConversationId,
+    ) -> Result<(), ConversationError> {
+        let Self { desk, durability } = self;
+        let mut tickets = desk.settled(conversation).await?;
+        if tickets.is_empty() {
+            return Err(ConversationError::Unknown(conversation.clone()));
+        }
+        let last = tickets.iter().position(|taken| taken.ticket.run == up_to && taken.ticket.end.is_some());
+        let no_run = || ConversationError::NoRun { conversation: conversation.clone(), run: up_to };
+        tickets.truncate(last.ok_or_else(no_run)? + 1);
+        if !desk.store().tickets(copy).await?.is_empty() {
+            return Err(ConversationError::Exists(copy.clone()));
+        }
+        for Taken { number, ticket, .. } in &tickets {
+            let messages = desk.store().messages(conversation, *number).await?.unwrap_or_default();
+            match desk.store().copy(copy, (*number, ticket), messages, *durability).await {
+                Err(StorageError::WrongRevision { .. }) => return Err(ConversationError::Exists(copy.clone())),
+                copied => copied?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn info(id: &ConversationId, tickets: &[Taken]) -> Option<ConversationInfo> {
+    let first = &tickets.first()?.ticket;
+    let ends = || tickets.iter().filter_map(|taken| taken.ticket.end.as_ref());
+    let times = tickets.iter().map(|taken| taken.ticket.taken_at).chain(ends().map(|end| end.at));
+    Some(ConversationInfo {
+        id: id.clone(),
+        owner: Arc::clone(&first.owner),
+        runs: tickets.len(),
+        open_runs: tickets.len() - ends().count(),
+        messages: ends().map(|end| u64::from(end.messages)).sum(),
+        begun_at: first.taken_at,
+        last_at: times.max()?,
+    })
+}
+
+impl fmt::Debug for ConversationsHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConversationsHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,354 @@
+//! Conversations: what a run leaves, what the next one reads, and when its turn has come (SEMANTICS 15).
+//!
+//! A run that enters a conversation takes a ticket and waits until every run with an earlier one has ended. Its end is
+//! journaled first, and its messages are stored after that; if a crash comes in between, whoever finds the open ticket stores
+//! them from the journal. Both write the same, so it does not matter who does it, or how often.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::messages::state::StateRules;
+use crate::messages::visible::cut;
+use crate::messages::{ConversationId, Durability, Json, Message, RunEvent, RunId, Timestamp};
+use crate::storage::{Conversations, Journal, StorageError, Taken, Ticket, TicketEnd};
+
+use super::inbox::{Inbox, Input};
+use super::run::Run;
+use super::snapshot::load;
+
+/// The longest message that is kept in whole, in bytes.
+const MAX_MESSAGE: usize = 256 << 10;
+
+/// How much of a conversation a run reads at most, in bytes: the newest runs whose messages fit.
+const MAX_READ: u64 = 1 << 20;
+
+/// What a run that has ended leaves in its conversation: its task, and its answer if it has one.
+#[must_use]
+fn messages_of(run: &Run) -> Vec<Message> {
+    let task = &run.submission().task;
+    let asked = task.input.as_ref().map_or_else(|| task.body.to_string(), words);
+    let user = Message::user(shortened(&asked, run.id()));
+    let output = run.result().map(|result| &result.output).filter(|output| !output.is_null());
+    let answer =
+        output.map(|output| Message::Assistant { text: shortened(&words(output), run.id()), calls: Vec::new() });
+    std::iter::once(user).chain(answer).collect()
+}
+
+fn words(json: &Json) -> String {
+    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
+}
+
+fn shortened(text: &str, run: RunId) -> Arc<str> {
+    if text.len() <= MAX_MESSAGE {
+        return text.into();
+    }
+    let kept = text.floor_char_boundary(MAX_MESSAGE);
+    format!("{}\n[{} more bytes are in the journal of run {run}]", &text[..kept], text.len() - kept).into()
+}
+
+/// How a run ended, with what it leaves; `None` before its end.
+fn end_of(run: &Run) -> Option<(TicketEnd, Json)> {
+    let result = run.result()?;
+    let messages = messages_of(run);
+    let failure = (!result.outcome.is_finished()).then(|| cut(&result.outcome.to_string()).into());
+    let end = TicketEnd {
+        at: run.last_at(),
+        failure,
+        is_marked: run.is_marked(),
+        messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
+        bytes: messages.iter().map(|message| message.size() as u64).sum(),
+    };
+    Some((end, json(&messages)))
+}
+
+/// Messages as they are stored.
+fn json(messages: &[Message]) -> Json {
+    Json::of(messages).unwrap_or_else(|_| Json::null())
+}
+
+/// How a run ended that has left no journal to read: it is passed over.
+fn lost(at: Timestamp, why: &str) -> (TicketEnd, Json) {
+    let end = TicketEnd { at, failure: Some(cut(why).into()), is_marked: false, messages: 0, bytes: 0 };
+    (end, json(&[]))
+}
+
+/// What a model reads of a run: one that has no answer says so, because models take turns with whoever asks them.
+#[must_use]
+fn as_read(mut messages: Vec<Message>, end: &TicketEnd) -> Vec<Message> {
+    if end.failure.is_some() && matches!(messages.last(), Some(Message::User { .. })) {
+        messages.push(Message::Assistant { text: "[There is no answer: the run failed.]".into(), calls: Vec::new() });
+    }
+    messages
+}
+
+/// Of the runs before, those whose messages are read: the newest that fit, and at least one.
+fn newest(ended: &[Taken]) -> usize {
+    let mut bytes = 0;
+    let fits = |taken: &&Taken| {
+        bytes += taken.ticket.end.as_ref().map_or(0, |end| end.bytes);
+        bytes <= MAX_READ
+    };
+    ended.iter().rev().take_while(fits).count().max(1).min(ended.len())
+}
+
+/// What became of a look at a conversation.
+#[derive(Debug)]
+pub(super) enum Looked {
+    /// It is the run's turn; the event says what it reads.
+    Read(RunEvent),
+    /// Another run comes first. The inbox receives [`Input::LookAtConversation`] when that one has ended on this board.
+    Waits,
+    /// The conversation belongs to another agent or workflow.
+    Foreign(Arc<str>),
+}
+
+/// The conversations of a board's store. A cheap clone.
+#[derive(Clone)]
+pub struct ConversationDesk {
+    store: Conversations,
+    journal: Journal,
+    rules: StateRules,
+    /// Who waits for the end of which run.
+    waiters: Arc<Mutex<Waiters>>,
+}
+
+/// The runs that wait for the end of another, with their inboxes.
+type Waiters = BTreeMap<RunId, Vec<(RunId, Weak<Inbox>)>>;
+
+impl ConversationDesk {
+    /// The conversations of the store that the journals are in.
+    #[must_use]
+    pub fn new(journal: Journal, rules: StateRules) -> Self {
+        let store = Conversations::new(Arc::clone(journal.storage()));
+        Self { store, journal, rules, waiters: Arc::default() }
+    }
+
+    /// The tickets and messages themselves.
+    #[must_use]
+    pub fn store(&self) -> &Conversations {
+        &self.store
+    }
+
+    /// The agent or workflow that a conversation belongs to, if there is one.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, StorageError> {
+        Ok(self.store.tickets(conversation).await?.into_iter().next().map(|first| first.ticket.owner))
+    }
+
+    /// Gives a run that is journaled its place, unless it has one.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn enter(
+        &self,
+        conversation: &ConversationId,
+        (run, owner, at): (RunId, Arc<str>, Timestamp),
+        durability: Durability,
+    ) -> Result<Vec<Taken>, StorageError> {
+        self.store.enter(conversation, &Ticket { run, owner, taken_at: at, end: None }, durability).await
+    }
+
+    /// The tickets of a conversation, those of runs that have ended with their ends: what a crash has kept from being stored
+    /// is stored now.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn settled(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
+        let mut tickets = self.store.tickets(conversation).await?;
+        for taken in &mut tickets {
+            if taken.ticket.end.is_none() {
+                *taken = self.settle_ticket(conversation, taken.clone()).await?;
+            }
+        }
+        Ok(tickets)
+    }
+
+    /// Deletes the conversations whose last run was submitted and ended before a time.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn forget_before(&self, time: Timestamp) -> Result<(), StorageError> {
+        let mut last: BTreeMap<ConversationId, Timestamp> = BTreeMap::new();
+        for (id, taken) in self.store.all().await? {
+            let at = taken.ticket.end.map_or(taken.ticket.taken_at, |end| end.at);
+            let last = last.entry(id).or_default();
+            *last = at.max(*last);
+        }
+        for (id, _) in last.into_iter().filter(|(_, last)| *last < time) {
+            let tickets = self.settled(&id).await?;
+            // One that was submitted long ago and has not ended keeps the conversation, and so does one that has come since.
+            let is_over = |taken: &Taken| taken.ticket.end.as_ref().is_some_and(|end| end.at < time);
+            if tickets.iter().all(is_over) {
+                for taken in tickets {
+                    self.store.delete(&id, taken.number).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the ticket of a run whose journal says that it has ended, or that has none.
+    async fn settle_ticket(&self, conversation: &ConversationId, mut taken: Taken) -> Result<Taken, StorageError> {
+        let run = taken.ticket.run;
+        let (end, durability) = match load(&self.journal, run, &self.rules).await {
+            Ok(loaded) => match loaded.run {
+                Some(run) => match end_of(&run) {
+                    Some(end) => (end, run.submission().task.durability),
+                    None => return Ok(taken),
+                },
+                None => (lost(taken.ticket.taken_at, "its journal was deleted before it had ended"), None),
+            },
+            Err(error @ StorageError::Corrupt { .. }) => (lost(taken.ticket.taken_at, &error.to_string()), None),
+            Err(error) => return Err(error),
+        };
+        let durability = durability.unwrap_or_else(|| self.journal.storage().default_durability());
+        // If somebody else was quicker, it has stored the same.
+        self.store.store(conversation, &taken, end.clone(), durability).await?;
+        taken.ticket.end = Some(end.0);
+        Ok(taken)
+    }
+
+    /// Stores what a run leaves that has ended, and has those look again that wait for it.
+    ///
+    /// # Errors
+    /// What the store reports; then whoever comes next stores it from the journal.
+    pub(super) async fn leave(
+        &self,
+        conversation: &ConversationId,
+        left: Left,
+        durability: Durability,
+    ) -> Result<(), StorageError> {
+        let Left { run, owner, at, end } = left;
+        let stored = async {
+            loop {
+                let tickets = self.enter(conversation, (run, Arc::clone(&owner), at), durability).await?;
+                let Some(taken) = tickets.iter().find(|taken| taken.ticket.run == run) else { return Ok(()) };
+                let is_there = taken.ticket.end.as_ref() == Some(&end.0);
+                if is_there || self.store.store(conversation, taken, end.clone(), durability).await? {
+                    return Ok(());
+                }
+            }
+        };
+        let stored = stored.await;
+        self.wake(run);
+        stored
+    }
+
+    /// Has the runs look again that wait for this one.
+    fn wake(&self, run: RunId) {
+        let waiting = self.waiters.lock().remove(&run).unwrap_or_default();
+        for (run, inbox) in waiting {
+            if let Some(inbox) = inbox.upgrade() {
+                inbox.push(Input::LookAtConversation { run });
+            }
+        }
+    }
+
+    /// Takes a run's ticket if it has none, and looks whether its turn has come.
+    pub(super) async fn look(
+        &self,
+        conversation: &ConversationId,
+        (run, owner, at): (RunId, Arc<str>, Timestamp),
+        durability: Durability,
+        (inbox, now): (&Arc<Inbox>, Timestamp),
+    ) -> Result<Looked, StorageError> {
+        let mut tickets = self.enter(conversation, (run, Arc::clone(&owner), at), durability).await?;
+        let own = tickets.iter().position(|taken| taken.ticket.run == run).unwrap_or(tickets.len());
+        if let Some(first) = tickets.first().filter(|first| first.ticket.owner != owner) {
+            return Ok(Looked::Foreign(Arc::clone(&first.ticket.owner)));
+        }
+        tickets.truncate(own);
+        for taken in tickets.iter_mut().rev().filter(|taken| taken.ticket.end.is_none()) {
+            // Before it is looked at: an end in between wakes the run.
+            self.waiters.lock().entry(taken.ticket.run).or_default().push((run, Arc::downgrade(inbox)));
+            *taken = self.settle_ticket(conversation, taken.clone()).await?;
+            if taken.ticket.end.is_none() {
+                return Ok(Looked::Waits);
+            }
+            self.forget_waiter(taken.ticket.run, run);
+        }
+        let first_read = tickets.len() - newest(&tickets);
+        let mut messages = Vec::new();
+        let mut is_marked = false;
+        for Taken { number, ticket, .. } in &tickets[first_read..] {
+            let Some(end) = &ticket.end else { continue };
+            let left = self.store.messages(conversation, *number).await?;
+            messages.extend(as_read(left.and_then(|left| left.parse().ok()).unwrap_or_default(), end));
+            is_marked |= end.is_marked;
+        }
+        let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
+        Ok(Looked::Read(RunEvent::ConversationRead {
+            messages: json(&messages),
+            runs: count(tickets.len() - first_read),
+            left_out: count(first_read),
+            is_marked,
+            at: now,
+        }))
+    }
+
+    fn forget_waiter(&self, awaited: RunId, run: RunId) {
+        let mut waiters = self.waiters.lock();
+        if let Some(waiting) = waiters.get_mut(&awaited) {
+            waiting.retain(|(waiter, _)| *waiter != run);
+            if waiting.is_empty() {
+                waiters.remove(&awaited);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ConversationDesk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConversationDesk").finish_non_exhaustive()
+    }
+}
+
+/// What a run leaves that has ended.
+#[derive(Debug)]
+pub(super) struct Left {
+    run: RunId,
+    owner: Arc<str>,
+    at: Timestamp,
+    end: (TicketEnd, Json),
+}
+
+impl Left {
+    /// That of a run in a conversation; `None` if it is in none, or goes on.
+    pub(super) fn of(run: &Run) -> Option<(ConversationId, Self)> {
+        let conversation = run.conversation()?.clone();
+        let end = end_of(run)?;
+        Some((conversation, Self { run: run.id(), owner: run.owner(), at: run.submission().at, end }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(bytes: u64, failure: Option<&str>) -> TicketEnd {
+        let at = Timestamp::default();
+        TicketEnd { at, failure: failure.map(Arc::from), is_marked: false, messages: 1, bytes }
+    }
+
+    #[test]
+    fn a_run_without_an_answer_is_read_as_one() {
+        let asked = vec![Message::user("hello")];
+        assert_eq!(as_read(asked.clone(), &end(5, None)), asked);
+        let read = as_read(asked, &end(5, Some("failed")));
+        assert!(matches!(&read[..], [Message::User { .. }, Message::Assistant { .. }]), "{read:?}");
+        let answered = vec![Message::user("hello"), Message::Assistant { text: "half".into(), calls: Vec::new() }];
+        assert_eq!(as_read(answered.clone(), &end(9, Some("failed"))), answered);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        let text = "é".repeat(MAX_MESSAGE);
+        let short = shortened(&text, RunId(uuid::Uuid::nil()));
+        assert!(short.len() < MAX_MESSAGE + 100 && short.contains("more bytes are in the journal"), "{}", short.len());
+    }
+}
