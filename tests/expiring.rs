@@ -118,7 +118,7 @@ async fn the_policy_says_when_an_approval_expires_before_the_task_and_the_board_
         assert_eq!(envelope.expires_at, asked_at + expected, "{target} {of_task:?}");
         let output = run.result().await.unwrap().output;
         assert_eq!(world.env.now().wall, asked_at + expected);
-        assert!(output.as_str().unwrap().contains("nobody decided about write_file"), "{output}");
+        assert!(output.as_str().unwrap().contains("the approval of write_file"), "{output}");
     }
     board.shutdown().await;
 }
