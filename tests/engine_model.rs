@@ -502,6 +502,7 @@ impl Engine {
             approval_ttl,
             remind_before: Duration::ZERO,
             on_unknown: OnUnknown::Ask,
+            dynamic_agents: 16,
         }
     }
 

@@ -11,7 +11,7 @@ use callboard::env::Env;
 use callboard::messages::state::Schema;
 use callboard::messages::{Durability, Reducer, RunEvent};
 use callboard::prelude::*;
-use callboard::runtime::RunError;
+use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Journal, Memory, Storage};
 use common::quiet;
 use serde_json::json;
@@ -20,6 +20,10 @@ const LONG: Limits = Limits { handoffs: 100_000, tokens: 0, agents: 5, depth: 3,
 
 /// Counts up to its task's number, one turn each, and asks a question at `pause`.
 async fn board(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Option<u64>) -> Callboard {
+    described(env, storage, durability, pause).start().await.unwrap()
+}
+
+fn described(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Option<u64>) -> Builder {
     let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
     Callboard::builder()
         .env(env.clone())
@@ -35,9 +39,6 @@ async fn board(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: 
             let end: u64 = turn.task().body.parse().map_err(|_| TurnError::terminal("no number"))?;
             Ok(if n + 1 < end { command.goto("counter") } else { command })
         })
-        .start()
-        .await
-        .unwrap()
 }
 
 fn count_to(end: u64) -> Task {
@@ -83,6 +84,18 @@ async fn a_run_in_memory_keeps_its_last_thousand_turns() {
     assert!((1000..2000).contains(&kept), "{kept} events are kept");
     assert_eq!(run.result().await.unwrap(), result, "the result is still known");
     assert_eq!(run.flow().await.unwrap_err(), RunError::Trimmed(run.id()), "a flow without its beginning is none");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_many_last_turns_a_run_in_memory_keeps_can_be_set() {
+    let env = Env::repeatable(1);
+    let storage = Arc::new(Memory::new(env.clock()));
+    let board = described(&env, &storage, Durability::Memory, None).memory_turns(3000).start().await.unwrap();
+    let run = board.submit(count_to(5000)).await.unwrap();
+    run.result().await.unwrap();
+    let kept = run.history().await.unwrap().len();
+    assert!((3000..4200).contains(&kept), "{kept} events are kept");
     board.shutdown().await;
 }
 

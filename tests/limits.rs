@@ -15,6 +15,7 @@ use callboard::prelude::*;
 use callboard::supervision::runs::breaker::{BreakerState, BreakerStatus};
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::run::Run;
+use callboard::workflow::Workflow;
 use common::{Counter, Peak, assert_nothing_left, broken, builder, finish, quiet, secs, until};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -421,6 +422,28 @@ async fn open(board: &Callboard) {
         finish(board, Task::new("fail")).await;
     }
     assert_eq!(board.breaker("moody"), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_edge_waits_for_an_open_breaker_and_uses_up_no_attempt() {
+    let env = Env::repeatable(1);
+    let (tries, inside) = (Counter::default(), Peak::default());
+    let backoff = Backoff { first: secs(1), max: secs(1) };
+    let board = builder().env(env.clone()).with(moody(&tries, &inside)).backoff(backoff);
+    let board = board.agent("first", |_: Turn| async { Ok(Command::output("on")) }).start().await.unwrap();
+    for _ in 0..3 {
+        finish(&board, Task::new("fail").to("moody")).await;
+    }
+    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    let (before, began) = (tries.get(), env.now().monotonic);
+    let workflow = Workflow::from_line("", "first -> moody").unwrap();
+    let result = finish(&board, workflow.task("x")).await;
+    assert_eq!((result.outcome, result.output, result.metrics.retries), (Outcome::Finished, json!("done").into(), 0));
+    assert_eq!(tries.get() - before, 1);
+    let waited = (env.now().monotonic - began).as_secs();
+    assert!((30..35).contains(&waited), "it waited {waited} s");
+    assert_eq!(board.breaker("moody"), BreakerState::Closed, "its turn was the probe");
+    board.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,6 +145,19 @@ async fn a_run_makes_sixteen_agents_and_each_name_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_many_agents_a_run_makes_can_be_set() {
+    let model = ScriptedModel::new().calls("agent_create", draft("a", &json!({})));
+    let model = model.calls("agent_create", draft("b", &json!({}))).says("done");
+    let lead = thinker(LEAD, model.clone(), &tools(&Arc::default()));
+    let board = builder().dynamic_agents(1).with(lead).start().await.unwrap();
+    finish(&board, Task::new("x")).await;
+    let answers = answers(&model);
+    assert!(answers[0].ends_with("is ready for tasks"), "{answers:?}");
+    assert!(answers[1].contains("the run has made 1 agent, which is the most"), "{answers:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_cannot_be_made_whose_name_looks_like_another_one() {
     // Of Cyrillic letters alone.
     let [copy, apex] = ["\u{441}\u{43e}\u{440}\u{443}", "\u{430}\u{440}\u{435}\u{445}"];

@@ -220,9 +220,10 @@ end(turn, output=[hello, turn])
     assert!(told.remove("deadline_ms").unwrap().as_u64().is_some());
     assert!(told.remove("trace").unwrap().is_string());
     assert_eq!(told.remove("earlier_answers").unwrap()[0]["body"], "first");
+    assert!(told["state"].as_object_mut().unwrap().remove("metrics").unwrap()["time_elapsed"].is_f64());
     let expected = json!({
         "type": "turn", "id": format!("{}/3", run.id()), "attempt": 1, "agent": "worker", "task": "all of it",
-        "input": { "n": 1.5 }, "state": {}, "previous_agent": "lead",
+        "input": { "n": 1.5 }, "state": { "context": { "previous_agent": "lead" } }, "previous_agent": "lead",
         "chain": [{ "from": "lead", "to": "worker", "task": "again" }],
         "is_marked": false, "authority": ["reads", "notes", "sends", "writes", "executes"],
     });
@@ -239,15 +240,15 @@ end(turn, output="mine", update={"messages": "one"}, overwrite={"artifacts": {"a
 "#;
     let board = builder()
         .with(spec(source))
-        .agent(
-            "next",
-            |turn: Turn| async move { Ok(Command::output(json!([turn.input_json(), turn.state().to_json()]))) },
-        )
+        .agent("next", |turn: Turn| async move {
+            let state = turn.state().to_json();
+            Ok(Command::output(json!([turn.input_json(), state["messages"], state["artifacts"]])))
+        })
         .start()
         .await
         .unwrap();
     let result = finish(&board, Task::new("x").to("worker")).await;
-    assert_eq!(result.output, json!([[7, { "messages": ["one"], "artifacts": { "a": 1 } }]]));
+    assert_eq!(result.output, json!([[7, ["one"], { "a": 1 }]]));
     board.shutdown().await;
 }
 

@@ -341,6 +341,29 @@ async fn a_deadline_counts_from_the_submission() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_often_a_turn_may_be_found_under_way_can_be_set() {
+    let world = World::new();
+    let begun = Arc::new(AtomicU32::new(0));
+    let start = || {
+        let begun = Arc::clone(&begun);
+        let agent = move |_: Turn| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::future::pending()
+        };
+        world.board().max_recoveries(2).agent("worker", agent).start()
+    };
+    let mut board = start().await.unwrap();
+    let run = submit(&board, "worker").await.id();
+    for begins in 1..=2 {
+        until(async || begun.load(Ordering::Relaxed) == begins).await;
+        board.shutdown().await;
+        board = start().await.unwrap();
+    }
+    assert_eq!(needs_attention(&board.run(run)).await, "it was under way at 2 starts in a row");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_found_under_way_at_ten_starts_in_a_row_needs_attention() {
     let world = World::new();
     let is_stuck = Arc::new(AtomicBool::new(true));

@@ -213,11 +213,14 @@ async fn a_delegated_turn_sees_nothing_of_its_parents_state() {
             let answer = turn.delegate("helper", "look").await?;
             Ok(Command { output: Some(answer), ..Command::default() })
         })
-        .agent("helper", |turn: Turn| async move { Ok(Command::output(turn.state().to_json())) })
+        .agent("helper", |turn: Turn| async move {
+            let state = turn.state().to_json();
+            Ok(Command::output(json!([state["messages"], state["context"]])))
+        })
         .start()
         .await
         .unwrap();
-    assert_eq!(finish(&board, Task::new("x").to("lead")).await.output, json!({}), "the context strategy is none");
+    assert_eq!(finish(&board, Task::new("x").to("lead")).await.output, json!([null, { "previous_agent": "second" }]));
     board.shutdown().await;
 }
 
@@ -440,4 +443,120 @@ fn lost_writes_lost_acknowledgements_and_crashing_supervisors_change_no_result()
     let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config).run(&(scripts(), any::<u64>(), 2_u64..6), case).unwrap();
     assert!(failures.get() > 100, "only {} appends failed", failures.get());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_sees_who_had_control_before_and_what_the_run_has_used() {
+    let board = builder()
+        .agent("lead", |turn: Turn| async move {
+            turn.reserve(100).await?.settle(Usage::of(30, 12));
+            if turn.attempt() == 1 {
+                return Err(TurnError::transient("once"));
+            }
+            tokio::time::sleep(secs(5)).await;
+            Ok(Command::update("context", json!({ "completed": true })).goto("coder"))
+        })
+        .agent("coder", |turn: Turn| async move { Ok(Command::output(turn.state().to_json())) })
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").to("lead")).await;
+    assert_eq!(result.output["context"], json!({ "previous_agent": "lead", "completed": true }));
+    let metrics = &result.output["metrics"];
+    assert_eq!((&metrics["tokens_used"], &metrics["retry_count"]), (&json!(84), &json!(1)));
+    assert!((5.0..6.0).contains(&metrics["time_elapsed"].as_f64().unwrap()), "{metrics}");
+    assert_eq!(result.state, json!({ "context": { "completed": true } }), "it is in what turns see, and in no channel");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runtime_writes_meets_no_other_write_and_shows_each_branch_its_own() {
+    let seen = |turn: Turn| async move {
+        let state = turn.state().to_json();
+        Ok(Command::output(json!([state["context"]["previous_agent"], state["metrics"]["tokens_used"]])))
+    };
+    let worker = |next: &'static str| {
+        move |turn: Turn| async move {
+            turn.reserve(10).await?.settle(Usage::of(1, 1));
+            Ok(Command::update("context", json!({ next: "done" })).goto(next))
+        }
+    };
+    let board = builder()
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many(["left", "right"].map(|to| Send::new(to, 1)))) })
+        .agent("left", worker("first"))
+        .agent("right", worker("second"))
+        .agent("first", seen)
+        .agent("second", seen)
+        .start()
+        .await
+        .unwrap();
+    let result = finish(&board, Task::new("x").to("lead")).await;
+    assert_eq!(
+        (&result.outcome, &result.output[0][0], &result.output[1][0]),
+        (&Outcome::Finished, &json!("left"), &json!("right"))
+    );
+    assert_eq!(result.state, json!({ "context": { "first": "done", "second": "done" } }));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_runtime_writes_the_figures_and_a_repeated_attempt_sees_the_same() {
+    let env = Env::repeatable(1);
+    let storage: Arc<dyn Storage> = Arc::new(callboard::storage::Memory::new(env.clock()));
+    let seen: Arc<parking_lot::Mutex<Vec<Json>>> = Arc::default();
+    let start = || {
+        let seen = Arc::clone(&seen);
+        let board = builder().env(env.clone()).storage(Arc::clone(&storage));
+        board
+            .durability(callboard::messages::Durability::Sync)
+            .shutdown_grace(Duration::ZERO)
+            .agent("lead", |turn: Turn| async move {
+                turn.reserve(10).await?.settle(Usage::of(4, 0));
+                Ok(Command::new().goto("asker"))
+            })
+            .agent("asker", move |turn: Turn| {
+                let seen = Arc::clone(&seen);
+                async move {
+                    seen.lock().push(turn.state().to_json());
+                    turn.ask("well?").await?;
+                    if turn.attempt() == 1 {
+                        return Err(TurnError::transient("once"));
+                    }
+                    Ok(Command::update("metrics", 1))
+                }
+            })
+            .start()
+    };
+    let first = start().await.unwrap();
+    let run = first.submit(Task::new("x").to("lead")).await.unwrap();
+    run.next_question().await.unwrap();
+    tokio::time::sleep(secs(100)).await;
+    first.shutdown().await;
+    let second = start().await.unwrap();
+    let run = second.run(run.id());
+    let question = run.next_question().await.unwrap().unwrap();
+    second.answer(question.id, "yes", "ann").await.unwrap();
+    let outcome = run.result().await.unwrap().outcome;
+    assert!(outcome.to_string().contains("written by the runtime only"), "{outcome}");
+    let seen = seen.lock().clone();
+    assert_eq!(seen.len(), 3, "once, after the restart, and again");
+    assert_eq!(seen[0]["metrics"]["tokens_used"], 4);
+    assert!(seen.iter().all(|state| *state == seen[0]), "{seen:?}");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strict_schema_shows_what_the_runtime_writes_only_if_it_declares_it() {
+    let board = builder()
+        .agent("read", |turn: Turn| async move { Ok(Command::output(turn.state().to_json())) })
+        .start()
+        .await
+        .unwrap();
+    let plain = Task { schema: Some(Arc::new(Schema::strict().channel("notes", Reducer::Append))), ..Task::new("x") };
+    assert_eq!(finish(&board, plain).await.output, json!({}));
+    let declared = Schema::strict().channel("metrics", Reducer::merge());
+    let declared = Task { schema: Some(Arc::new(declared)), ..Task::new("x") };
+    let metrics = json!({ "tokens_used": 0, "time_elapsed": 0.0, "retry_count": 0 });
+    assert_eq!(finish(&board, declared).await.output, json!({ "metrics": metrics }));
+    board.shutdown().await;
 }

@@ -326,6 +326,20 @@ async fn a_turn_that_ignores_its_stop_for_five_seconds_is_fenced_and_its_late_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_long_a_turn_may_ignore_its_stop_can_be_set() {
+    let (spec, ropes) = deaf();
+    let board = builder().with(spec).pool(1).stuck_after(secs(60)).start().await.unwrap();
+    board.submit(Task::new("block")).await.unwrap();
+    ropes.begun.recv().unwrap();
+    pass(secs(68)).await;
+    assert_eq!(board.load().free_permits, 0, "it was stopped after ten seconds, and has two left");
+    pass(secs(4)).await;
+    assert!(agent_node(&board, "deaf").await.detail.unwrap().contains("1 stuck"));
+    ropes.release.send(()).unwrap();
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_that_ignores_it_gives_its_place_away_too() {
     let (spec, ropes) = deaf();
     let board = builder().with(spec).pool(1).start().await.unwrap();

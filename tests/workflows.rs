@@ -875,3 +875,21 @@ when = "review.output"
     assert_eq!((toml.name(), &toml.plan().body), (code.name(), &code.plan().body));
     assert_eq!((line.name(), &line.plan().body), (code.name(), &code.plan().body));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_command_to_the_parent_counts_where_it_is_when_there_is_no_parent() {
+    let agents = || {
+        let up = |_: Turn| async { Ok(Command::output("up").with("seen", "up").to_parent().goto("rescue")) };
+        cast(builder()).agent("up", up)
+    };
+    let plan = workflow()
+        .node(Node::agent("first", "up").may_go_to("rescue"))
+        .node(Node::agent("usual", "never").after("first"))
+        .node(Node::agent("rescue", "read"));
+    assert_eq!(run_on(agents(), plan, json!("x")).await.output, json!({ "seen": ["up"] }));
+    let board = agents().agent("rescue", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) });
+    let board = board.start().await.unwrap();
+    let result = board.submit(Task::new("x").to("up")).await.unwrap().result().await.unwrap();
+    assert_eq!((result.output, result.state), (json!("up").into(), json!({ "seen": "up" }).into()));
+    board.shutdown().await;
+}

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, Write as _};
 
+use callboard::messages::Json;
+use callboard::messages::state::METRICS;
 use serde_json::{Value, json};
 
 use callboard::supervision::runs::replay::{Moment, Step};
@@ -26,6 +28,14 @@ pub(crate) fn whole(loaded: &Loaded) -> Page {
     Page::new(text, Value::from(replay.steps().iter().map(step_json).collect::<Vec<_>>()))
 }
 
+fn without_metrics(state: &Json) -> Json {
+    let mut state = state.value().clone();
+    if let Value::Object(channels) = &mut state {
+        channels.remove(METRICS);
+    }
+    state.into()
+}
+
 /// The run as a turn saw it and as it left it.
 pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
     let Some(at) = loaded.replay.at_turn(number) else {
@@ -42,7 +52,8 @@ pub(crate) fn at_turn(loaded: &Loaded, number: u32) -> Result<Page, Failure> {
         brief_json(&turn.input, 2000)
     );
     text.push_str(&format!("\nwhen it began, {}\n", moment(loaded, &at.saw)));
-    text.push_str(&whole_json(&at.saw.state, "  "));
+    // The figures of the run are in the line above.
+    text.push_str(&whole_json(&without_metrics(&at.saw.state), "  "));
     match &at.left {
         Some(left) => {
             text.push_str(&format!("\nwhen it was over, {}\n", moment(loaded, left)));

@@ -8,12 +8,13 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::messages::{AgentEvent, AgentName, Published, RunEvent, RunId, Shown, TurnId};
+use crate::messages::{AgentEvent, AgentName, Plan, Published, RunEvent, RunId, Shown, TurnId};
 
 /// Which events a watcher gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
-    /// Updates of the state's channels: turns that ended.
+    /// Updates of the state's channels: turns that ended with an update, outputs that a workflow saves in channels (of a workflow
+    /// that saves any, every output), and what people write over channels.
     Values,
     /// Where turns and delegations stand.
     Updates,
@@ -24,10 +25,22 @@ pub enum StreamMode {
     Live,
     /// Everything that is journaled.
     Debug,
+    /// Nothing.
+    None,
 }
 
 impl StreamMode {
-    /// Whether an event belongs to this mode.
+    /// Whether an event belongs to this mode, in a run with this plan.
+    #[must_use]
+    pub fn includes_in(self, plan: Option<&Plan>, event: &RunEvent) -> bool {
+        let is_saved = || match event {
+            RunEvent::TurnEnded { command, .. } => command.output.is_some() && plan.is_some_and(Plan::saves_outputs),
+            _ => false,
+        };
+        self.includes(event) || (self == Self::Values && is_saved())
+    }
+
+    /// Whether an event belongs to this mode, whatever the plan of its run saves; see [`StreamMode::includes_in`].
     #[must_use]
     pub fn includes(self, event: &RunEvent) -> bool {
         match event {
@@ -43,16 +56,20 @@ impl StreamMode {
             | RunEvent::NeedsAttention { .. }
             | RunEvent::TurnRestarted { .. }
             | RunEvent::Recovered { .. }
-            | RunEvent::Stopped { .. }
-            | RunEvent::Overwritten { .. }
-            | RunEvent::Resumed { .. }
             | RunEvent::ConversationEntered { .. }
             | RunEvent::ConversationRead { .. }
-            | RunEvent::Forked { .. } => matches!(self, Self::Updates | Self::Debug),
+            | RunEvent::Stopped { .. } => matches!(self, Self::Updates | Self::Debug),
+            RunEvent::Overwritten { update, .. }
+            | RunEvent::Resumed { update, .. }
+            | RunEvent::Forked { update, .. } => match self {
+                Self::Values => !update.is_empty(),
+                Self::Updates | Self::Debug => true,
+                Self::Messages | Self::Live | Self::None => false,
+            },
             RunEvent::TurnEnded { command, .. } => match self {
                 Self::Values => !command.update.is_empty(),
                 Self::Updates | Self::Debug => true,
-                Self::Messages | Self::Live => false,
+                Self::Messages | Self::Live | Self::None => false,
             },
             RunEvent::StepFinished { .. }
             | RunEvent::StepFailed { .. }
@@ -129,15 +146,15 @@ impl Hub {
         })
     }
 
-    pub(crate) fn publish(&self, run: RunId, sequence: u64, event: &RunEvent) {
+    pub(crate) fn publish(&self, (run, plan): (RunId, Option<&Plan>), sequence: u64, event: &RunEvent) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut watchers = self.watchers.lock();
         let mut shared: Option<Arc<RunEvent>> = None;
         watchers.retain_mut(|watcher| {
-            let is_wanted =
-                watcher.run.is_none_or(|wanted| wanted == run) && watcher.modes.iter().any(|mode| mode.includes(event));
+            let is_wanted = watcher.run.is_none_or(|wanted| wanted == run)
+                && watcher.modes.iter().any(|mode| mode.includes_in(plan, event));
             if is_wanted {
                 let event = Arc::clone(shared.get_or_insert_with(|| Arc::new(event.clone())));
                 watcher.send(Watched::Event(Published { run, sequence, event }));
@@ -220,16 +237,16 @@ mod tests {
             Some(None) => "end".into(),
             None => "nothing".into(),
         };
-        (1..=5).for_each(|sequence| hub.publish(run, sequence, &notice));
-        hub.publish(run, 6, &RunEvent::Recovered { at: Timestamp::default(), new_process: true });
+        (1..=5).for_each(|sequence| hub.publish((run, None), sequence, &notice));
+        hub.publish((run, None), 6, &RunEvent::Recovered { at: Timestamp::default(), new_process: true });
         assert_eq!([next(), next(), next(), next()], ["event 1", "event 2", "missed 3", "nothing"]);
-        (7..=10).for_each(|sequence| hub.publish(run, sequence, &notice));
+        (7..=10).for_each(|sequence| hub.publish((run, None), sequence, &notice));
         assert_eq!(next(), "event 7");
-        hub.publish(run, 11, &notice);
+        hub.publish((run, None), 11, &notice);
         assert_eq!(next(), "event 8");
-        hub.publish(run, 12, &notice);
+        hub.publish((run, None), 12, &notice);
         assert_eq!([next(), next(), next()], ["missed 3", "event 12", "nothing"]);
-        (13..=15).for_each(|sequence| hub.publish(run, sequence, &notice));
+        (13..=15).for_each(|sequence| hub.publish((run, None), sequence, &notice));
         hub.ended(run);
         assert_eq!([next(), next(), next(), next()], ["event 13", "event 14", "missed 1", "end"]);
     }

@@ -50,6 +50,8 @@ pub(crate) struct Floor {
     pool: usize,
     ready_bound: usize,
     offline_after: Duration,
+    stuck_after: Duration,
+    reconcile_within: Duration,
     context: Arc<ContextStore>,
     pub(crate) kept: Arc<KeptAgents>,
     /// Whoever watches runs, and the agents in their turns.
@@ -188,6 +190,10 @@ pub(crate) struct FloorLimits {
     pub(crate) ready_bound: usize,
     /// How long turns wait for an agent that was stopped.
     pub(crate) offline_after: Duration,
+    /// How long a turn may ignore that it was stopped before its place is given away.
+    pub(crate) stuck_after: Duration,
+    /// How long finding out what came of an effect may take.
+    pub(crate) reconcile_within: Duration,
 }
 
 /// A turn that a worker is to run. It moves into the worker's task, so it is small.
@@ -201,7 +207,7 @@ pub(super) struct Job {
 
 impl Floor {
     pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, limits: FloorLimits) -> Arc<Self> {
-        let FloorLimits { permits, ready_bound, offline_after } = limits;
+        let FloorLimits { permits, ready_bound, offline_after, stuck_after, reconcile_within } = limits;
         let state = State {
             is_closed: false,
             permits,
@@ -220,6 +226,8 @@ impl Floor {
             ready_bound,
             offline_after,
             kept: Arc::new(KeptAgents::new(Arc::clone(context.storage()))),
+            stuck_after,
+            reconcile_within,
             context: Arc::new(context),
             hub: Arc::default(),
             ended: Notify::new(),
@@ -480,7 +488,7 @@ impl Floor {
                 Arc::clone(&self.context),
                 Arc::clone(&self.hub),
                 place.namespaces.clone(),
-                (place.on_unknown, place.question_ttl),
+                (place.on_unknown, place.question_ttl, self.reconcile_within),
                 place.keeps_agents.then(|| Arc::clone(&self.kept)),
                 seat,
             ));

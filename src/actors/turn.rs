@@ -60,10 +60,13 @@ pub(super) struct TurnShared {
     question_ttl: Option<Duration>,
     /// Where agents that it makes are kept, if they may be.
     kept: Option<Arc<KeptAgents>>,
+    /// How long finding out what came of an effect may take.
+    reconcile_within: Duration,
     /// What it was granted that was made by others, if that is less.
     pub(super) narrowed: OnceLock<Arc<[Arc<str>]>>,
-    /// Most turns never ask for it.
+    /// Most turns never ask for these.
     context: OnceLock<Box<ContextAccess>>,
+    state: OnceLock<Box<State>>,
     pub(super) seat: Seat,
     /// Requests that wait for the runtime. While there are any, the turn needs neither permit nor slot.
     pub(super) waits: AtomicUsize,
@@ -111,7 +114,7 @@ impl TurnShared {
         store: Arc<ContextStore>,
         hub: Arc<Hub>,
         namespaces: Option<Arc<[Arc<str>]>>,
-        (on_unknown, question_ttl): (Option<OnUnknown>, Option<Duration>),
+        (on_unknown, question_ttl, reconcile_within): (Option<OnUnknown>, Option<Duration>, Duration),
         kept: Option<Arc<KeptAgents>>,
         seat: Seat,
     ) -> Self {
@@ -123,8 +126,10 @@ impl TurnShared {
             on_unknown,
             question_ttl,
             kept,
+            reconcile_within,
             narrowed: OnceLock::new(),
             context: OnceLock::new(),
+            state: OnceLock::new(),
             seat,
             waits: AtomicUsize::new(0),
             next_ordinal: AtomicU32::new(0),
@@ -223,9 +228,42 @@ impl Turn {
         &self.shared.ready.input
     }
 
-    /// The run's state as the turns before this one left it.
+    /// The run's state as the turns before this one left it, with what the runtime itself writes (SEMANTICS 6): in the channel
+    /// `context` who had control before as `previous_agent`, and in `metrics` what the run had used when this turn was
+    /// admitted, as `tokens_used`, `time_elapsed` (seconds) and `retry_count`. Where the task has a strict schema, as workflows
+    /// have, only if that declares these channels.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("lead", |turn: Turn| async move {
+    ///         turn.reserve(10).await?.settle(Usage::of(7, 1));
+    ///         Ok(Command::new().goto("coder"))
+    ///     })
+    ///     .agent("coder", |turn: Turn| async move {
+    ///         let state = turn.state().to_json();
+    ///         Ok(Command::output(serde_json::json!([state["context"], state["metrics"]["tokens_used"]])))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let result = board.submit(Task::new("fix").to("lead")).await?.result().await?;
+    /// assert_eq!(result.output, serde_json::json!([{ "previous_agent": "lead" }, 8]));
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
     #[must_use]
     pub fn state(&self) -> &State {
+        let ReadyTurn { view, figures, shows_previous_agent, previous_agent, .. } = &self.shared.ready;
+        let previous = previous_agent.as_ref().filter(|_| *shows_previous_agent).map(AgentName::as_str);
+        if figures.is_none() && previous.is_none() {
+            return view;
+        }
+        self.shared.state.get_or_init(|| Box::new(view.with_runtime(previous, *figures)))
+    }
+
+    /// The run's state as the turns before this one left it, and nothing of the runtime's.
+    pub(crate) fn written(&self) -> &State {
         &self.shared.ready.view
     }
 

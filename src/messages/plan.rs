@@ -53,6 +53,18 @@ pub struct Block {
     pub output: Option<Json>,
 }
 
+impl Block {
+    fn saves_outputs(&self) -> bool {
+        self.nodes.iter().any(|node| {
+            let within = match &node.work {
+                Work::Block { body, .. } | Work::Loop { body, .. } | Work::Map { body, .. } => body.saves_outputs(),
+                Work::Agent(_) | Work::Join => false,
+            };
+            node.saves.is_some() || within
+        })
+    }
+}
+
 /// How deep nodes may lie within nodes. Deeper plans are refused, and not even read: bytes may say anything.
 pub(crate) const MAX_PLAN_DEPTH: usize = 64;
 
@@ -205,6 +217,12 @@ pub enum Condition {
 }
 
 impl Plan {
+    /// Whether a node of it writes its output to a channel.
+    #[must_use]
+    pub fn saves_outputs(&self) -> bool {
+        self.body.saves_outputs()
+    }
+
     /// A plan of one block.
     #[must_use]
     pub fn new(name: &str, schema: Arc<Schema>, body: Block) -> Self {

@@ -67,6 +67,11 @@ pub(super) struct Settings {
     pub(super) namespace_ttls: BTreeMap<String, Duration>,
     pub(super) classifier: Classifier,
     pub(super) ledger: LedgerLimits,
+    pub(super) stuck_after: Duration,
+    pub(super) reconcile_within: Duration,
+    pub(super) max_recoveries: u32,
+    pub(super) dynamic_agents: usize,
+    pub(super) memory_turns: u32,
 }
 
 impl Default for Settings {
@@ -92,6 +97,11 @@ impl Default for Settings {
             memory_runs: 10_000,
             namespace_ttls: ContextStore::usual_ttls(),
             classifier: Classifier::None,
+            stuck_after: Duration::from_secs(5),
+            reconcile_within: Duration::from_secs(30),
+            max_recoveries: 10,
+            dynamic_agents: 16,
+            memory_turns: 1_000,
             ledger: LedgerLimits { inbox: 200, stale_after: Duration::from_secs(600) },
         }
     }
@@ -321,6 +331,36 @@ impl Builder {
         self
     }
 
+    /// How many of its last turns a run keeps whose journal lives in memory only (1,000).
+    pub fn memory_turns(mut self, turns: u32) -> Self {
+        self.settings.memory_turns = turns;
+        self
+    }
+
+    /// How many agents the agents of one run may make (16). A run that has made as many is refused more.
+    pub fn dynamic_agents(mut self, agents: usize) -> Self {
+        self.settings.dynamic_agents = agents;
+        self
+    }
+
+    /// At how many starts in a row a turn may be found under way before its run needs a person's attention (10).
+    pub fn max_recoveries(mut self, recoveries: u32) -> Self {
+        self.settings.max_recoveries = recoveries;
+        self
+    }
+
+    /// How long a turn may ignore that it was stopped before its slot and permit are given to others (5 s).
+    pub fn stuck_after(mut self, wait: Duration) -> Self {
+        self.settings.stuck_after = wait;
+        self
+    }
+
+    /// How long a tool may take to find out what came of an effect whose result was lost (30 s); after that it is unknown.
+    pub fn reconcile_within(mut self, wait: Duration) -> Self {
+        self.settings.reconcile_within = wait;
+        self
+    }
+
     /// How many messages of each agent's inbox are kept in memory and shown (200), the newest; the journals have all.
     pub fn inbox_size(mut self, messages: usize) -> Self {
         self.settings.ledger.inbox = messages;
@@ -333,7 +373,7 @@ impl Builder {
         self
     }
 
-    /// How many events a slow watcher may lag behind (256).
+    /// How many events or announcements a slow watcher may lag behind (256).
     pub fn watch_buffer(mut self, events: usize) -> Self {
         self.settings.watch_buffer = events;
         self

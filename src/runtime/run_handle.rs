@@ -426,9 +426,9 @@ impl RunHandle {
         let (first, past, state) = self.past().await?;
         let known = state.sequence();
         let live = state.result().is_none().then_some(live);
-        let (run, modes) = (self.id, modes.to_vec());
+        let (run, modes, plan) = (self.id, modes.to_vec(), state.submission().task.plan.clone());
         let past = (first..).zip(past).filter_map(move |(sequence, event)| {
-            let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes(&event));
+            let is_wanted = sequence >= from && modes.iter().any(|mode| mode.includes_in(plan.as_deref(), &event));
             let published = || crate::messages::Published { run, sequence, event: Arc::new(event.clone()) };
             is_wanted.then(|| Watched::Event(published()))
         });

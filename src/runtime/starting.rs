@@ -59,6 +59,8 @@ impl Builder {
             permits: settings.pool,
             ready_bound: settings.ready_per_agent,
             offline_after: settings.offline_after,
+            stuck_after: settings.stuck_after,
+            reconcile_within: settings.reconcile_within,
         };
         let floor = Floor::new(env.clone(), Arc::clone(&facts), context.clone(), limits);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
@@ -75,6 +77,7 @@ impl Builder {
             journal: journal.clone(),
             rules: rules.clone(),
             limits: settings.ledger,
+            watch_buffer: settings.watch_buffer,
         }));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
@@ -108,7 +111,9 @@ impl Builder {
                 approval_ttl: settings.approval_ttl,
                 remind_before: settings.remind_before,
                 on_unknown: settings.on_unknown,
-                max_recoveries: 10,
+                max_recoveries: settings.max_recoveries,
+                dynamic_agents: settings.dynamic_agents,
+                memory_turns: settings.memory_turns,
                 durability,
                 claims: claims.clone(),
                 conversations: conversations.clone(),

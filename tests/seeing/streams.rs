@@ -2,9 +2,10 @@
 
 use callboard::actors::events::StreamMode::{self, Debug, Messages, Updates, Values};
 use callboard::actors::events::Watched;
-use callboard::messages::{Action, Consent, RunEvent, RunId, Usage};
+use callboard::messages::{Action, Consent, Reducer, RunEvent, RunId, Send, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
+use callboard::workflow::{Node, Workflow};
 use futures::{FutureExt, Stream, StreamExt};
 use serde_json::json;
 
@@ -98,6 +99,42 @@ async fn each_mode_shows_what_it_is_for() {
     let both = seen(&[Values, Messages]).await;
     assert_eq!(both, ["StepFinished", "Noticed", "Asked", "Answered", "ApprovalAsked", "TurnEnded"]);
     assert_eq!(seen(&[]).await, Vec::<String>::new());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_show_outputs_that_are_saved_and_what_people_write_over_and_none_shows_nothing() {
+    let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    let saving = Workflow::builder("saving")
+        .channel("notes", Reducer::LastValue)
+        .node(Node::agent("first", "echo").saved_to("notes"))
+        .node(Node::agent("second", "echo").after("first"))
+        .build()
+        .unwrap();
+    let verdict = |turn: Turn| async move { Ok(Command::update("verdict", turn.input_json().clone())) };
+    let board = builder()
+        .agent("echo", echo)
+        .agent("lead", |_: Turn| async {
+            Ok(Command::new().goto_many([Send::new("strict", "reject"), Send::new("kind", "accept")]))
+        })
+        .agent("strict", verdict)
+        .agent("kind", verdict)
+        .start()
+        .await
+        .unwrap();
+    let seen = async |run: &RunHandle, mode| kinds(run.events(1, &[mode]).await.unwrap()).await;
+    let mut watched = board.watch(&[StreamMode::None, Values]);
+    let run = board.submit(saving.task("x")).await.unwrap();
+    assert_eq!(run.result().await.unwrap().state["notes"], "x");
+    assert_eq!(seen(&run, Values).await, ["TurnEnded", "TurnEnded"]);
+    assert!(matches!(watched.next().await, Some(Watched::Event(_))), "whoever watches sees it too");
+    assert_eq!(seen(&run, StreamMode::None).await, Vec::<String>::new());
+
+    let run = board.submit(Task::new("judge").to("lead")).await.unwrap();
+    run.result().await.unwrap();
+    run.resume_with([("verdict", "accept")], "ann").await.unwrap();
+    run.result().await.unwrap();
+    assert_eq!(seen(&run, Values).await, ["TurnEnded", "TurnEnded", "Overwritten"]);
     board.shutdown().await;
 }
 

@@ -10,9 +10,6 @@ use crate::messages::{AgentName, TurnId};
 
 use super::{Floor, Place};
 
-/// How long a turn may ignore that it was stopped before its place is given away.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
-
 /// How long no turn may have held a permit for the floor to count as settled.
 const SETTLING: Duration = Duration::from_millis(50);
 
@@ -32,9 +29,9 @@ impl Floor {
         drop(state);
         shared.stop.set(why);
         // Held weakly: a turn that lets go takes everything with it at once.
-        let (floor, turn) = (Arc::downgrade(self), Arc::downgrade(&shared));
+        let (floor, turn, stuck_after) = (Arc::downgrade(self), Arc::downgrade(&shared), self.stuck_after);
         self.runtime.spawn(async move {
-            tokio::time::sleep(STUCK_AFTER).await;
+            tokio::time::sleep(stuck_after).await;
             if let (Some(floor), Some(turn)) = (floor.upgrade(), turn.upgrade()) {
                 floor.fence(index, &turn, why);
             }

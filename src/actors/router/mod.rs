@@ -79,9 +79,6 @@ pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
     }
 }
 
-/// How many announcements a slow watcher may lag behind.
-const PRESENCE_BUFFER: usize = 256;
-
 /// Who there is, and what is posted about their delegations. A restart of its actor leaves it as it is.
 pub(crate) struct Router {
     /// Agents that this board hosts.
@@ -124,15 +121,17 @@ pub(crate) struct RouterParts {
     pub(crate) journal: Journal,
     pub(crate) rules: StateRules,
     pub(crate) limits: LedgerLimits,
+    /// How many announcements a slow watcher may lag behind.
+    pub(crate) watch_buffer: usize,
 }
 
 impl Router {
     pub(crate) fn new(parts: RouterParts) -> Self {
-        let RouterParts { env, floor, decider, policy, journal, rules, limits } = parts;
+        let RouterParts { env, floor, decider, policy, journal, rules, limits, watch_buffer } = parts;
         Self {
             hosted: RwLock::default(),
             directory: RwLock::default(),
-            presence: broadcast::Sender::new(PRESENCE_BUFFER),
+            presence: broadcast::Sender::new(watch_buffer.max(1)),
             hub: Arc::clone(&floor.hub),
             floor,
             meters: Meters::default(),
@@ -342,7 +341,7 @@ impl Dispatch for Router {
 
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
         self.meters.count(run, event);
-        self.hub.publish(run.id(), sequence, event);
+        self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
         derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.post(placed));
     }
 

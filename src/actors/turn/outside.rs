@@ -5,7 +5,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -19,9 +18,6 @@ use crate::supervision::runs::once::{self, Next};
 
 use super::requests::{as_step, changed, check_depth, no_longer_wanted, unexpected};
 use super::{Turn, TurnError};
-
-/// How long whoever carried out an effect may take to find out what came of it.
-const RECONCILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Turn {
     /// Begins to describe an effect that must not be repeated by itself, such as a payment or a message; [`OutsideEffect::run`]
@@ -286,7 +282,7 @@ impl Place {
         let Some(find_out) = find_out else { return Reconciled::Unknown };
         let found = async move { find_out(intent).await };
         let found = AssertUnwindSafe(as_step(self.turn.id(), found)).catch_unwind();
-        match tokio::time::timeout(RECONCILE_TIMEOUT, found).await {
+        match tokio::time::timeout(self.turn.shared.reconcile_within, found).await {
             Ok(Ok(Ok(reconciled))) => reconciled,
             Ok(Ok(Err(error))) => {
                 tracing::warn!(turn = %self.turn.id(), effect = %self.intent, %error, "what came of an effect was not found out");

@@ -255,7 +255,8 @@ impl Host for InTurn<'_> {
     }
 
     fn handed_over(&self) -> Json {
-        let state = self.0.state().to_json();
+        // Who had control before is said beside it, and figures are of no use to a model.
+        let state = self.0.written().to_json();
         let previous = self.0.previous_agent();
         serde_json::json!({ "previous_agent": previous, "state": state }).into()
     }

@@ -7,6 +7,7 @@ mod changes;
 mod compact;
 mod finished;
 mod join;
+mod runtime;
 mod schema;
 mod stored;
 
@@ -20,6 +21,7 @@ pub use changes::{Change, Difference, changes};
 pub use compact::compact;
 pub use finished::FinalState;
 pub use join::{Delta, join, overwrite};
+pub use runtime::{CONTEXT, RunFigures};
 pub use schema::{METRICS, MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;

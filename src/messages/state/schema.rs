@@ -89,6 +89,12 @@ impl Schema {
         self
     }
 
+    /// Whether it knows no channels but those that are declared.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
     /// Whether a channel is declared.
     #[must_use]
     pub fn declares(&self, channel: &str) -> bool {

@@ -30,6 +30,8 @@ pub(super) struct Desk {
     timer: SystemClock,
     /// When the oldest write that is not synced has to be.
     sync_by: Option<Duration>,
+    /// How long what is not to be synced at once may wait for a sync.
+    buffered_for: Duration,
     /// Answers to what is applied, and true once it is synced.
     for_sync: Vec<Answer>,
     /// Whether something has to be synced that the writer may not know of.
@@ -58,6 +60,7 @@ impl Desk {
             staging,
             timer,
             sync_by,
+            buffered_for: BUFFERED_FOR,
             for_sync: Vec::new(),
             wants_writer: false,
             has_called: false,
@@ -79,13 +82,18 @@ impl Desk {
         let applied = self.staging.apply();
         let (has_changed, changes) = applied.map_err(|error| format!("a batch was not applied: {error}"))?;
         if has_changed && self.sync_by.is_none() {
-            self.sync_by = Some(self.timer.now().monotonic + BUFFERED_FOR);
+            self.sync_by = Some(self.timer.now().monotonic + self.buffered_for);
             self.wants_writer = true;
         }
         for (key, change) in changes {
             shared.watchers.publish(&key, || change.clone());
         }
         Ok(())
+    }
+
+    /// Has writes that are not to be synced at once synced within this time.
+    pub(super) fn buffer_within(&mut self, within: Duration) {
+        self.buffered_for = within - within / 5;
     }
 
     /// How long until something has to be synced.

@@ -238,6 +238,24 @@ impl Sled {
         Ok(Self { path: path.to_owned(), clock, shared, payloads, thread: Mutex::new(Some(thread)) })
     }
 
+    /// Has [`Durability::Buffered`](crate::messages::Durability::Buffered) writes on disk within this time (100 ms): the shorter,
+    /// the less a power failure can take, and the more syncs there are.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use callboard::storage::Sled;
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = Sled::open(folder.path())?.buffered_within(Duration::from_millis(20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn buffered_within(self, within: Duration) -> Self {
+        if let Some(desk) = &mut *self.shared.desk.lock() {
+            desk.buffer_within(within);
+        }
+        self
+    }
+
     /// What the store has done since it was opened.
     #[must_use]
     pub fn stats(&self) -> SledStats {

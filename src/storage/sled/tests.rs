@@ -152,6 +152,17 @@ async fn a_buffered_write_is_synced_without_any_further_write() {
 }
 
 #[tokio::test]
+async fn how_long_a_buffered_write_waits_for_its_sync_can_be_set() {
+    let (recorder, folder) = (Recorder::default(), folder());
+    let store = recorder.open(&folder).buffered_within(Duration::from_secs(3600));
+    // The sync of the opening.
+    store.append(append("a", 0, b"x", Durability::Sync)).await.unwrap();
+    store.append(append("a", 1, b"x", Durability::Buffered)).await.unwrap();
+    let due = store.shared.desk.lock().as_ref().unwrap().sync_in().unwrap();
+    assert!((2_800..=2_880).contains(&due.as_secs()), "{due:?}");
+}
+
+#[tokio::test]
 async fn concurrent_writes_share_a_sync() {
     let (recorder, folder) = (Recorder::default(), folder());
     let store = recorder.open(&folder);

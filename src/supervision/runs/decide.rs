@@ -43,6 +43,8 @@ pub struct Surroundings<'a> {
     pub remind_before: Duration,
     /// What follows an unknown outcome if neither tool nor agent says.
     pub on_unknown: OnUnknown,
+    /// The most agents that are made in one run (SEMANTICS 13).
+    pub dynamic_agents: usize,
 }
 
 /// What becomes of an attempt's outcome; `None` if the attempt is late.
@@ -305,9 +307,6 @@ fn resolve(run: &Run, target: &str, around: &Surroundings<'_>) -> Result<AgentNa
     }
 }
 
-/// The most agents that are made in one run (SEMANTICS 13).
-pub const MAX_MADE: usize = 16;
-
 /// What becomes of an agent that a turn wants to make, or to change, and what that one may cause at most.
 ///
 /// # Errors
@@ -347,8 +346,10 @@ fn made(
             if let Some(other) = made.or_else(|| around.dispatch.look_alike(name).map(|other| other.to_string())) {
                 return Err(format!("the name looks like that of {other}; choose another one"));
             }
-            if run.made.len() >= MAX_MADE {
-                return Err(format!("the run has made {MAX_MADE} agents, which is the most; change one of them"));
+            let most = around.dynamic_agents;
+            let noun = if most == 1 { "agent" } else { "agents" };
+            if run.made.len() >= most {
+                return Err(format!("the run has made {most} {noun}, which is the most; change one of them"));
             }
         }
     }

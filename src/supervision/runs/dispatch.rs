@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::messages::state::RunFigures;
 use crate::messages::{
     Action, ActionKind, AgentName, ApprovalId, Authority, Chain, Command, Consent, Durability, EarlierAnswer, Envelope,
     Failure, Json, KeptAgent, Refusal, RunEvent, RunId, RunMetrics, State, Submission, Timestamp, TurnId,
@@ -86,8 +87,12 @@ pub struct ReadyTurn {
     pub agent: AgentName,
     /// What it works on.
     pub input: Json,
-    /// The state as this turn sees it.
+    /// The state as the turns before this one left it.
     pub view: State,
+    /// What the run had used when the turn was admitted, if the turn sees that as [`METRICS`](crate::messages::state::METRICS).
+    pub figures: Option<RunFigures>,
+    /// Whether the turn sees who had control before it in its state.
+    pub shows_previous_agent: bool,
     /// The delegations that led here.
     pub chain: Chain,
     /// What its parent's earlier delegations came to, if it is a delegated turn.

@@ -43,9 +43,6 @@ pub(super) struct LiveRun {
     snapshots: VecDeque<(Sequence, u32)>,
 }
 
-/// How many of its last turns a run keeps at least that lives in memory only.
-const MEMORY_TURNS: u32 = 1_000;
-
 /// What a commit releases.
 pub(super) enum Held {
     Effect(Effect),
@@ -162,13 +159,13 @@ impl LiveRun {
 
     /// Notes a snapshot of what is journaled, and says up to where a journal that lives in memory only may be forgotten: the
     /// last turns stay, and what this snapshot or one before covers goes.
-    pub(super) fn trim_to(&mut self) -> Option<Sequence> {
+    pub(super) fn trim_to(&mut self, kept: u32) -> Option<Sequence> {
         if self.durability != Durability::Memory {
             return None;
         }
         let turns = self.run.metrics().turns;
         self.snapshots.push_back((self.last, turns));
-        let is_old = |(_, ended): &(Sequence, u32)| ended.saturating_add(MEMORY_TURNS) <= turns;
+        let is_old = |(_, ended): &(Sequence, u32)| ended.saturating_add(kept) <= turns;
         let old = self.snapshots.iter().take_while(|snapshot| is_old(snapshot)).count();
         self.snapshots.drain(..old).next_back().map(|(record, _)| record)
     }
@@ -186,6 +183,7 @@ impl LiveRun {
             Record::Delegation { reply, deltas, .. } => {
                 reply.clone().map(|answer| TurnReply::Delegated { answer, is_marked: deltas.is_marked })
             }
+            Record::Figures(_) => None,
             Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
             Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
             Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),

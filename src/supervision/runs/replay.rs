@@ -38,7 +38,8 @@ pub use story::{Cause, Deed, TurnEnd, TurnStory};
 ///
 /// let replay = Replay::of(run.history().await?, &StateRules::default())?;
 /// let at = replay.at_turn(2).expect("there were two");
-/// assert_eq!(at.saw.state, serde_json::json!({ "messages": ["found"] }));
+/// assert_eq!(at.saw.state["messages"], serde_json::json!(["found"]));
+/// assert_eq!(at.saw.state["context"]["previous_agent"], "scout");
 /// assert_eq!(at.left.expect("it has ended").state, serde_json::json!({ "messages": ["found", "written"] }));
 /// assert_eq!(replay.result(), Some(&result));
 /// # board.shutdown().await;

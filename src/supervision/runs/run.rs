@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::state::{Delta, StateError, StateRules, join, overwrite};
+use crate::messages::state::{Delta, RunFigures, StateError, StateRules, join, overwrite};
 use crate::messages::{
     Action, AgentName, Alone, Answer, AskedOutcome, Authority, Chain, Command, ConversationId, Decision, EarlierAnswer,
     Envelope, Failure, Intent, Json, Order, Outcome, Refusal, RequestId, Resolution, RunEvent, RunId, RunMetrics,
@@ -24,6 +24,9 @@ use super::planned::{Reversible, Scope, Todo, Undo};
 pub(super) const LATE_ORDINAL: u32 = u32::MAX - 1;
 
 pub(crate) use crate::messages::HANDOFF_ORDINAL;
+
+/// The ordinal under which a turn has what its run had used when it was admitted. It is nothing that the turn asked for.
+pub(super) const FIGURES_ORDINAL: u32 = u32::MAX - 2;
 
 /// One task being worked on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -360,6 +363,8 @@ pub enum Record {
         /// What came of it.
         state: QuestionState,
     },
+    /// What the run had used when the turn was admitted.
+    Figures(RunFigures),
 }
 
 /// What came of a question that expires.
@@ -749,6 +754,30 @@ impl Run {
         }
     }
 
+    /// What it has used so far, as turns see it that are admitted now.
+    #[must_use]
+    pub fn figures(&self) -> RunFigures {
+        RunFigures {
+            tokens_used: self.budget.spent(),
+            time_elapsed: self.last_at.since(self.submission.at),
+            retry_count: self.retries,
+        }
+    }
+
+    /// Whether turns see in their state who had control before.
+    pub(super) fn shows_previous_agent(&self) -> bool {
+        self.rules.schema.shows_previous_agent()
+    }
+
+    /// The state as an open turn sees it: what the turns before it wrote, and what the runtime writes (SEMANTICS 6). Every
+    /// attempt of the turn sees the same.
+    #[must_use]
+    pub fn seen_by(&self, turn: &OpenTurn) -> State {
+        let branch = self.branch_of(turn);
+        let previous = branch.previous_agent.as_ref().filter(|_| self.shows_previous_agent());
+        branch.view.with_runtime(previous.map(AgentName::as_str), turn.figures())
+    }
+
     /// The run's approvals that wait for a decision.
     pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
         let parked = self.branches.values().filter_map(|branch| match &branch.now {
@@ -861,6 +890,15 @@ impl OpenTurn {
         self.is_marked
     }
 
+    /// What the run had used when it was admitted, if its schema shows that.
+    #[must_use]
+    pub fn figures(&self) -> Option<RunFigures> {
+        match self.record(FIGURES_ORDINAL) {
+            Some(Record::Figures(figures)) => Some(*figures),
+            Some(_) | None => None,
+        }
+    }
+
     /// The first handoff that it was refused when it asked.
     pub(super) fn refused_handoff(&self) -> Option<(&[Arc<str>], &Refusal)> {
         self.records.values().find_map(|record| match &**record {
@@ -874,6 +912,7 @@ impl OpenTurn {
             | Record::Made { .. }
             | Record::Once(_)
             | Record::StepFailed { .. }
+            | Record::Figures(_)
             | Record::Approval { .. } => None,
         })
     }
@@ -903,6 +942,7 @@ impl OpenTurn {
             | Record::Step { .. }
             | Record::StepFailed { .. }
             | Record::HandoffCheck { .. }
+            | Record::Figures(_)
             | Record::Made { .. } => false,
         })
     }

@@ -218,6 +218,7 @@ pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, Agen
 
 #[cfg(test)]
 mod tests {
+    use super::super::run::FIGURES_ORDINAL;
     use super::*;
     use std::time::Duration;
 
@@ -354,18 +355,30 @@ mod tests {
         assert!((30..270).contains(&ended), "{ended} of 300 finished");
     }
 
+    /// As it was stored before turns had the figures of their run.
+    fn without_figures(mut run: Run) -> Run {
+        run.turns.values_mut().for_each(|turn| drop(turn.records.remove(&FIGURES_ORDINAL)));
+        run
+    }
+
     #[test]
     fn the_bytes_of_a_snapshot_are_golden() {
         crate::testing::golden::check(
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
-            &Snapshot { last: 4, run: run(), conversing: None },
+            &Snapshot { last: 4, run: without_figures(run()), conversing: None },
         );
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_the_figures_of_turns_are_golden() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/figures");
+        crate::testing::golden::check(folder, &Snapshot { last: 4, run: run(), conversing: None });
     }
 
     #[test]
     fn the_bytes_of_a_snapshot_with_an_unknown_outcome_are_golden() {
         let at = Timestamp::from_millis(1_767_225_600_000);
-        let mut run = run();
+        let mut run = without_figures(run());
         let intent = Intent::new("charge", "order 7", &Json::from(3));
         run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 2, intent: intent.clone(), at });
         run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 3, intent, at });
@@ -401,7 +414,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_snapshot_with_what_people_are_asked_in_time_are_golden() {
         let (turn, at) = (2, Timestamp::from_millis(1_767_225_600_000));
-        let mut run = run();
+        let mut run = without_figures(run());
         let request = RequestId { turn: run.turn_id(turn), ordinal: 2 };
         let envelope = Envelope {
             version: Envelope::VERSION,

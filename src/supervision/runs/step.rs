@@ -16,8 +16,8 @@ use super::glance::Glances;
 use super::guard::Mark;
 use super::once;
 use super::run::{
-    Branch, Brief, ChildDeltas, LATE_ORDINAL, Made, Now, OpenTurn, Origin, Overwrite, Phase, QuestionState, Record,
-    Run, Standing,
+    Branch, Brief, ChildDeltas, FIGURES_ORDINAL, LATE_ORDINAL, Made, Now, OpenTurn, Origin, Overwrite, Phase,
+    QuestionState, Record, Run, Standing,
 };
 
 /// What an event asks the actors to do, once it is journaled.
@@ -479,7 +479,7 @@ impl Run {
             |agent: &AgentName, maker: &AgentName| agent == maker || agent.makers().any(|name| name == maker.as_str());
         self.made.retain(|agent, _| !made.iter().any(|maker| comes_from(agent, maker)));
         // The answer that a late turn is about is not something that it asked for.
-        open.records.retain(|ordinal, _| *ordinal == LATE_ORDINAL);
+        open.records.retain(|ordinal, _| matches!(*ordinal, LATE_ORDINAL | FIGURES_ORDINAL));
     }
 
     /// What was changed for a turn counts as written in its branch; whoever changed it has found that it can be.
@@ -516,7 +516,9 @@ impl Run {
         if let Some(branch) = self.branches.get_mut(&branch) {
             branch.now = Now::Turn(number);
         }
-        let (phase, records) = (Phase::Leased, BTreeMap::new());
+        let figures = self.rules.schema.shows_metrics().then(|| Box::new(Record::Figures(self.figures())));
+        let records = figures.map(|figures| (FIGURES_ORDINAL, figures)).into_iter().collect();
+        let phase = Phase::Leased;
         let (is_marked, made) = (self.is_marked, self.drafts_of(&agent));
         let turn = OpenTurn { branch, agent, input, attempt: 1, phase, records, recoveries: 0, is_marked, made };
         self.turns.insert(number, Box::new(turn));

@@ -67,6 +67,10 @@ pub struct Office {
     pub on_unknown: OnUnknown,
     /// Recoveries in a row after which a turn waits for a person.
     pub max_recoveries: u32,
+    /// The most agents that are made in one run.
+    pub dynamic_agents: usize,
+    /// The last turns that a run keeps which lives in memory only.
+    pub memory_turns: u32,
     /// What a task gets that names no durability.
     pub durability: Durability,
     /// The board's claims on runs.
@@ -436,6 +440,7 @@ fn surroundings(office: &Office, now: Now) -> Surroundings<'_> {
         approval_ttl: office.approval_ttl,
         remind_before: office.remind_before,
         on_unknown: office.on_unknown,
+        dynamic_agents: office.dynamic_agents,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What templates and conditions of a workflow read.
 
 use crate::documents::template::Lookup;
+use crate::messages::state::METRICS;
 use crate::messages::{Json, Outcome, State};
 use crate::workflow::graph::vars::{Part, Var};
 use crate::workflow::graph::{Graph, Station, Test};
@@ -29,6 +30,12 @@ impl Seen<'_> {
             }
         }
         self.run.scope(branch)
+    }
+
+    /// The channels, with what the runtime writes if they are declared so that it shows.
+    fn state(&self) -> State {
+        let is_shown = self.run.rules.schema.shows_metrics();
+        self.view.with_runtime(None, is_shown.then(|| self.run.figures()))
     }
 
     pub(super) fn holds(&self, test: &Test, subject: &Json) -> Result<bool, String> {
@@ -110,7 +117,8 @@ impl Lookup<Var> for Seen<'_> {
                 let value = scope(*up)?.input.value().get(&**name);
                 value.cloned().map(Json::from).ok_or_else(|| format!("the input has no field `{name}`"))?
             }
-            Var::State => self.view.to_json(),
+            Var::State => self.state().to_json(),
+            Var::Channel(channel) if **channel == *METRICS => self.state().get(channel).unwrap_or_default(),
             Var::Channel(channel) => self.view.get(channel).unwrap_or_default(),
             Var::Item { up } => scope(*up)?.round.item.as_ref().map(|(_, item)| item.clone()).unwrap_or_default(),
             Var::Index { up } => Json::from(scope(*up)?.round.item.as_ref().map_or(0, |(index, _)| *index)),

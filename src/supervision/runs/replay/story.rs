@@ -128,7 +128,7 @@ impl TurnStory {
             end: TurnEnd::Open,
             did: Vec::new(),
             usage: Usage::default(),
-            saw: run.branch_of(open).view.clone().into(),
+            saw: run.seen_by(open).into(),
             saved: Update::default(),
         })
     }
@@ -192,7 +192,7 @@ impl TurnStory {
             RunEvent::Forked { turn, .. } | RunEvent::Resumed { turn, .. } => {
                 let Some(open) = run.turn(*turn) else { return };
                 self.input = open.input.clone();
-                self.saw = run.branch_of(open).view.clone().into();
+                self.saw = run.seen_by(open).into();
                 self.begun = step;
             }
             RunEvent::TurnFailed { failure, .. } if !is_over => self.end = TurnEnd::Failed(failure.clone()),

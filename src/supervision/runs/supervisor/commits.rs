@@ -118,7 +118,7 @@ impl Desk {
     fn keep_snapshot(&self, live: &mut LiveRun) {
         let run = live.run.id();
         let kept = self.office.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
-        let trim = live.trim_to().map(|up_to| self.office.journal.trim(run, up_to));
+        let trim = live.trim_to(self.office.memory_turns).map(|up_to| self.office.journal.trim(run, up_to));
         let work = async move {
             kept.await?;
             match trim {
@@ -310,6 +310,8 @@ impl Desk {
             agent: turn.agent.clone(),
             input: turn.input.clone(),
             view: branch.view.clone(),
+            figures: turn.figures(),
+            shows_previous_agent: live.run.shows_previous_agent(),
             chain: branch.chain.clone(),
             answers: branch.brief.answers.clone(),
             deadline: live.run.deadline_of(branch),

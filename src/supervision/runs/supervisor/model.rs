@@ -254,6 +254,7 @@ impl Desk {
             approval_ttl: Duration::from_secs(60),
             remind_before: Duration::from_secs(1),
             on_unknown: crate::messages::OnUnknown::Ask,
+            dynamic_agents: 16,
         };
         apply(&mut self.live, input, &around);
         self.journal.append(&mut self.live.events);

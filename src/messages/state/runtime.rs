@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use rpds::RedBlackTreeMapSync;
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+
+use crate::messages::Json;
+
+use super::schema::METRICS;
+use super::{Channel, Schema, State, Tree};
+
+/// The channel in which a turn sees who had control before it.
+pub const CONTEXT: &str = "context";
+
+/// What a run had used when a turn was admitted. The turn sees it as the channel [`METRICS`], which only the runtime writes
+/// (SEMANTICS 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFigures {
+    /// Tokens that were spent: `tokens_used`.
+    pub tokens_used: u64,
+    /// From the submission to the event that admitted the turn: `time_elapsed`, in seconds.
+    pub time_elapsed: Duration,
+    /// Attempts that were repeated: `retry_count`.
+    pub retry_count: u32,
+}
+
+impl RunFigures {
+    fn channel(self) -> Channel {
+        let Self { tokens_used, time_elapsed, retry_count } = self;
+        let number = |number: Option<Number>| Tree::Leaf(Json::from(number.map_or(Value::Null, Value::Number)));
+        let fields = [
+            ("tokens_used", number(Some(tokens_used.into()))),
+            ("time_elapsed", number(Number::from_f64(time_elapsed.as_secs_f64()))),
+            ("retry_count", number(Some(retry_count.into()))),
+        ];
+        Channel::Tree(Tree::Object(fields.into_iter().map(|(name, figure)| (name.into(), figure)).collect()))
+    }
+}
+
+impl Schema {
+    /// Whether turns see [`METRICS`]: in every open schema, and in a strict one that declares it.
+    #[must_use]
+    pub fn shows_metrics(&self) -> bool {
+        !self.is_strict() || self.declares(METRICS)
+    }
+
+    /// Whether turns see `previous_agent`: where [`CONTEXT`] is declared, as every swarm has it.
+    #[must_use]
+    pub fn shows_previous_agent(&self) -> bool {
+        self.declares(CONTEXT)
+    }
+}
+
+impl State {
+    /// These channels, and what the runtime writes: who had control before, as `previous_agent` of the channel `context`, and
+    /// the figures of the run, as `metrics`. It belongs to no update, so no join and no hash has it.
+    ///
+    /// ```
+    /// use callboard::messages::state::{RunFigures, State};
+    /// use serde_json::json;
+    /// let figures = RunFigures { tokens_used: 12, ..RunFigures::default() };
+    /// let seen = State::default().with_runtime(Some("lead"), Some(figures));
+    /// let metrics = json!({ "tokens_used": 12, "time_elapsed": 0.0, "retry_count": 0 });
+    /// assert_eq!(seen.to_json(), json!({ "context": { "previous_agent": "lead" }, "metrics": metrics }));
+    /// ```
+    #[must_use]
+    pub fn with_runtime(&self, previous_agent: Option<&str>, figures: Option<RunFigures>) -> Self {
+        let mut seen = self.clone();
+        if let Some(agent) = previous_agent {
+            let fields = match seen.channels.get(CONTEXT) {
+                None => Some(RedBlackTreeMapSync::new_sync()),
+                Some(Channel::Tree(Tree::Object(fields))) => Some(fields.clone()),
+                // Somebody has overwritten the channel with something that has no fields.
+                Some(Channel::Tree(Tree::Leaf(_) | Tree::List(_)) | Channel::Value(_) | Channel::List(_))
+                | Some(Channel::Sum(_)) => None,
+            };
+            if let Some(fields) = fields {
+                let fields = fields.insert("previous_agent".into(), Tree::Leaf(Json::from(agent)));
+                seen.channels.insert_mut(CONTEXT.into(), Channel::Tree(Tree::Object(fields)));
+            }
+        }
+        if let Some(figures) = figures {
+            seen.channels.insert_mut(METRICS.into(), figures.channel());
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::messages::Command;
+    use crate::messages::state::StateRules;
+
+    fn state(update: Command) -> State {
+        let mut state = State::default();
+        state.apply(&update.update, &StateRules::default()).unwrap();
+        state
+    }
+
+    #[test]
+    fn the_runtime_adds_to_what_is_there_and_changes_nothing_else() {
+        let written = state(Command::update("context", json!({ "previous_agent": "forged", "completed": true })));
+        let seen = written.with_runtime(Some("lead"), None);
+        assert_eq!(seen.to_json(), json!({ "context": { "previous_agent": "lead", "completed": true } }));
+        assert_eq!(written.to_json()["context"]["previous_agent"], "forged");
+        let odd = state(Command::new().overwrite("context", "a text"));
+        assert_eq!(odd.with_runtime(Some("lead"), None).to_json(), json!({ "context": "a text" }));
+        assert_eq!(written.with_runtime(None, None), written);
+    }
+
+    #[test]
+    fn a_strict_schema_shows_only_what_it_declares() {
+        let shown = |schema: &Schema| (schema.shows_metrics(), schema.shows_previous_agent());
+        assert_eq!(shown(&Schema::swarm()), (true, true));
+        assert_eq!(shown(&Schema::open()), (true, false));
+        assert_eq!(shown(&Schema::strict()), (false, false));
+        let declared = Schema::strict().channel(METRICS, crate::messages::Reducer::merge());
+        assert_eq!(shown(&declared), (true, false));
+    }
+}
