@@ -78,7 +78,7 @@ impl<'a> Target<'a> {
     fn new(stores: &'a Stores) -> Result<Self, Failure> {
         let (beside, place) = match stores {
             Stores::Named(folder) if folder.exists() => return Ok(Self::Given(folder)),
-            Stores::Named(folder) => (parent(folder), Place::Named(&**folder)),
+            Stores::Named(folder) => (parent(folder), Place::Named(folder)),
             Stores::Project(project) => (stores.folder(), Place::Project(project)),
         };
         let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown(beside)));

@@ -469,6 +469,7 @@ fn a_store_whose_process_was_killed_is_open_to_the_next_at_once() {
         let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
         let id = told.find_map(|line| Some(line.unwrap().strip_prefix("run ")?.to_owned())).unwrap();
         // Later by a little each time: the program is started about now.
+        #[allow(clippy::disallowed_methods, reason = "the kill comes at a moment of real time")]
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_micros(100 * round) {}
         child.kill().unwrap();

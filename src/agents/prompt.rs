@@ -334,7 +334,7 @@ mod tests {
             text: "In steps.".into(),
         };
         let text = |mode| {
-            let prompt = Prompt::of("Do it.", &[section.clone()], mode, &tools(&[Effect::Reads])).unwrap();
+            let prompt = Prompt::of("Do it.", std::slice::from_ref(&section), mode, &tools(&[Effect::Reads])).unwrap();
             let (agent, none) = (ann(), Tools::new());
             let text = prompt.text(&values(&agent, &none)).unwrap();
             text.split("\n\n").position(|part| part == "In steps.").unwrap()

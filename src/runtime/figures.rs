@@ -13,7 +13,6 @@ use crate::actors::context::EXTENSION;
 use crate::actors::{AgentSpec, Turn};
 use crate::messages::{Command, Complexity, ContextStrategy, Limits, OnUnknown};
 use crate::supervision::runs::breaker::BreakerPolicy;
-use crate::supervision::runs::decide::MAX_MADE;
 
 use super::builder::Settings;
 
@@ -26,9 +25,6 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     assert_eq!((ContextStrategy::default(), OnUnknown::default()), (ContextStrategy::None, OnUnknown::Ask));
     assert_eq!(settings.on_unknown, OnUnknown::Ask);
     written("src/storage/sled/desk.rs", "const BUFFERED_FOR: Duration = Duration::from_millis(80);");
-    written("src/supervision/runs/live.rs", "const MEMORY_TURNS: u32 = 1_000;");
-    written("src/runtime/starting.rs", "max_recoveries: 10,");
-    written("src/actors/turn/outside.rs", "const RECONCILE_TIMEOUT: Duration = Duration::from_secs(30);");
     written("src/workflow/graph.rs", "const MAP_BOUND: u32 = 1_000;");
     written("src/actors/approvals/desk.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
     let agent = agent.conditions();
@@ -57,20 +53,23 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                 "`Sync` on disk stores".to_owned(),
                 "100 ms".to_owned(),
                 count(attempts),
-                "10".to_owned(),
+                count(settings.max_recoveries),
                 count(settings.runs_in_flight),
                 count(settings.ready_per_agent),
                 count(settings.watch_buffer),
-                format!("{retention} after the end; Memory runs keep their last 1,000 turns"),
+                format!(
+                    "{retention} after the end; Memory runs keep their last {} turns",
+                    count(settings.memory_turns)
+                ),
             ],
         ),
         (11, vec![format!("{} s", settings.offline_after.as_secs()), count(settings.ledger.inbox)]),
         (12, vec![time(EXTENSION)]),
-        (13, vec![count(MAX_MADE)]),
+        (13, vec![count(settings.dynamic_agents)]),
         (
             14,
             vec![
-                "30 s; its error or panic means unknown".to_owned(),
+                format!("{}; its error or panic means unknown", time(settings.reconcile_within)),
                 "default; a person answers done with a result, run it again, or give up, which fails the turn with \
                  `OutcomeUnknown`"
                     .to_owned(),

@@ -78,18 +78,19 @@ fn events() -> Vec<RunEvent> {
     let intent = Intent::new("mail", "ann", &Json::from(json!({ "to": "ann" })));
     vec![
         RunEvent::Submitted(Arc::new(submitted())),
-        RunEvent::StepStarted { turn, ordinal, name: "search".into() },
+        RunEvent::StepStarted { turn, ordinal, name: "search".into(), at: Some(at) },
         RunEvent::StepFinished {
             turn,
             ordinal,
             name: "search".into(),
             value: json!({ "at": 3, "cost": 1 }).into(),
             is_marked: true,
+            at: Some(at),
         },
         RunEvent::Delegated { turn, ordinal, order, verdict: Verdict::Admitted(vec![agent("scout")]), at },
         RunEvent::DelegationExpired { turn, ordinal, at },
-        RunEvent::Reserved { turn, ordinal, tokens: 2, verdict: Verdict::Refused(refusal) },
-        RunEvent::Settled { turn, ordinal, usage: Some(usage) },
+        RunEvent::Reserved { turn, ordinal, tokens: 2, verdict: Verdict::Refused(refusal), at: Some(at) },
+        RunEvent::Settled { turn, ordinal, usage: Some(usage), at: Some(at) },
         RunEvent::Asked { turn, ordinal, question: "who?".into(), nonce: 3, at },
         RunEvent::Answered { turn, ordinal, answer: "ann".into(), by: "ann".into(), at },
         RunEvent::ApprovalAsked { turn, ordinal, envelope: Box::new(envelope()), at },
@@ -131,6 +132,7 @@ fn events() -> Vec<RunEvent> {
             name: "mail".into(),
             failure: Failure::new(FailureKind::Timeout, "late"),
             is_marked: false,
+            at: Some(at),
         },
         RunEvent::OutcomeUnknown { turn, ordinal, asked: AskedOutcome { nonce: 1, at, expires_at: at, problem: None } },
         RunEvent::AskedUntil { turn, ordinal, question: "who?".into(), nonce: 3, expires_at: at, at },
@@ -186,8 +188,14 @@ fn each_kind_of_event_has_its_shape_and_the_page_lists_it() {
 #[test]
 fn what_an_agent_wrote_is_passed_on_as_it_is() {
     let value = json!({ "at": 3, "cost": 1, "elapsed": { "secs": 1, "nanos": 2 }, "Kind": "X" });
-    let step =
-        RunEvent::StepFinished { turn: 1, ordinal: 0, name: "x".into(), value: value.clone().into(), is_marked: false };
+    let step = RunEvent::StepFinished {
+        turn: 1,
+        ordinal: 0,
+        name: "x".into(),
+        value: value.clone().into(),
+        is_marked: false,
+        at: None,
+    };
     assert_eq!(event(&step)["value"], value);
 }
 
