@@ -325,7 +325,7 @@ async fn questions_are_answered_and_tools_are_found() {
     assert_eq!(command.goto.targets().collect::<Vec<_>>(), [&Arc::from("next")]);
     assert_eq!(command.update.writes()[0].value, json!({ "done": true, "task_description": "go on" }));
     let shown: Vec<usize> = model.requests().iter().map(|request| request.tools.len()).collect();
-    assert_eq!(shown, [7, 7, 7, 8, 8]);
+    assert_eq!(shown, [8, 8, 8, 9, 9]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,7 +90,8 @@ fn what_fails_in_the_work_of_a_caller_fails_the_run_supervisor_and_never_the_cal
 async fn what_a_caller_holds_while_it_waits_is_small() {
     let board = chain().start().await.unwrap();
     let submission = board.submit(Task::new("x").to("lead"));
-    assert!(size_of_val(&submission) <= 512, "{} bytes", size_of_val(&submission));
+    // The task is moved into it.
+    assert!(size_of_val(&submission) <= 640, "{} bytes", size_of_val(&submission));
     let run = submission.await.unwrap();
     let result = run.result();
     assert!(size_of_val(&result) <= 384, "{} bytes", size_of_val(&result));

@@ -270,7 +270,7 @@ async fn a_shutdown_lets_turns_finish_takes_nothing_new_and_leaves_nobody_waitin
         long.result()
     );
     assert_eq!(short_result.unwrap().outcome, Outcome::Finished);
-    assert!(long_result.unwrap_err().to_string().contains("goes on at the next start"));
+    assert!(long_result.unwrap_err().to_string().contains("continues at the next start"));
     assert!(board.submit(Task::new("x").input(1)).await.is_err());
     assert_eq!(long.cancel("too late").await, Err(RunError::Stopped(long.id())));
     assert_eq!(long.questions().await, []);

@@ -63,7 +63,8 @@ async fn a_worker_sees_its_task_and_nothing_of_the_coordinators_conversation() {
     assert_eq!(*asked[1].messages, vec![Message::user("Count the men.")]);
     let all = format!("{asked:?}");
     assert!(!all.contains("secret"), "{all}");
-    assert_eq!(asked[0].system.lines().next(), Some("You are worker of 0 others. {}"));
+    let beginning = r#"You are worker of 0 others. {"context":{"previous_agent":"lead"},"metrics":{"retry_count""#;
+    assert!(asked[0].system.starts_with(beginning), "{}", asked[0].system);
     assert_eq!(tools(&worker), ["AskUser"]);
     assert_eq!(tools(&lead), ["AskUser", "Task"]);
     let told = &lead.requests()[0].tools[1].description;

@@ -408,7 +408,9 @@ mod tests {
         fs::create_dir(project.folder.join("3")).unwrap();
         fs::write(project.folder.join("3/db"), "of another program").unwrap();
         assert!(project.take().unwrap().folder().ends_with("4"));
-        assert_eq!(project.open(Store::open_or_make).unwrap().closed.len(), 0);
+        let open = project.open(Store::open_or_make).unwrap();
+        let closed: Vec<_> = open.closed.iter().map(|(folder, _)| folder.file_name().unwrap().to_owned()).collect();
+        assert_eq!(closed, ["3"], "{}", open.notes());
     }
 
     #[test]

@@ -174,9 +174,11 @@ impl Callboard {
         }
         let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
-        let mut task = task.clone();
-        let conversation = task.conversation.take();
-        let submission = Arc::new(Submission { run, trace, task, agent, cast, chain, at });
+        let conversation = task.conversation.clone();
+        let submission = {
+            let task = Task { conversation: None, ..task.clone() };
+            Arc::new(Submission { run, trace, task, agent, cast, chain, at })
+        };
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
         for _ in 0..2 {
             let (told, result) = oneshot::channel();
