@@ -356,3 +356,26 @@ def core_dump():
 attempt("any_capability", capabilities)
 attempt("new_privileges", new_privileges)
 attempt("core_dump", core_dump)
+
+# Bits by which a file or a folder outlives the command with its user or group.
+for bit in (0o4000, 0o2000):
+    kind = "setuid" if bit == 0o4000 else "setgid"
+    calls(
+        **{
+            f"chmod_{kind}": (90, b"inside", bit | 0o755),
+            f"fchmod_{kind}": (91, inside, bit | 0o755),
+            f"fchmodat_{kind}": (268, -100, b"inside", bit | 0o755),
+            f"fchmodat2_{kind}": (452, -100, b"inside", bit | 0o755, 0),
+            f"mkdir_{kind}": (83, b"folder", bit | 0o755),
+            f"mkdirat_{kind}": (258, -100, b"folder", bit | 0o755),
+            f"mknod_{kind}": (133, b"pipe", bit | 0o10755, 0),
+            f"mknodat_{kind}": (259, -100, b"pipe", bit | 0o10755, 0),
+            f"creat_{kind}": (85, b"made", bit | 0o755),
+            f"open_{kind}": (2, b"made", os.O_CREAT | os.O_WRONLY, bit | 0o755),
+            f"openat_{kind}": (257, -100, b"made", os.O_CREAT | os.O_WRONLY, bit | 0o755),
+            f"tmpfile_{kind}": (257, -100, b".", os.O_TMPFILE | os.O_RDWR, bit | 0o755),
+            f"mode_high_bits_{kind}": (90, b"inside", 0x1_0000_0000 | bit | 0o755),
+        }
+    )
+how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+attempt("openat2_setuid", lambda: call(437, -100, b"made", how, len(how)))

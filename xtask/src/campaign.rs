@@ -129,8 +129,8 @@ const CAMPAIGNS: &[Campaign] = &[
         beside: &[],
         variable: COUNT,
         unit: "attempts",
-        fast: 227,
-        long: 227,
+        fast: 254,
+        long: 254,
     },
     Campaign {
         name: "faults",

@@ -1,8 +1,8 @@
 //! The system calls of a confined command, as an allow-list.
 //!
 //! Three answers, and never a kill: a call that is allowed runs; one that is known and refused answers `EPERM`; any other, also
-//! of the 32-bit and x32 interfaces, answers `ENOSYS`, as an older kernel would, so that programs fall back. `clone3` is among
-//! those: its flags lie in memory, where a filter cannot see them. Filters see numbers alone, so "of its own" below means the
+//! of the 32-bit and x32 interfaces, answers `ENOSYS`, as an older kernel would, so that programs fall back. `clone3` and `openat2`
+//! are among those: their flags and modes lie in memory, where a filter cannot see them. Filters see numbers alone, so "of its own" below means the
 //! number 0, by which a thread names itself.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const FCHMODAT2: c_long = 452;
 const ALLOWED: &[c_long] = &[
     // Files and folders: Landlock decides which.
     libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
-    libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_openat, libc::SYS_openat2,
+    libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_openat,
     libc::SYS_close, libc::SYS_close_range, libc::SYS_lseek, libc::SYS_statx, libc::SYS_newfstatat, libc::SYS_fstat,
     libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_fchmod, libc::SYS_fchmodat,
     FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_utimensat, libc::SYS_truncate, libc::SYS_ftruncate,
@@ -122,6 +122,36 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 /// `CLONE_NEWTIME` shares its bit with the signal that `clone` takes, which is below this.
 const CLONE_NEWTIME: u64 = 0x80;
 
+/// Who runs a file with one of these bits is its owner or of its group, also when the command has ended.
+const SET_ID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
+
+/// Calls that set a mode, and which argument it is.
+const MODES: &[(c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mkdirat, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// Calls whose mode counts only if their flags make a file, and which arguments are the flags and the mode.
+const OPENING: &[(c_long, u8, u8)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+
+/// The flags that make a file. `O_TMPFILE` has the bit of folders as well.
+const MAKING: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
+
 /// The bits of the kind of a socket; others of the argument are flags.
 const SOCKET_KIND: u64 = 0xf;
 
@@ -196,7 +226,15 @@ fn refused() -> Result<Rules, String> {
     // One of a pair that sends datagrams can be connected to the socket of any program, by its path.
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|kind| Ok((libc::SYS_socketpair, all([is(1, SeccompCmpOp::MaskedEq(SOCKET_KIND), kind as u64)])?)));
-    let others = others.into_iter().map(Ok).chain(pairs);
+    let has = |argument, bits| is(argument, SeccompCmpOp::MaskedEq(bits), bits);
+    let modes = SET_ID.into_iter().flat_map(|bit| {
+        let set = MODES.iter().map(move |(call, mode)| Ok((*call, all([has(*mode, bit)])?)));
+        let made = MAKING.into_iter().flat_map(move |flag| {
+            OPENING.iter().map(move |(call, flags, mode)| Ok((*call, all([has(*flags, flag), has(*mode, bit)])?)))
+        });
+        set.chain(made)
+    });
+    let others = others.into_iter().map(Ok).chain(pairs).chain(modes);
     for rule in others.chain(clones).chain(requests) {
         let (call, rule) = rule.map_err(|error: String| error)?;
         rules.entry(call).or_default().push(rule);

@@ -25,9 +25,6 @@ const FOLDERS: [&str; 2] = ["home", "tmp"];
 /// How old a folder without a lock is that no command uses: a command takes at most ten minutes.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The most folders below each other that are made removable.
-const MAX_DEPTH: usize = 128;
-
 /// Empty folders for one command.
 pub(super) struct Home {
     place: PathBuf,
@@ -118,42 +115,75 @@ fn remove(place: &Path) {
     remove_folder(place);
 }
 
-/// Removes a folder, also if its owner may not change what is in it, as package managers leave theirs.
+/// Removes a folder and what is in it. What stays is in a folder for what may be lost.
 fn remove_folder(place: &Path) {
-    if fs::remove_dir_all(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
-        make_removable(place);
-        // What stays is in a folder for what may be lost.
-        let _ = fs::remove_dir_all(place);
-    }
+    #[cfg(target_os = "linux")]
+    let _ = flat::remove(place);
+    #[cfg(not(target_os = "linux"))]
+    let _ = fs::remove_dir_all(place);
 }
 
-/// Gives the owner all rights to each folder in this one. No link is followed, whatever takes the place of a folder meanwhile.
+/// Removes folders of any depth with two descriptors and no recursion: a folder in a folder is moved up before the one that it was
+/// in is removed. Works by handles, so no link is followed, whatever takes the place of a folder meanwhile.
 #[cfg(target_os = "linux")]
-fn make_removable(place: &Path) {
-    use std::os::fd::{AsFd, AsRawFd as _};
+mod flat {
+    use std::ffi::CStr;
+    use std::fs::{self, Permissions};
+    use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
-    use rustix::fs::{CWD, Dir, FileType, Mode, openat};
+    use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
+    use rustix::io::Errno;
 
-    fn open(at: impl AsFd, name: impl rustix::path::Arg, depth: usize) {
-        let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(handle) = openat(at, name, folder | OFlags::PATH, Mode::empty()) else { return };
-        let by_handle = format!("/proc/self/fd/{}", handle.as_raw_fd());
-        let _ = fs::set_permissions(by_handle, fs::Permissions::from_mode(0o700));
-        let Ok(entries) = openat(&handle, c".", folder | OFlags::RDONLY, Mode::empty()).and_then(Dir::new) else {
-            return;
-        };
-        for entry in entries.flatten().filter(|entry| entry.file_type() == FileType::Directory) {
-            if depth > 0 && ![c".", c".."].contains(&entry.file_name()) {
-                open(&handle, entry.file_name(), depth - 1);
+    /// The most times that the folder is read: somebody may go on adding to it.
+    const MAX_LOOKS: u32 = 1_000_000;
+
+    pub(super) fn remove(place: &Path) -> Result<(), Errno> {
+        let top = open(CWD, place)?;
+        let mut moved = 0_u32;
+        for _ in 0..MAX_LOOKS {
+            let mut has_changed = false;
+            each(&top, |name| has_changed |= clear(&top, name, &mut moved));
+            if !has_changed {
+                break;
             }
         }
+        unlinkat(CWD, place, AtFlags::REMOVEDIR)
     }
-    open(CWD, place, MAX_DEPTH);
-}
 
-#[cfg(not(target_os = "linux"))]
-fn make_removable(_: &Path) {}
+    /// Removes a file, or a folder whose folders are moved up; whether it is gone.
+    fn clear(top: &OwnedFd, name: &CStr, moved: &mut u32) -> bool {
+        if unlinkat(top, name, AtFlags::empty()).is_ok() {
+            return true;
+        }
+        let Ok(folder) = open(top, name) else { return false };
+        each(&folder, |inner| {
+            if unlinkat(&folder, inner, AtFlags::empty()).is_err() {
+                // To be moved it has to be open to its owner.
+                let _ = open(&folder, inner);
+                *moved += 1;
+                let _ = renameat(&folder, inner, top, format!("moved-{moved}"));
+            }
+        });
+        unlinkat(top, name, AtFlags::REMOVEDIR).is_ok()
+    }
+
+    /// A folder, with all rights for its owner: package managers leave some without.
+    fn open(at: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+        let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(at, name, folder | OFlags::PATH, Mode::empty())?;
+        let _ = fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), Permissions::from_mode(0o700));
+        openat(&handle, c".", folder | OFlags::RDONLY, Mode::empty())
+    }
+
+    fn each(folder: &OwnedFd, mut what: impl FnMut(&CStr)) {
+        let Ok(entries) = Dir::read_from(folder) else { return };
+        for entry in entries.flatten().filter(|entry| ![c".", c".."].contains(&entry.file_name())) {
+            what(entry.file_name());
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -178,5 +208,39 @@ mod tests {
         remove_abandoned_within(parent.path());
         assert!(!left.exists());
         assert!(living.folders().iter().all(|folder| folder.is_dir()) && made.is_dir() && other.is_dir());
+    }
+
+    #[test]
+    fn folders_of_any_depth_and_without_rights_are_removed_and_what_links_lead_to_is_not() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let parent = tempfile::tempdir().unwrap();
+        let outside = parent.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "x").unwrap();
+        let home = Home::within(parent.path()).unwrap();
+        let [_, tmp] = home.folders();
+        std::os::unix::fs::symlink(&outside, tmp.join("link")).unwrap();
+        // A path has 4,096 bytes at most: deeper ones are put together from below.
+        let mut deep = tmp.join("below");
+        fs::create_dir(&deep).unwrap();
+        for _ in 0..30 {
+            let above = tmp.join("next");
+            let last = above.join(vec!["d"; 1_000].join("/"));
+            fs::create_dir_all(&last).unwrap();
+            fs::write(last.join("moved-1"), "x").unwrap();
+            fs::rename(&deep, last.join("below")).unwrap();
+            deep = tmp.join("below");
+            fs::rename(above, &deep).unwrap();
+        }
+        let closed = tmp.join("closed/inner");
+        fs::create_dir_all(&closed).unwrap();
+        fs::write(closed.join("file"), "x").unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+        fs::set_permissions(tmp.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+        let place = home.place.clone();
+        drop(home);
+        assert!(!place.exists());
+        assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "x");
     }
 }
