@@ -63,6 +63,7 @@ impl Folder {
         let refuse = |detail: String| refused(path, detail);
         Self::make(path, disk).map_err(refuse)?;
         check_kinds(path).map_err(refuse)?;
+        check_owner(path).map_err(refuse)?;
         let lock = match lock(path, is_gone, || std::thread::sleep(LOOK_AGAIN)).map_err(refuse)? {
             Ok(lock) => lock,
             Err(holder) => return Err(StorageError::InUse { path: path.display().to_string(), holder }),
@@ -251,6 +252,27 @@ fn check_kinds(path: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Refuses files of other programs where a store would write its own. A store whose making was interrupted before it had its `format`
+/// has `lock` and `synced` alone.
+fn check_owner(path: &Path) -> Result<(), String> {
+    let is_there = |name: &str| fs::symlink_metadata(path.join(name)).is_ok();
+    if is_there("format") {
+        return Ok(());
+    }
+    let mut lock = Vec::new();
+    let _ = File::open(path.join("lock")).and_then(|file| file.take(64).read_to_end(&mut lock));
+    let is_number = lock.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace());
+    let synced = fs::metadata(path.join("synced")).map_or(0, |about| about.len());
+    let others =
+        [("conf", is_there("conf") && !is_there("db")), ("lock", !is_number), ("synced", ![0, 20].contains(&synced))];
+    match others.into_iter().find(|(_, is_of_another)| *is_of_another) {
+        Some((name, _)) => Err(format!(
+            "it is no store, and has a file `{name}`, which a store would write over: name an empty folder or a new one"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Moves out of the way what is no file where sled has snapshots and its configuration. It makes both again.

@@ -369,6 +369,24 @@ async fn a_damaged_snapshot_or_configuration_loses_nothing() {
 }
 
 #[test]
+fn files_of_other_programs_are_not_written_over() {
+    for name in ["conf", "lock", "synced"] {
+        let folder = folder();
+        let file = folder.path().join(name);
+        std::fs::write(&file, "precious").unwrap();
+        let error = Sled::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("has a file `{name}`, which a store would write over")), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was put beside {name}");
+    }
+    // What is left of a store that was being made.
+    let folder = folder();
+    std::fs::write(folder.path().join("lock"), "4711").unwrap();
+    std::fs::write(folder.path().join("synced"), "").unwrap();
+    Sled::open(folder.path()).unwrap();
+}
+
+#[test]
 fn what_was_not_wrong_is_put_back() {
     let folder = folder();
     drop(Sled::open(folder.path()).unwrap());
