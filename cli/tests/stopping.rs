@@ -180,6 +180,43 @@ fn a_store_in_the_folder_of_the_tools_is_told_of_to_whoever_has_a_shell() {
 }
 
 #[test]
+fn no_tool_sees_the_stores_of_other_projects() {
+    let (folder, model) = writer();
+    let free = WRITER.replace("ask = [\"FileSearch\"]\n", "");
+    fs::write(folder.path().join("agents/writer.toml"), free).unwrap();
+    let other = folder.path().join("state/callboard/other-0123456789ab/1");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("db"), "needle").unwrap();
+    fs::write(folder.path().join("state/seen.txt"), "needle").unwrap();
+    model.calls("FileSearch", json!({ "pattern": "needle" }));
+    model.says("done");
+    let elsewhere = tempfile::tempdir().unwrap();
+    for store in [&[][..], &["--store", elsewhere.path().to_str().unwrap()]] {
+        let mut command = command(&folder, &["run", "look"]);
+        let output = command.args(store).env("XDG_STATE_HOME", folder.path().join("state")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        model.asked();
+        let told = model.asked();
+        assert!(told.answer().contains("seen.txt") && !told.answer().contains("other-"), "{}", told.answer());
+        model.calls("FileSearch", json!({ "pattern": "needle" }));
+        model.says("done");
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_takes_nothing_that_it_was_given_at_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = [["--to", "a"], ["--limits", "simple"], ["--input", "1"], ["--rounds", "2"], ["--pipeline", "a,b"]];
+    for [option, value] in given.into_iter().chain([["--peers", "a,b"], ["--review", "a,b,c"]]) {
+        for way in ["--resume", "--retry"] {
+            let (code, _, error) = told(&folder, &["run", way, "@last", option, value]);
+            assert_eq!(code, Some(2), "{option}: {error}");
+            assert!(error.contains("cannot be used with") && error.contains(way), "{option}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_run_that_failed_names_the_way_to_try_again() {
     let (folder, _model) = writer();
     let run = ["run", "look", "--to", "complexity", "--model", "fake", "--store", "data"];

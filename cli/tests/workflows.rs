@@ -411,6 +411,16 @@ fn a_program_that_is_stopped_ends_with_all_that_it_has_started() {
 }
 
 #[test]
+fn a_program_that_has_ended_is_not_waited_for_because_of_what_it_has_left_running() {
+    let folder = folder(&[]);
+    // What is left holds both streams of its output.
+    let agent = "a=echo ran >> ran; echo hello; sleep 1000 & exit 0";
+    let said = workflow(folder.path(), &["run", "--line", "a", "--agent", agent, "--ephemeral"]);
+    assert_eq!((said.code, &*said.out), (Some(0), "hello\n"), "{}", said.error);
+    assert_eq!(fs::read_to_string(folder.path().join("ran")).unwrap(), "ran\n");
+}
+
+#[test]
 fn a_workflow_is_drawn_with_how_the_nodes_of_a_run_stand() {
     let folder = folder(&[("review.toml", REVIEW)]);
     let drawn = workflow(folder.path(), &["draw", "review.toml"]);

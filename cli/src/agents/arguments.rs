@@ -62,16 +62,16 @@ pub(crate) struct Run {
     #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::arguments::words)]
     pub(crate) task: Option<String>,
     /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", conflicts_with_all = ["resume", "retry"])]
     pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) way: Way,
     /// How many rounds peers, or an executor and its reviewer, have at most; 3 if nothing is said
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["resume", "retry"])]
     pub(crate) rounds: Option<u32>,
     /// Values that the agent is given in place of the words, which its prompt may still name; @FILE reads them from there, @-
     /// from standard input
-    #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true)]
+    #[arg(long, value_name = "JSON", value_parser = json, allow_negative_numbers = true, conflicts_with_all = ["resume", "retry"])]
     pub(crate) input: Option<Value>,
     #[command(flatten)]
     pub(crate) files: Files,
@@ -80,7 +80,7 @@ pub(crate) struct Run {
     pub(crate) model: Option<String>,
     /// What the run may use: simple, medium, complex, JSON such as '{"tokens": 50000}', or auto: the agent `complexity` judges the
     /// task first, in a run of its own
-    #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
+    #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance, conflicts_with_all = ["resume", "retry"])]
     pub(crate) limits: Option<Allowance>,
     /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d if nothing is said
     #[arg(long, value_name = "TIME", value_parser = crate::arguments::time_span, conflicts_with_all = ["resume", "retry"])]

@@ -10,6 +10,7 @@ use callboard::messages::visible;
 
 use crate::arguments::open_file;
 use crate::page::{Failure, count};
+use crate::stores::state_folder;
 
 use super::arguments::Files;
 
@@ -82,14 +83,13 @@ pub(super) struct Mcp {
     pub(super) problems: Vec<McpProblem>,
 }
 
-/// Reads the agents of a folder, and starts the servers whose tools they may use. `hidden` is what no tool may see; programs of
-/// servers are not confined.
+/// Reads the agents of a folder, and starts the servers whose tools they may use. No tool sees `hidden`, nor the stores of other
+/// projects; programs of servers are not confined.
 pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
     let root = Root::open(&files.root).map_err(|error| Failure::trouble(error.to_string()))?;
-    let root = match hidden {
-        Some(hidden) => root.without(hidden).map_err(|error| Failure::trouble(error.to_string()))?,
-        None => root,
-    };
+    let of_all_projects = state_folder().filter(|folder| folder.is_dir());
+    let root = hidden.into_iter().chain(of_all_projects.as_deref()).try_fold(root, Root::without);
+    let root = root.map_err(|error| Failure::trouble(error.to_string()))?;
     let mut shell = ShellExec::new(&root);
     for folder in &files.allow_read {
         shell = shell.reads(readable(folder)?);

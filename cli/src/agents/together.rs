@@ -12,13 +12,13 @@ use crate::page::Failure;
 #[group(multiple = false)]
 pub(crate) struct Way {
     /// These agents work one after another: each gets what the one before made. A name with a comma stands in double quotes
-    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume"])]
+    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
     pub(crate) pipeline: Vec<Names>,
     /// These agents work side by side in rounds, and read what the others wrote, until all are done
-    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume"])]
+    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
     pub(crate) peers: Vec<Names>,
     /// The first of these three agents makes a plan, the second works by it, and the third reviews the work until it accepts it
-    #[arg(long, value_name = "PLANNER,EXECUTOR,REVIEWER", value_parser = names, conflicts_with_all = ["to", "resume"])]
+    #[arg(long, value_name = "PLANNER,EXECUTOR,REVIEWER", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
     pub(crate) review: Vec<Names>,
 }
 

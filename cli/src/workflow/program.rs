@@ -1,13 +1,16 @@
 //! One turn as a process: what it is given, what it says, and its end with the turn's.
 
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command as Process;
+use tokio::time::timeout;
 
 use callboard::prelude::*;
 use callboard_confine::{CoreDumps, apart};
@@ -16,11 +19,14 @@ use crate::page::brief;
 use crate::scratch;
 
 /// The most that a program may print, in bytes.
-const MAX_OUTPUT: u64 = 8 << 20;
+const MAX_OUTPUT: usize = 8 << 20;
 
 /// How much of what a program says about its failure is kept, in bytes from the end, and in lines.
 const KEPT_BYTES: usize = 4 << 10;
 const KEPT_LINES: usize = 20;
+
+/// How long what a program has left running may go on writing to its streams after it has ended.
+const AFTER_END: Duration = Duration::from_secs(1);
 
 /// How much of a command line stands in an error, in characters.
 const SHOWN: usize = 40;
@@ -64,8 +70,24 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) ->
             Ok(()) | Err(_) => Ok(()),
         }
     };
-    let ((), output, said) = tokio::try_join!(write, whole(stdout, name), end_of(stderr))?;
-    let status = child.wait().await.map_err(|error| TurnError::transient(error.to_string()))?;
+    let (mut output, mut said) = (Vec::new(), Vec::new());
+    let status = {
+        let mut streams = pin!(async {
+            tokio::try_join!(write, whole(stdout, &mut output, name), end_of(stderr, &mut said)).map(|_| ())
+        });
+        tokio::select! {
+            done = &mut streams => {
+                done?;
+                child.wait().await
+            }
+            status = child.wait() => {
+                // What it has started may hold its streams for as long as it likes.
+                timeout(AFTER_END, streams).await.unwrap_or(Ok(()))?;
+                status
+            }
+        }
+    };
+    let status = status.map_err(|error| TurnError::transient(error.to_string()))?;
     group.has_ended();
     if status.success() { Ok(Command::output(value(output, name)?)) } else { Err(failure(name, status, &said)) }
 }
@@ -80,30 +102,30 @@ fn state_file(turn: &Turn) -> Result<NamedTempFile, TurnError> {
 }
 
 /// All that is printed.
-async fn whole(stdout: impl AsyncRead + Unpin, name: &str) -> Result<Vec<u8>, TurnError> {
-    let mut output = Vec::new();
-    let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut output).await;
-    read.map_err(|error| TurnError::transient(error.to_string()))?;
-    if output.len() as u64 > MAX_OUTPUT {
-        return Err(TurnError::terminal(format!("{name} printed more than {} MiB", MAX_OUTPUT >> 20)));
+async fn whole(mut stdout: impl AsyncRead + Unpin, output: &mut Vec<u8>, name: &str) -> Result<(), TurnError> {
+    while read(&mut stdout, output).await? {
+        if output.len() > MAX_OUTPUT {
+            return Err(TurnError::terminal(format!("{name} printed more than {} MiB", MAX_OUTPUT >> 20)));
+        }
     }
-    Ok(output)
+    Ok(())
 }
 
 /// The end of what is printed, of whatever length.
-async fn end_of(mut stderr: impl AsyncRead + Unpin) -> Result<Vec<u8>, TurnError> {
-    let (mut kept, mut buffer) = (Vec::new(), [0; KEPT_BYTES]);
-    loop {
-        match stderr.read(&mut buffer).await {
-            Ok(0) => return Ok(kept),
-            Ok(read) => {
-                kept.extend_from_slice(&buffer[..read]);
-                let surplus = kept.len().saturating_sub(KEPT_BYTES);
-                kept.drain(..surplus);
-            }
-            Err(error) => return Err(TurnError::transient(error.to_string())),
-        }
+async fn end_of(mut stderr: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Result<(), TurnError> {
+    while read(&mut stderr, kept).await? {
+        let surplus = kept.len().saturating_sub(KEPT_BYTES);
+        kept.drain(..surplus);
     }
+    Ok(())
+}
+
+/// Reads what is there; whether the stream goes on. Nothing is lost if it is dropped.
+async fn read(stream: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> Result<bool, TurnError> {
+    let mut buffer = [0; KEPT_BYTES];
+    let count = stream.read(&mut buffer).await.map_err(|error| TurnError::transient(error.to_string()))?;
+    into.extend_from_slice(&buffer[..count]);
+    Ok(count > 0)
 }
 
 /// JSON if it is any, else text without its last line break.
