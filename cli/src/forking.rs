@@ -14,9 +14,9 @@ use callboard::supervision::runs::fork::{Fork, ForkError, fork_at};
 use callboard::supervision::runs::replay::Replay;
 
 use crate::agents::hints::store_flag;
-use crate::arguments::Setting;
 use crate::page::{Failure, Page, brief_json, count};
 use crate::store::{Loaded, Store};
+use crate::values::Setting;
 
 /// Journals a fork of a run.
 pub(crate) async fn fork(

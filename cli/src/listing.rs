@@ -13,12 +13,12 @@ use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
 use callboard::supervision::runs::run::Run;
 use callboard::supervision::runs::snapshot::fold;
 
-use crate::arguments::time_span;
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::shapes;
 use crate::stable;
 use crate::store::{Rules, Store};
 use crate::stores::Open;
+use crate::values::time_span;
 
 /// Which runs.
 #[derive(Clone, Debug, Default, Args)]

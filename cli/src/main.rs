@@ -14,6 +14,7 @@ mod moving;
 mod orphans;
 mod page;
 mod person;
+mod quoting;
 mod replaying;
 mod saying;
 mod scratch;
@@ -23,6 +24,7 @@ mod stable;
 mod stops;
 mod store;
 mod stores;
+mod values;
 mod workflow;
 
 use std::process::ExitCode;

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::open_file;
-use crate::stores::shown;
+use callboard::messages::visible;
+
+use crate::quoting::quoted_path;
+use crate::values::open_file;
 
 /// The file beside the stores of a project.
 const FILE: &str = "project.json";
@@ -50,17 +52,13 @@ pub(crate) fn hint(folder: &Path, root: &Path) -> Option<String> {
         let is_moved = (identity.device, identity.inode) == (own.device, own.inode)
             && Identity::of(&identity.root).is_none_or(|now| now.inode != own.inode);
         is_moved.then(|| {
-            let (other, folder) = (quoted(&other), quoted(folder));
+            let (other, folder) = (quoted_path(&other), quoted_path(folder));
             format!(
                 "this project was at {} before; its runs are taken along by: mv {other} {folder}",
-                shown(&identity.root)
+                visible(&identity.root.display().to_string())
             )
         })
     })
-}
-
-fn quoted(path: &Path) -> String {
-    format!("'{}'", shown(path).replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -82,7 +80,7 @@ mod tests {
         let told = hint(&new, &moved).unwrap();
         assert!(
             told.contains(&*site.to_string_lossy())
-                && told.contains(&format!("mv '{}' '{}'", old.display(), new.display()))
+                && told.contains(&format!("mv {} {}", quoted_path(&old), quoted_path(&new)))
         );
         fs::create_dir(&new).unwrap();
         assert_eq!(hint(&new, &moved), None, "it has stores of its own");

@@ -12,10 +12,10 @@ use callboard::env::Env;
 use callboard::messages::visible;
 use callboard::storage::transfer::{self, TransferError, Transferred};
 
-use crate::arguments::open_given;
 use crate::page::{Failure, Page, count};
 use crate::store::{self, Store};
 use crate::stores::{Project, Stores, shown};
+use crate::values::open_given;
 
 /// Writes the only store that there is.
 pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page, Failure> {

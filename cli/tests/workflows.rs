@@ -565,7 +565,7 @@ fn a_run_whose_store_stops_is_named_with_the_line_that_goes_on_with_it() {
     assert_eq!(said.code, Some(2), "{}", said.error);
     assert!(said.error.contains("the store has stopped"), "{}", said.error);
     let id = first_run(folder.path());
-    assert!(said.error.contains(&format!("run {id} goes on at the next start")), "{}", said.error);
+    assert!(said.error.contains(&format!("run {id} continues at the next start")), "{}", said.error);
     let line = said.error.lines().find_map(|line| line.strip_prefix("to go on: ")).unwrap();
     assert!(line.starts_with("callboard workflow resume ") && line.contains(&id), "{line}");
     let program = env!("CARGO_BIN_EXE_callboard");

@@ -429,7 +429,7 @@ impl AgentSpec {
         self
     }
 
-    /// How long its questions to people wait before its turn goes on without an answer (for ever; SEMANTICS 9).
+    /// How long its questions to people wait before its turn continues without an answer (without an end; SEMANTICS 9).
     #[must_use]
     pub fn question_ttl(mut self, ttl: Duration) -> Self {
         self.question_ttl = Some(ttl);

@@ -11,7 +11,7 @@ use crate::messages::Timestamp;
 use crate::storage::{Fence, Forgotten, Journal, StorageError};
 use crate::supervision::actor_point;
 use crate::supervision::runs::claims::{Claims, RENEW_EVERY};
-use crate::supervision::runs::conversing::ConversationDesk;
+use crate::supervision::runs::conversing::ConversationQueue;
 
 use super::floor::Floor;
 use super::sweeps::{Sweeps, Swept};
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     pub(crate) journal: Journal,
     pub(crate) floor: Arc<Floor>,
     pub(crate) retention: Duration,
-    pub(crate) conversations: ConversationDesk,
+    pub(crate) conversations: ConversationQueue,
     /// After the last run of one.
     pub(crate) conversation_retention: Duration,
     pub(crate) every: Duration,

@@ -370,12 +370,12 @@ pub enum RunEvent {
         question: Json,
         /// Makes the question's id unique.
         nonce: u64,
-        /// When the turn goes on without an answer.
+        /// When the turn continues without an answer.
         expires_at: Timestamp,
         /// When.
         at: Timestamp,
     },
-    /// Nobody has answered a question in time: the turn goes on without an answer.
+    /// Nobody has answered a question in time: the turn continues without an answer.
     QuestionExpired {
         /// The turn.
         turn: u32,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::messages::state::StateRules;
 use crate::messages::{ConversationId, Durability, Message, RunId, Timestamp};
 use crate::storage::{Journal, Storage, StorageError, Taken, Ticket};
-use crate::supervision::runs::conversing::ConversationDesk;
+use crate::supervision::runs::conversing::ConversationQueue;
 
 use super::handle::Callboard;
 
@@ -32,7 +32,7 @@ use super::handle::Callboard;
 /// ```
 #[derive(Clone)]
 pub struct ConversationsHandle {
-    desk: ConversationDesk,
+    queue: ConversationQueue,
     durability: Durability,
 }
 
@@ -107,7 +107,7 @@ impl Callboard {
     /// The conversations in the board's store.
     #[must_use]
     pub fn conversations(&self) -> ConversationsHandle {
-        ConversationsHandle { desk: self.board.conversations.clone(), durability: self.board.durability }
+        ConversationsHandle { queue: self.board.conversations.clone(), durability: self.board.durability }
     }
 }
 
@@ -117,7 +117,7 @@ impl ConversationsHandle {
     #[must_use]
     pub fn in_store(storage: Arc<dyn Storage>, rules: StateRules) -> Self {
         let durability = storage.default_durability();
-        Self { desk: ConversationDesk::new(Journal::new(storage), rules), durability }
+        Self { queue: ConversationQueue::new(Journal::new(storage), rules), durability }
     }
 
     /// All conversations, by id.
@@ -125,11 +125,11 @@ impl ConversationsHandle {
     /// # Errors
     /// What the store reports.
     pub async fn list(&self) -> Result<Vec<ConversationInfo>, StorageError> {
-        let desk = &self.desk;
-        let ids: BTreeSet<ConversationId> = desk.store().all().await?.into_iter().map(|(id, _)| id).collect();
+        let queue = &self.queue;
+        let ids: BTreeSet<ConversationId> = queue.store().all().await?.into_iter().map(|(id, _)| id).collect();
         let mut infos = Vec::with_capacity(ids.len());
         for id in ids {
-            infos.extend(info(&id, &desk.settled(&id).await?));
+            infos.extend(info(&id, &queue.settled(&id).await?));
         }
         Ok(infos)
     }
@@ -139,7 +139,7 @@ impl ConversationsHandle {
     /// # Errors
     /// What the store reports.
     pub async fn info(&self, conversation: &ConversationId) -> Result<Option<ConversationInfo>, StorageError> {
-        Ok(info(conversation, &self.desk.settled(conversation).await?))
+        Ok(info(conversation, &self.queue.settled(conversation).await?))
     }
 
     /// The runs of a conversation with what they have left, in order; none if there is no such conversation. A run that has
@@ -148,10 +148,10 @@ impl ConversationsHandle {
     /// # Errors
     /// What the store reports.
     pub async fn read(&self, conversation: &ConversationId) -> Result<Vec<ConversationRun>, StorageError> {
-        let desk = &self.desk;
+        let queue = &self.queue;
         let mut runs = Vec::new();
-        for Taken { number, ticket, .. } in desk.settled(conversation).await? {
-            let messages = desk.store().messages(conversation, number).await?;
+        for Taken { number, ticket, .. } in queue.settled(conversation).await? {
+            let messages = queue.store().messages(conversation, number).await?;
             let Ticket { run, taken_at, end, .. } = ticket;
             let (ended_at, failure) = end.map(|end| (end.at, end.failure)).unzip();
             runs.push(ConversationRun {
@@ -171,14 +171,14 @@ impl ConversationsHandle {
     /// # Errors
     /// A run of it has not ended, or what the store reports. Deleting again is safe.
     pub async fn delete(&self, conversation: &ConversationId) -> Result<bool, ConversationError> {
-        let desk = &self.desk;
-        let tickets = desk.settled(conversation).await?;
+        let queue = &self.queue;
+        let tickets = queue.settled(conversation).await?;
         if let Some(open) = tickets.iter().find(|taken| taken.ticket.end.is_none()) {
             return Err(ConversationError::RunIsOpen { conversation: conversation.clone(), run: open.ticket.run });
         }
         // The last one last: until then no number is given out again.
         for taken in &tickets {
-            desk.store().delete(conversation, taken.number).await?;
+            queue.store().delete(conversation, taken.number).await?;
         }
         Ok(!tickets.is_empty())
     }
@@ -211,20 +211,20 @@ impl ConversationsHandle {
         up_to: RunId,
         copy: &ConversationId,
     ) -> Result<(), ConversationError> {
-        let Self { desk, durability } = self;
-        let mut tickets = desk.settled(conversation).await?;
+        let Self { queue, durability } = self;
+        let mut tickets = queue.settled(conversation).await?;
         if tickets.is_empty() {
             return Err(ConversationError::Unknown(conversation.clone()));
         }
         let last = tickets.iter().position(|taken| taken.ticket.run == up_to && taken.ticket.end.is_some());
         let no_run = || ConversationError::NoRun { conversation: conversation.clone(), run: up_to };
         tickets.truncate(last.ok_or_else(no_run)? + 1);
-        if !desk.store().tickets(copy).await?.is_empty() {
+        if !queue.store().tickets(copy).await?.is_empty() {
             return Err(ConversationError::Exists(copy.clone()));
         }
         for Taken { number, ticket, .. } in &tickets {
-            let messages = desk.store().messages(conversation, *number).await?.unwrap_or_default();
-            match desk.store().copy(copy, (*number, ticket), messages, *durability).await {
+            let messages = queue.store().messages(conversation, *number).await?.unwrap_or_default();
+            match queue.store().copy(copy, (*number, ticket), messages, *durability).await {
                 Err(StorageError::WrongRevision { .. }) => return Err(ConversationError::Exists(copy.clone())),
                 copied => copied?,
             }

@@ -24,7 +24,7 @@ use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
-use crate::supervision::runs::conversing::ConversationDesk;
+use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::{AnswerError, Input, SubmitError};
@@ -47,7 +47,7 @@ pub(super) struct Board {
     pub(super) store: Arc<BoardStore>,
     pub(super) journal: Journal,
     pub(super) claims: Claims,
-    pub(super) conversations: ConversationDesk,
+    pub(super) conversations: ConversationQueue,
     /// Why the store acknowledges nothing any more: the board ends with it.
     pub(super) store_failure: Arc<OnceLock<StorageError>>,
     /// Closed when the runs that were found at the start have been read.

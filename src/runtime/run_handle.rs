@@ -70,14 +70,14 @@ pub enum RunError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// The store acknowledges nothing any more, and the board stopped with it before the run ended.
-    #[error("{error}; run {run} goes on at the next start on the same store")]
+    #[error("{error}; run {run} continues at the next start of a board on the same store")]
     StoreStopped {
         /// The run.
         run: RunId,
         /// What is wrong with the store.
         error: StorageError,
     },
-    /// The board stopped before the run ended; it goes on at the next start.
+    /// The board stopped before the run ended; it continues at the next start.
     #[error("the board stopped before run {0} ended; the run continues at the next start of a board on the same store")]
     Stopped(RunId),
 }

@@ -21,7 +21,7 @@ use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Memory, Storage};
 use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
-use crate::supervision::runs::conversing::ConversationDesk;
+use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
@@ -84,7 +84,7 @@ impl Builder {
         let without_place = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
-        let conversations = ConversationDesk::new(journal.clone(), rules.clone());
+        let conversations = ConversationQueue::new(journal.clone(), rules.clone());
         let (keeper_spec, keeper) = ChildSpec::actor("storage", {
             let arguments = KeeperArguments {
                 store_failure: Arc::clone(&store_failure),

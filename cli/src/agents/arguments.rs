@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use callboard::messages::{ConversationId, Limits};
 
-use crate::arguments::json;
+use crate::values::json;
 use crate::workflow::arguments::limits;
 
 use crate::stores::Choice;
@@ -59,7 +59,7 @@ pub(crate) struct Files {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// What to do, in words; @FILE reads it from there, @- from standard input
-    #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::arguments::words)]
+    #[arg(required_unless_present_any = ["resume", "retry"], conflicts_with_all = ["resume", "retry"], value_parser = crate::values::words)]
     pub(crate) task: Option<String>,
     /// Who does it: an agent, a role or a capability. It need not be said where there is one agent
     #[arg(long, value_name = "AGENT", conflicts_with_all = ["resume", "retry"])]
@@ -82,8 +82,8 @@ pub(crate) struct Run {
     /// task first, in a run of its own
     #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance, conflicts_with_all = ["resume", "retry"])]
     pub(crate) limits: Option<Allowance>,
-    /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d if nothing is said
-    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time_span, conflicts_with_all = ["resume", "retry"])]
+    /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d by default
+    #[arg(long, value_name = "TIME", value_parser = crate::values::time_span, conflicts_with_all = ["resume", "retry"])]
     pub(crate) approval_ttl: Option<Duration>,
     /// Let agents pass control to each other; without it each finishes its task alone, and may give tasks to others
     #[arg(long, conflicts_with_all = ["resume", "retry"])]

@@ -4,8 +4,8 @@ use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, c
 use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
 use serde_json::Value;
 
-use crate::arguments::text_in;
 use crate::person::{Person, at_the_terminal};
+use crate::values::text_in;
 use crate::workflow::arguments::value_of;
 
 /// What a person says to an action.

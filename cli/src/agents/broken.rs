@@ -7,7 +7,7 @@ use callboard::messages::{visible, visible_lines};
 
 use crate::page::{Failure, count};
 
-use super::hints::quoted;
+use crate::quoting::quoted;
 
 /// An agent that cannot be used.
 #[derive(Clone, Debug)]

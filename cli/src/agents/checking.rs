@@ -15,9 +15,9 @@ use crate::stops::Stops;
 use crate::workflow::checking::defects_json;
 
 use super::arguments::Check;
-use super::hints::quoted;
 use super::loading::{FAKE, has_shell};
 use super::reading::{self, Mcp, Read};
+use crate::quoting::quoted;
 
 /// Everything that is wrong with the agents of a folder.
 pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {

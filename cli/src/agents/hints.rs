@@ -1,9 +1,10 @@
 //! Command lines that people are told to go on with.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use callboard::messages::{RunId, visible, visible_lines};
+
+use crate::quoting::{quoted, quoted_path};
 
 use super::arguments::{Files, Run};
 use super::broken::BrokenAgents;
@@ -61,41 +62,6 @@ pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
     models.chain(mcp).chain(root).chain(reads).chain(model).map(|(flag, value)| format!(" {flag} {value}")).collect()
 }
 
-/// A path as a shell reads it, whatever its bytes are.
-pub(crate) fn quoted_path(path: &Path) -> String {
-    quoted_bytes(path.as_os_str().as_bytes())
-}
-
-/// A word as a shell reads it.
-pub(crate) fn quoted(word: &str) -> String {
-    quoted_bytes(word.as_bytes())
-}
-
-/// Characters that a terminal does not show, and bytes that are no UTF-8, stand in `$'…'`, which bash, zsh and ksh read.
-fn quoted_bytes(bytes: &[u8]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
-    match std::str::from_utf8(bytes) {
-        Ok(word) if !word.is_empty() && word.chars().all(is_plain) => word.to_owned(),
-        Ok(word) if visible(word) == word => format!("'{}'", word.replace('\'', r"'\''")),
-        Ok(_) | Err(_) => {
-            let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-            let mut quoted = String::from("$'");
-            for chunk in bytes.utf8_chunks() {
-                for c in chunk.valid().chars() {
-                    let shown = c.to_string();
-                    match c {
-                        '\'' | '\\' => quoted.extend(['\\', c]),
-                        _ if visible(&shown) == shown => quoted.push(c),
-                        _ => quoted.push_str(&hexadecimal(shown.as_bytes())),
-                    }
-                }
-                quoted.push_str(&hexadecimal(chunk.invalid()));
-            }
-            quoted + "'"
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -144,25 +110,5 @@ mod tests {
         ];
         let flags = r"--agents 'ag'\''s' --models m.toml --mcp s.toml --root 'su b' --allow-read /opt/rust --allow-read '~/.pyenv' --model big";
         assert_eq!(hint(&all), format!("{begin} '../my data' {flags}"));
-    }
-
-    #[test]
-    fn words_are_quoted_so_that_a_shell_reads_them_as_they_are() {
-        let words = ["store", "*=cat", "it's", "", "a b"].map(quoted);
-        assert_eq!(words, ["store", "'*=cat'", r"'it'\''s'", "''", "'a b'"]);
-    }
-
-    #[test]
-    fn a_path_of_whatever_bytes_is_printed_as_bash_reads_it() {
-        let paths: [&[u8]; 5] = [b"st\xffore", b"it's\xfe a", b"line\nfeed", b"back\\slash", "\u{202e}x".as_bytes()];
-        let quoted = paths.map(|bytes| quoted_path(Path::new(std::ffi::OsStr::from_bytes(bytes))));
-        let expected = [r"$'st\xffore'", r"$'it\'s\xfe a'", r"$'line\x0afeed'", r"'back\slash'", r"$'\xe2\x80\xaex'"];
-        assert_eq!(quoted, expected);
-        for (quoted, bytes) in quoted.iter().zip(paths) {
-            // What is printed is shown to people, which must not change it.
-            assert_eq!(visible(quoted), *quoted);
-            let output = std::process::Command::new("bash").args(["-c", &format!("printf %s {quoted}")]).output();
-            assert_eq!(output.unwrap().stdout, bytes, "{quoted}");
-        }
     }
 }

@@ -16,9 +16,9 @@ use crate::page::{Failure, note};
 
 use super::arguments::Files;
 use super::broken::BrokenAgents;
-use super::hints::quoted_path;
 use super::reading::{self, Read};
 use super::watching::Watch;
+use crate::quoting::quoted_path;
 
 /// The model that does not think.
 pub(super) const FAKE: &str = "fake";

@@ -8,9 +8,9 @@ use callboard::agents::{CatalogFile, Defects, Definition, DefinitionSource, McpP
 use callboard::env::Env;
 use callboard::messages::visible;
 
-use crate::arguments::open_file;
 use crate::page::{Failure, count};
 use crate::stores::state_folder;
+use crate::values::open_file;
 
 use super::arguments::Files;
 

@@ -10,7 +10,7 @@ use callboard::messages::visible;
 
 use crate::page::{Failure, Page};
 
-use super::hints::quoted_path;
+use crate::quoting::quoted_path;
 
 /// What is written, by path.
 const FILES: [(&str, &str); 5] = [

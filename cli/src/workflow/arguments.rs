@@ -9,8 +9,8 @@ use serde_json::Value;
 use callboard::messages::{Complexity, Limits};
 
 use crate::agents::arguments::Files;
-use crate::arguments::{Setting, json, setting, text_in, time_span};
 use crate::stores::Choice;
+use crate::values::{Setting, json, setting, text_in, time_span};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
@@ -69,7 +69,7 @@ pub(crate) enum Workflow {
         /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'
         #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
         limits: Option<Limits>,
-        /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d if nothing is said
+        /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d by default
         #[arg(long, value_name = "TIME", value_parser = time_span)]
         approval_ttl: Option<Duration>,
         /// Let agents that think pass control to other nodes; without it each finishes its task alone

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use callboard::messages::{Json, Update, visible};
 use callboard::workflow::Workflow;
 
-use crate::arguments::Setting;
 use crate::page::Failure;
+use crate::values::Setting;
 
 use super::arguments::Field;
 

@@ -6,9 +6,10 @@ use callboard::messages::{RunId, visible};
 use callboard::supervision::runs::interrupts::Interrupt;
 use serde_json::Value;
 
-use crate::agents::hints::{flags, quoted, quoted_path, store_flag};
+use crate::agents::hints::{flags, store_flag};
 use crate::page::{brief_json, whole_json};
 use crate::person::{Person, at_the_terminal};
+use crate::quoting::{quoted, quoted_path};
 
 use super::arguments::{Going, value_of};
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use callboard::messages::visible;
 use callboard::prelude::*;
 
-use crate::agents::hints::quoted;
 use crate::agents::loading::{self, Thinkers};
 use crate::agents::watching::Watch;
 use crate::page::Failure;
+use crate::quoting::quoted;
 
 use super::arguments::{Going, Program};
 use super::program::take_turn;

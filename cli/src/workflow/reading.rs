@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use callboard::messages::visible;
 use callboard::workflow::{Defects, Form, Source, Workflow};
 
-use crate::arguments::open_file;
 use crate::page::Failure;
+use crate::values::open_file;
 
 /// No workflow is longer than this, in bytes: the rest of a file is not read.
 const MAX_TEXT: u64 = 1 << 20;

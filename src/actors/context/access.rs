@@ -13,7 +13,7 @@ use super::rules::{EXTENSION, Grant, Mode};
 use super::{ContextChange, ContextError, ContextStore};
 
 /// The shared context as one agent sees it: its own memory, and the namespaces that it was granted, or without a list that of
-/// its run, which is called `run` (SEMANTICS 12). What it writes bears its name and the turn's origin; what it reads that was written by somebody who had read what strangers wrote marks the
+/// its run, which is called `run` (SEMANTICS 12). What it writes bears its name and the turn's origin; what it reads that was written by an agent that had read untrusted input marks the
 /// turn ([`Turn::is_marked`](crate::actors::Turn)).
 #[derive(Clone, Debug)]
 pub struct ContextAccess {

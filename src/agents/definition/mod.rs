@@ -56,7 +56,7 @@ pub struct Definition {
     pub idempotent: Vec<Arc<str>>,
     /// What follows when an effect that must not be repeated may have happened; what the board says if nothing is said.
     pub on_unknown: Option<OnUnknown>,
-    /// How long its questions to people wait before it goes on without an answer; for ever if nothing is said.
+    /// How long its questions to people wait before it continues without an answer; without an end by default.
     pub question_ttl: Option<Duration>,
     /// How often its model is asked in one turn (25).
     pub max_iterations: u32,

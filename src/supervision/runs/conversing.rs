@@ -107,7 +107,7 @@ pub(super) enum Looked {
 
 /// The conversations of a board's store. A cheap clone.
 #[derive(Clone)]
-pub struct ConversationDesk {
+pub struct ConversationQueue {
     store: Conversations,
     journal: Journal,
     rules: StateRules,
@@ -118,7 +118,7 @@ pub struct ConversationDesk {
 /// The runs that wait for the end of another, with their inboxes.
 type Waiters = BTreeMap<RunId, Vec<(RunId, Weak<Inbox>)>>;
 
-impl ConversationDesk {
+impl ConversationQueue {
     /// The conversations of the store that the journals are in.
     #[must_use]
     pub fn new(journal: Journal, rules: StateRules) -> Self {
@@ -302,9 +302,9 @@ impl ConversationDesk {
     }
 }
 
-impl fmt::Debug for ConversationDesk {
+impl fmt::Debug for ConversationQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConversationDesk").finish_non_exhaustive()
+        f.debug_struct("ConversationQueue").finish_non_exhaustive()
     }
 }
 

@@ -358,7 +358,7 @@ pub enum Record {
         nonce: u64,
         /// When.
         asked_at: Timestamp,
-        /// When the turn goes on without an answer.
+        /// When the turn continues without an answer.
         expires_at: Timestamp,
         /// What came of it.
         state: QuestionState,

@@ -28,7 +28,7 @@ use crate::messages::{
 use crate::storage::{Fence, Journal, StorageError};
 
 use super::claims::Claims;
-use super::conversing::ConversationDesk;
+use super::conversing::ConversationQueue;
 use super::decide::Surroundings;
 use super::dispatch::Dispatch;
 use super::facts::SharedFacts;
@@ -76,7 +76,7 @@ pub struct Office {
     /// The board's claims on runs.
     pub claims: Claims,
     /// The conversations that runs belong to.
-    pub conversations: ConversationDesk,
+    pub conversations: ConversationQueue,
     /// Where everything arrives.
     pub inbox: Arc<Inbox>,
     /// The runs of this supervisor, for a restart to find.

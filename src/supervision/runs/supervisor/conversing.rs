@@ -62,9 +62,9 @@ impl Office {
     /// comes next.
     pub(super) fn leave_conversation(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, ()>> {
         let (conversation, left) = Left::of(run)?;
-        let (desk, run) = (self.conversations.clone(), run.id());
+        let (queue, run) = (self.conversations.clone(), run.id());
         let leave = async move {
-            if let Err(error) = answer_of(desk.leave(&conversation, left, durability)).await {
+            if let Err(error) = answer_of(queue.leave(&conversation, left, durability)).await {
                 tracing::warn!(%run, %conversation, %error, "the run's messages are not stored yet; the next run or reader stores them");
             }
         };

@@ -1,0 +1,86 @@
+//! How the values of options are read, and the files that they name.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use serde_json::Value;
+
+/// A time with its unit.
+pub(crate) fn time_span(text: &str) -> Result<Duration, String> {
+    let seconds = |unit: char| match unit {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3_600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    let parsed = text.char_indices().next_back().and_then(|(end, unit)| {
+        let number: u64 = text[..end].parse().ok()?;
+        Some(Duration::from_secs(number.checked_mul(seconds(unit)?)?))
+    });
+    parsed.ok_or_else(|| "write a number of seconds, minutes, hours or days: 30s, 90m, 12h or 7d".to_owned())
+}
+
+/// A channel and what is to stand there.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) channel: String,
+    pub(crate) value: Value,
+}
+
+/// JSON, or `@FILE` with it; `@-` is the standard input.
+pub(crate) fn json(text: &str) -> Result<Value, String> {
+    let read = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some(file) => text_in(file)?,
+    };
+    serde_json::from_str(&read)
+        .map_err(|error| format!("{error}; it has to be JSON, and text goes in quotes: '\"text\"'"))
+}
+
+/// Words, or `@FILE` with them; `@-` is the standard input.
+pub(crate) fn words(text: &str) -> Result<String, String> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some(file) => text_in(file),
+    }
+}
+
+/// The most bytes of a text that is read from a file or from standard input.
+const MAX_TEXT: u64 = 8 << 20;
+
+/// What stands in a file; `-` is the standard input.
+pub(crate) fn text_in(file: &str) -> Result<String, String> {
+    let (what, read) = match file {
+        "-" => ("standard input", bounded(std::io::stdin())),
+        file => (file, open_given(Path::new(file)).and_then(bounded)),
+    };
+    read.map_err(|error| format!("{what}: {error}"))
+}
+
+/// Opens a file, and nothing else: a pipe without a writer would never end.
+pub(crate) fn open_file(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is not a file")) }
+}
+
+/// Opens a file that was named on the command line: also what a shell passes there for `<(…)`, which has a writer or has ended.
+pub(crate) fn open_given(path: &Path) -> std::io::Result<File> {
+    const PASSED: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+    if PASSED.iter().any(|passed| path.starts_with(passed)) { File::open(path) } else { open_file(path) }
+}
+
+fn bounded(from: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    from.take(MAX_TEXT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 <= MAX_TEXT { Ok(text) } else { Err(std::io::Error::other("it has more than 8 MiB")) }
+}
+
+pub(crate) fn setting(text: &str) -> Result<Setting, String> {
+    let (channel, value) = text.split_once('=').ok_or("write CHANNEL=JSON")?;
+    Ok(Setting { channel: channel.to_owned(), value: json(value)? })
+}
