@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
 
 use callboard::agents::tools::{Root, ShellExec};
 use callboard::agents::{Tool, ToolScope};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::geteuid;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
@@ -85,7 +86,7 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     let made = attempts(&said);
     let came_through: Vec<_> = made.iter().filter(|(name, answer)| !is_refused(name, answer)).collect();
     assert!(came_through.is_empty(), "{came_through:?}\n{said}");
-    assert!(said.starts_with("exit code 0") && made.len() >= 254, "{} attempts: {said}", made.len());
+    assert!(said.starts_with("exit code 0") && made.len() >= 257, "{} attempts: {said}", made.len());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "C4N4RY");
     assert_eq!(fs::read_dir(world.path()).unwrap().count(), 4, "nothing was put beside the folder");
     for socket in [datagrams, abstract_datagrams] {
@@ -222,6 +223,75 @@ async fn what_has_left_the_group_of_a_command_ends_with_it() {
     assert_eq!(run(&shell, leaves).await, "exit code 0\nbegun\n");
     end.join().unwrap();
     as_an_ordinary_user("what_has_left_the_group_of_a_command_ends_with_it");
+}
+
+/// The ways in which a process may hide its environment from its user, besides leaving its group; each holds `alive` open.
+const HIDES: [(&str, &str); 4] = [
+    ("undumpable", "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); stay()"),
+    ("environment cleared", "os.execve('/usr/bin/sleep', ['sleep', '1000'], {})"),
+    ("program not readable", "shutil.copy('/usr/bin/sleep', 's'); os.chmod('s', 0o111); os.execv('s', ['s', '1000'])"),
+    ("undumpable and cleared", "os.environ.clear(); os.execve('/usr/bin/python3', ['python3', '-c', AGAIN], {})"),
+];
+
+#[tokio::test]
+async fn what_has_left_the_group_of_a_command_and_hides_its_environment_ends_with_it() {
+    for (way, hides) in HIDES {
+        let inside = tempfile::tempdir().unwrap();
+        let alive = inside.path().join("alive");
+        mknodat(CWD, &alive, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let end =
+            fs::File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(alive).unwrap();
+        let program = format!(
+            "
+import os, shutil, signal
+AGAIN = 'import ctypes, signal; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); signal.pause()'
+def stay():
+    os.write(begun, b'begun'); os.close(begun); signal.pause()
+reads, begun = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.set_inheritable(os.open('alive', os.O_WRONLY), True)
+    null = os.open('/dev/null', os.O_RDWR)
+    for stream in range(3): os.dup2(null, stream)
+    {hides}
+os.close(begun); os.read(reads, 5)
+"
+        );
+        fs::write(inside.path().join("hides.py"), program).unwrap();
+        let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
+        assert_eq!(run(&shell, "/usr/bin/python3 hides.py").await, "exit code 0\n(it printed nothing)", "{way}");
+        let mut ended = [PollFd::new(&end, PollFlags::IN)];
+        let deadline = Timespec { tv_sec: 30, tv_nsec: 0 };
+        assert_eq!(poll(&mut ended, Some(&deadline)), Ok(1), "{way}: the process goes on");
+        assert!(ended[0].revents().contains(PollFlags::HUP), "{way}");
+    }
+    as_an_ordinary_user("what_has_left_the_group_of_a_command_and_hides_its_environment_ends_with_it");
+}
+
+/// The kernel counts the processes of a user, and in a user namespace those of the namespace by themselves.
+#[tokio::test]
+async fn the_processes_of_a_command_of_an_ordinary_user_are_counted_and_bounded() {
+    let bound = ShellExec::confinement().into_iter().find(|part| part.name == "the number of processes").unwrap();
+    assert!(!geteuid().is_root() || bound.lacks.is_some_and(|lacks| lacks.starts_with("not bounded: ")));
+    let inside = tempfile::tempdir().unwrap();
+    let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
+    if std::env::var_os(AS_OTHER).is_some() {
+        let program = "
+import os, resource
+print(*resource.getrlimit(resource.RLIMIT_NPROC))
+resource.setrlimit(resource.RLIMIT_NPROC, (8, 8))
+try:
+    for made in range(20):
+        if os.fork() == 0: import signal; signal.pause()
+except BlockingIOError: print(made)
+";
+        fs::write(inside.path().join("forks.py"), program).unwrap();
+        // The program is one of the 8, and the shell may be another.
+        let said = run(&shell, "exec /usr/bin/python3 forks.py").await;
+        assert_eq!(said, "exit code 0\n4096 4096\n7\n");
+    }
+    as_an_ordinary_user("the_processes_of_a_command_of_an_ordinary_user_are_counted_and_bounded");
 }
 
 /// Whether a program is there; in CI it must be.

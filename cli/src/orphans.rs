@@ -10,6 +10,16 @@ pub(crate) fn adopt() {
     linux::adopt();
 }
 
+/// Takes the status of adopted children as soon as they have ended, for as long as the run goes on: a command whose processes start
+/// others and end, over and over, would fill the process table of the machine with zombies.
+pub(crate) async fn reap() {
+    #[cfg(target_os = "linux")]
+    if linux::adopts() {
+        // Without the signal of ended children they are reaped at the end.
+        let _ = callboard::agents::reap_orphans().await;
+    }
+}
+
 /// Ends all children, and those that are adopted as they end.
 pub(crate) fn end() {
     #[cfg(target_os = "linux")]
@@ -35,18 +45,22 @@ mod linux {
     static ADOPTS: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn adopt() {
-        if ADOPTS.load(Ordering::Relaxed) || has_children() {
+        if adopts() || has_children() {
             return;
         }
         ADOPTS.store(set_child_subreaper(Some(getpid())).is_ok(), Ordering::Relaxed);
     }
 
+    pub(super) fn adopts() -> bool {
+        ADOPTS.load(Ordering::Relaxed)
+    }
+
     pub(super) fn end() {
-        if !ADOPTS.load(Ordering::Relaxed) {
+        if !adopts() {
             return;
         }
         for _ in 0..LOOKS {
-            reap();
+            reap_all();
             if !has_children() {
                 return;
             }
@@ -61,7 +75,7 @@ mod linux {
     }
 
     /// Takes the status of those that have ended.
-    fn reap() {
+    fn reap_all() {
         while let Ok(Some(_)) = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {}
     }
 

@@ -308,3 +308,45 @@ fn what_a_program_has_started_ends_with_the_run_whatever_it_has_left() {
         assert_eq!(line.read(&mut [0]).expect("it is still there"), 0, "{task}");
     }
 }
+
+/// Starts 300 processes whose parents end, and ends its turn once none of them is left as a zombie of whoever has adopted it.
+const FORKER: &str = r#"
+import json, os, sys
+def tell(**line):
+    print(json.dumps(line), flush=True)
+sys.stdin.readline()
+tell(type="ready", protocol=1)
+turn = json.loads(sys.stdin.readline())
+for _ in range(300):
+    reads, writes = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        if os.fork(): os._exit(0)
+        os.close(writes)
+        os.read(reads, 1)
+        os._exit(0)
+    os.waitpid(middle, 0)
+    os.close(reads); os.close(writes)
+def zombies():
+    count = 0
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, parent = open(f"/proc/{process}/stat").read().rsplit(") ", 1)[1].split()[:2]
+            count += state == "Z" and parent == str(os.getppid())
+        except OSError: pass
+    return count
+while zombies(): pass
+tell(type="command", turn=turn["id"], output="none is left")
+sys.stdin.readline()
+"#;
+
+#[test]
+#[cfg(target_os = "linux")]
+fn processes_that_a_running_program_has_left_and_that_have_ended_are_no_zombies() {
+    let folder = folder();
+    write(&folder, "forker.py", FORKER);
+    let forker = COUNTER.replace("counter", "forker").replace("word_forker", "forker");
+    write(&folder, "agents/forker.toml", &format!("{forker}\n[agent.limits]\ntimeout = \"60s\"\n"));
+    let said = callboard(&folder, &["run", "fork", "--to", "forker", "--limits", r#"{"attempts":1}"#, "--ephemeral"]);
+    assert_eq!((said.code, said.out.trim()), (Some(0), "none is left"), "{}", said.error);
+}

@@ -575,3 +575,33 @@ fn a_run_whose_store_stops_is_named_with_the_line_that_goes_on_with_it() {
     let said = self::said(again);
     assert_eq!((said.code, &*said.out), (Some(0), "done\n"), "{line}: {}", said.error);
 }
+
+#[test]
+fn no_status_of_many_short_programs_is_lost_while_what_they_leave_is_reaped() {
+    let folder = folder(&[]);
+    let groups: Vec<String> = (0..8)
+        .map(|group| {
+            let nodes: Vec<String> = (0..5).map(|node| format!("n{group}x{node}")).collect();
+            format!("({})", nodes.join(" | "))
+        })
+        .collect();
+    let nodes = (0..8).flat_map(|group| (0..5).map(move |node| format!("n{group}x{node}")));
+    let programs: Vec<String> =
+        nodes.map(|node| format!("{node}=(true & true &); (setsid true &) >&- 2>&-; echo x")).collect();
+    let line = format!("{} -> last", groups.join(" -> "));
+    let mut arguments = vec![
+        "run",
+        "--line",
+        &line,
+        "--input-json",
+        "1",
+        "--ephemeral",
+        "--limits",
+        r#"{"attempts":1}"#,
+        "--agent",
+        "last=echo done",
+    ];
+    programs.iter().for_each(|program| arguments.extend(["--agent", program]));
+    let said = workflow(folder.path(), &arguments);
+    assert_eq!((said.code, &*said.out, &*said.error), (Some(0), "done\n", ""));
+}

@@ -52,6 +52,8 @@ pub use output::OutputSchema;
 pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
+#[cfg(all(target_os = "linux", feature = "process"))]
+pub use process::reap_orphans;
 pub use prompt::Section;
 #[cfg(any(feature = "genai", all(unix, feature = "process")))]
 pub use secret::Secret;

@@ -3,13 +3,15 @@
 //!
 //! A program ends with its turn when that is cancelled, takes too long, or is not kept to the protocol, and always with the
 //! agent. Whatever it has started ends with it: the processes of its group, and on Linux those that have left it and have the
-//! program's `CALLBOARD_PROCESS` in their environment. It runs in real time, also on a board whose time is virtual.
+//! program's `CALLBOARD_PROCESS` in their environment, or its limit of resident memory. It runs in real time, also on a board whose time is virtual.
 
 pub(super) mod child;
 mod conversation;
 mod declared;
 pub(super) mod group;
 pub(super) mod lines;
+#[cfg(target_os = "linux")]
+mod orphans;
 mod protocol;
 pub(super) mod stray;
 mod tokens;
@@ -37,6 +39,8 @@ use lines::Line;
 use protocol::{Message, VERSION, read_ready};
 
 pub(super) use declared::{find, spec};
+#[cfg(target_os = "linux")]
+pub use orphans::reap_orphans;
 pub(super) use variables::redacted;
 
 /// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.

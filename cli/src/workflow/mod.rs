@@ -84,6 +84,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::trouble(format!("the runtime cannot be started: {error}")))?;
     orphans::adopt();
+    runtime.spawn(orphans::reap());
     let done = runtime.block_on(work);
     // Turns that are still at work end here, and their programs with them.
     runtime.shutdown_timeout(LET_GO);

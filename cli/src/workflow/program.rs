@@ -9,11 +9,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command as Process;
+use tokio::process::{Child, Command as Process};
 use tokio::time::timeout;
 
 use callboard::prelude::*;
-use callboard_confine::{CoreDumps, apart};
+use callboard_confine::{CoreDumps, apart, start};
 
 use crate::page::brief;
 use crate::scratch;
@@ -53,7 +53,8 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) ->
         None => process.env_remove("CALLBOARD_NODE"),
     };
     let cannot = |error: std::io::Error| TurnError::terminal(format!("{name} cannot be run: {error}"));
-    let mut child = process.spawn().map_err(cannot)?;
+    // What it leaves is reaped by others, its status is not.
+    let (mut child, _started) = start(|| process.spawn(), Child::id).map_err(cannot)?;
     let mut group = Group::of(&child);
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {

@@ -26,6 +26,9 @@ pub struct Confinement {
     pub view: Option<View>,
     /// What the ruleset allows in a shared memory of its own, as bits of Landlock.
     pub in_shared_memory: u64,
+    /// How many processes and threads it may have at a time, where its view is one of a user namespace of its own: the kernel
+    /// counts them by user, and those of a namespace by themselves. Else they are bounded by the limit of the user alone.
+    pub processes: u64,
 }
 
 /// Has the program take the confinement upon itself before it begins. It can gain no privileges from then on.
@@ -44,6 +47,9 @@ impl Confinement {
         // Landlock lets nobody mount any more.
         if let Some(view) = &mut self.view {
             view.mount()?;
+            if view.has_user_namespace() {
+                limit_processes(self.processes)?;
+            }
             if view.has_shared_memory() {
                 self.allow_shared_memory()?;
             }
@@ -80,6 +86,18 @@ impl Confinement {
         }
         Ok(())
     }
+}
+
+/// In a user namespace that has just begun, so that all that are counted are its own.
+#[allow(unsafe_code, reason = "system calls")]
+fn limit_processes(most: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a value that lives through the call.
+    done(unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) })?;
+    let most = most.min(limit.rlim_max);
+    let limit = libc::rlimit { rlim_cur: most.min(limit.rlim_cur), rlim_max: most };
+    // SAFETY: the pointer is to a value that lives through the call.
+    done(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) })
 }
 
 /// The kind of a rule about a folder and all that is below it.

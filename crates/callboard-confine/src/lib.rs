@@ -16,6 +16,7 @@
 
 #[cfg(target_os = "linux")]
 mod confinement;
+mod started;
 #[cfg(target_os = "linux")]
 mod view;
 
@@ -24,9 +25,14 @@ pub use confinement::{Confinement, confined};
 #[cfg(target_os = "linux")]
 pub use view::View;
 
+pub use started::{Started, start, unless_starting, while_nothing_is_reaped};
+
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+
+#[cfg(target_os = "linux")]
+use confinement::done;
 
 /// What a program may leave behind when it crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +65,55 @@ pub fn apart(command: &mut Command, core_dumps: CoreDumps) -> &mut Command {
     // SAFETY: the closure owns a `Copy` value, and `separate` makes only async-signal-safe calls: it neither allocates nor
     // takes a lock, so it may run in the child of a process with several threads.
     unsafe { command.pre_exec(move || separate(core_dumps)) }
+}
+
+/// Numbers by which a program, and all that it starts, can be found: as its limits of resident memory (`RLIMIT_RSS`), which Linux
+/// has ignored since version 2.4.30, and anybody may read in `/proc/PID/limits`, whatever the program does to its environment or
+/// to the access to its memory. A [`Confinement`] has to refuse changes of that limit.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The soft limit, at most `hard`.
+    pub soft: u64,
+    /// The hard limit, which a program without privileges cannot raise.
+    pub hard: u64,
+}
+
+/// Has the program begin with these marks; one whose limit of resident memory is set already keeps that.
+///
+/// Call it before [`confined`].
+///
+/// ```
+/// use callboard_confine::{Marks, marked};
+/// use std::process::Command;
+///
+/// let mut shell = Command::new("sh");
+/// shell.args(["-c", "grep resident /proc/$$/limits"]);
+/// let output = marked(&mut shell, Marks { soft: 4_711, hard: 4_712 }).output().unwrap();
+/// let words: Vec<_> = output.stdout.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+/// assert_eq!(words[3..5], [b"4711", b"4712"]);
+/// ```
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "a hook between fork and exec")]
+pub fn marked(command: &mut Command, marks: Marks) -> &mut Command {
+    // SAFETY: the closure owns a `Copy` value, and `mark` makes only system calls: it neither allocates nor takes a lock, so it may
+    // run in the child of a process with several threads.
+    unsafe { command.pre_exec(move || mark(marks)) }
+}
+
+/// Runs in the child, between fork and exec.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "system calls")]
+fn mark(marks: Marks) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a value that lives through the call.
+    done(unsafe { libc::getrlimit(libc::RLIMIT_RSS, &raw mut limit) })?;
+    if limit.rlim_max != libc::RLIM_INFINITY {
+        return Ok(());
+    }
+    let limit = libc::rlimit { rlim_cur: marks.soft, rlim_max: marks.hard };
+    // SAFETY: the pointer is to a value that lives through the call.
+    done(unsafe { libc::setrlimit(libc::RLIMIT_RSS, &raw const limit) })
 }
 
 /// Runs in the child, between fork and exec.

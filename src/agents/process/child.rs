@@ -7,7 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_confine::{CoreDumps, apart};
+use callboard_confine::{CoreDumps, Started, apart, start};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::io::AsyncWriteExt;
@@ -83,9 +83,9 @@ impl Process {
         let changes = signal(SignalKind::child())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mark = Env::system().id().to_string();
-        command.env(stray::MARK, &mark);
         apart(command.as_std_mut(), CoreDumps::Inherited);
-        let mut child = command.kill_on_drop(true).spawn()?;
+        stray::mark(command.as_std_mut(), &mark, None);
+        let (mut child, started) = start(|| command.kill_on_drop(true).spawn(), Child::id)?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
             (pid, child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -94,7 +94,7 @@ impl Process {
         };
         let group = Group::of(Some(pid));
         let (ended, end) = watch::channel(None);
-        tokio::spawn(keep(child, (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
+        tokio::spawn(keep((child, started), (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
         let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
         Ok(Self { leash: Leash::on(&group), input: Input(Some(stdin)), output })
     }
@@ -211,7 +211,7 @@ impl Drop for Orphans {
 /// Sees a program to its end: logs what it says on its standard error, and takes its status once its group is killed, so that
 /// no zombie stays.
 async fn keep(
-    mut child: Child,
+    (mut child, started): (Child, Started),
     (pid, mark): (Pid, String),
     group: Arc<Group>,
     stderr: ChildStderr,
@@ -236,6 +236,7 @@ async fn keep(
     }
     drop(keeping);
     let status = child.wait().await.ok();
+    drop(started);
     let _ = timeout(LAST_CALL, spawn_blocking(move || drop(orphans))).await;
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_confine::{CoreDumps, apart};
+use callboard_confine::{CoreDumps, Started, apart, start};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -22,7 +22,7 @@ use crate::env::Env;
 use crate::messages::Json;
 
 use super::super::process::group::{Group, Leash};
-use super::super::process::stray;
+use super::super::process::stray::{self, KEY};
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
 use super::root::Root;
 use super::{beginning, ending};
@@ -55,9 +55,6 @@ const MAX_PIPE: usize = 1 << 20;
 
 /// What a shell is given of the environment.
 const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
-
-/// The variable that is the same for all tries of a command on a board, by which what a try has left is found by the next one.
-const KEY: &str = "CALLBOARD_KEY";
 
 /// Where programs are looked for if the environment does not say.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -237,7 +234,7 @@ impl ShellExec {
                 Ok(home) => home,
                 Err(error) => return drop(has_started.send(Err(failed(error)))),
             };
-            let mut child = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
+            let (mut child, started) = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
@@ -246,6 +243,7 @@ impl ShellExec {
             drop(has_started.send(Ok(Leash::on(&group))));
             see_out(&group);
             let status = child.wait();
+            drop(started);
             stray::kill(stray::MARK, &mark);
             drop(home);
             // Nobody may wait for it any more.
@@ -263,14 +261,14 @@ impl ShellExec {
         (command, key, mark): (&str, Option<&str>, &str),
         output: io::PipeWriter,
         home: &Home,
-    ) -> Result<Child, ToolError> {
+    ) -> Result<(Child, Started), ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let mut shell = self.command((command, key, mark), home);
         shell.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
         if !self.is_unconfined {
             self.confine(&mut shell, home)?;
         }
-        shell.spawn().map_err(failed)
+        start(|| shell.spawn(), |child| Some(child.id())).map_err(failed)
     }
 
     fn confine(&self, command: &mut Command, home: &Home) -> Result<(), ToolError> {
@@ -286,7 +284,7 @@ impl ShellExec {
         apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).envs(home.variables());
         // Whoever is started from here can be told apart from a person, and whether it is done again.
-        shell.env(stray::MARK, mark).envs(key.map(|key| (KEY, key)));
+        stray::mark(&mut shell, mark, key);
         shell.current_dir(place_of(&self.root));
         shell
     }

@@ -62,7 +62,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_setresgid, libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_setgroups, libc::SYS_capget, libc::SYS_capset,
     // What the machine and the process have.
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getcpu, libc::SYS_getrandom, libc::SYS_getrusage, libc::SYS_getrlimit,
-    libc::SYS_setrlimit, libc::SYS_getpriority, libc::SYS_ioprio_get, libc::SYS_sched_getaffinity,
+    libc::SYS_getpriority, libc::SYS_ioprio_get, libc::SYS_sched_getaffinity,
     libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_sched_getattr, libc::SYS_sched_get_priority_max,
     libc::SYS_sched_get_priority_min, libc::SYS_sched_rr_get_interval,
     // Sockets, once they are there: of the internet, and pairs of streams.
@@ -187,6 +187,7 @@ fn allowed() -> Result<Rules, String> {
         libc::SYS_ioctl,
         libc::SYS_socket,
         libc::SYS_socketpair,
+        libc::SYS_setrlimit,
         libc::SYS_prlimit64,
         libc::SYS_setpriority,
         libc::SYS_ioprio_set,
@@ -208,6 +209,9 @@ fn refused() -> Result<Rules, String> {
         (libc::SYS_socket, all(families.map(|family| is(0, SeccompCmpOp::Ne, family)))?),
         (libc::SYS_personality, all(PERSONALITIES.map(|kind| is(0, SeccompCmpOp::Ne, kind)))?),
         (libc::SYS_clone, all([is(0, SeccompCmpOp::MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)])?),
+        // What is left of a command is found by this limit, which does nothing else.
+        (libc::SYS_setrlimit, all([is(0, SeccompCmpOp::Eq, libc::RLIMIT_RSS.into())])?),
+        (libc::SYS_prlimit64, all([is(1, SeccompCmpOp::Eq, libc::RLIMIT_RSS.into()), is_set(2)])?),
         // Another process, or another's thread.
         (libc::SYS_prlimit64, all([is(0, SeccompCmpOp::Ne, 0)])?),
         (libc::SYS_sched_setaffinity, all([is(0, SeccompCmpOp::Ne, 0)])?),
@@ -249,6 +253,11 @@ fn any<'a>(calls: impl Iterator<Item = &'a c_long>) -> Rules {
 /// A condition on 32 bits of an argument: the kernel looks at no more of these, whatever stands above them.
 fn is(argument: u8, compared: SeccompCmpOp, with: u64) -> Result<SeccompCondition, String> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compared, with).map_err(|error| error.to_string())
+}
+
+/// A condition that an argument is no null pointer.
+fn is_set(argument: u8) -> Result<SeccompCondition, String> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).map_err(|error| error.to_string())
 }
 
 fn all<const N: usize>(conditions: [Result<SeccompCondition, String>; N]) -> Result<SeccompRule, String> {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use callboard_confine::{Confinement, View, confined};
+use callboard_confine::{Confinement, View, confined, while_nothing_is_reaped};
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -94,6 +94,9 @@ const SYSTEM: &[&str] = &[
 /// The devices that commands may use.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// The most processes and threads of a command, where they can be counted: as many as a build on a large machine takes.
+const MAX_PROCESSES: u64 = 4_096;
+
 /// The most files and folders that are allowed one by one, because something hidden lies beside them.
 const MAX_RULES: usize = 10_000;
 
@@ -148,7 +151,7 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
     let is_everything = writable.iter().map(PathBuf::as_path).chain([&*root.place]).any(|path| path.parent().is_none());
     // In a user namespace of its own a command has no capabilities over what is outside of it.
     let hidden = root.hidden.iter().map(|hidden| &*hidden.place);
-    let view = View::of(writable.iter().map(PathBuf::as_path))
+    let view = while_nothing_is_reaped(|| View::of(writable.iter().map(PathBuf::as_path)))
         .and_then(|view| view.read_only(hidden))
         .filter(|view| !is_everything && (kept == Kept::Nothing || !view.has_user_namespace()));
     // What lies there would be covered.
@@ -156,7 +159,7 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
     let is_covered = used.any(|path| path.starts_with(SHARED_MEMORY));
     let view = if is_covered { view.map(View::without_shared_memory) } else { view };
     let in_shared_memory = (AccessFs::from_all(NEEDED) ^ AccessFs::Execute).bits();
-    Ok(Confinement { ruleset, filters, capabilities, view, in_shared_memory })
+    Ok(Confinement { ruleset, filters, capabilities, view, in_shared_memory, processes: MAX_PROCESSES })
 }
 
 fn ruleset() -> Result<RulesetCreated, RulesetError> {
@@ -186,7 +189,8 @@ pub(super) fn protections() -> Vec<Protection> {
         let lacks = (!holds).then(|| format!("not refused: that needs {what}"));
         Protection { name, means: "refused", lacks }
     });
-    let has_view = View::of([]).is_some();
+    let view = while_nothing_is_reaped(|| View::of([]));
+    let has_view = view.is_some();
     let of_view = [
         ("permissions and dates of files outside", "not to be changed", "not refused"),
         ("shared memory", "a command's own", "refused, so that semaphores and shared memory of libraries fail"),
@@ -197,7 +201,12 @@ pub(super) fn protections() -> Vec<Protection> {
         });
         Protection { name, means, lacks }
     });
-    held.into_iter().chain(scoped).chain(of_view).collect()
+    let is_counted = view.is_some_and(|view| view.has_user_namespace());
+    let lacks = (!is_counted).then(|| {
+        "not bounded: that needs user namespaces, and an ordinary user; otherwise the kernel counts all processes of a user".to_owned()
+    });
+    let counted = Protection { name: "the number of processes", means: "4,096 for each command", lacks };
+    held.into_iter().chain(scoped).chain(of_view).chain([counted]).collect()
 }
 
 fn no_kernel(error: impl std::fmt::Display) -> String {

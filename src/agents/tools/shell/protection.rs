@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use callboard_confine::while_nothing_is_reaped;
+
 use super::super::root::Root;
 use super::{Home, ShellExec, confinement};
 
@@ -46,7 +48,7 @@ fn tried() -> Result<(), String> {
     let mut nothing = shell.command((":", None, ""), &home);
     shell.confine(&mut nothing, &home).map_err(|error| error.to_string())?;
     nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match nothing.status() {
+    match while_nothing_is_reaped(|| nothing.status()) {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("a confined command that does nothing ended with {status}")),
         Err(error) => Err(format!("a confined command cannot be started: {error}")),

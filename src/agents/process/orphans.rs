@@ -1,0 +1,90 @@
+//! Zombies of processes that programs have left, in a process that adopts them.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+use callboard_confine::unless_starting;
+
+/// How long zombies are collected, so that many that end one after the other cost little.
+const COLLECT: Duration = Duration::from_millis(20);
+
+/// Takes the status of each child of this process that has ended and was not started by an agent or a tool of this library, as
+/// soon as it has ended, until it is dropped.
+///
+/// It is for a process that adopts what its programs leave: the first process of a container, or one that has made itself a
+/// "child subreaper" (`PR_SET_CHILD_SUBREAPER`). There a command whose processes start others and end, over and over, would
+/// fill the process table of the machine with zombies. A process that starts programs by itself loses their status to this.
+///
+/// ```no_run
+/// # async fn in_a_container() {
+/// tokio::spawn(callboard::agents::reap_orphans());
+/// # }
+/// ```
+///
+/// It needs a runtime with its drivers enabled (`enable_all`).
+///
+/// # Errors
+/// The signal of ended children cannot be handled.
+pub async fn reap_orphans() -> io::Result<Infallible> {
+    let mut ended = signal(SignalKind::child())?;
+    loop {
+        while !reap() {
+            sleep(COLLECT).await;
+        }
+        if ended.recv().await.is_none() {
+            return Err(io::Error::other("the runtime ends"));
+        }
+        sleep(COLLECT).await;
+    }
+}
+
+/// `false` if programs are being started, so that it is not known which children are orphans.
+fn reap() -> bool {
+    let reaped = unless_starting(|is_orphan| {
+        if has_zombie() {
+            let is_orphan = |pid: &&Pid| is_orphan(pid.as_raw_nonzero().get().cast_unsigned());
+            children().iter().filter(is_orphan).for_each(take);
+        }
+    });
+    reaped.is_some()
+}
+
+fn has_zombie() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, options).is_ok_and(|status| status.is_some())
+}
+
+fn take(pid: &Pid) {
+    let _ = waitid(WaitId::Pid(*pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+}
+
+/// All children, by the thread that each belongs to.
+fn children() -> Vec<Pid> {
+    let threads: Vec<_> = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().collect();
+    let lists = threads.iter().map(|thread| fs::read_to_string(thread.path().join("children")));
+    match lists.collect::<io::Result<Vec<_>>>() {
+        Ok(lists) => lists.iter().flat_map(|list| list.split_whitespace()).filter_map(pid).collect(),
+        // A thread has ended, or the kernel has no such list.
+        Err(_) => {
+            let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+            processes.filter_map(|process| pid(process.file_name().to_str()?)).filter(is_child).collect()
+        }
+    }
+}
+
+fn pid(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
+}
+
+fn is_child(pid: &Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    // The parent comes after the name, which is in parentheses and may have some itself, and the state.
+    let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+    parent == Some(getpid().as_raw_nonzero().get())
+}
