@@ -5,8 +5,6 @@
 use std::error::Error;
 use std::fs;
 
-use callboard::actors::approvals::TerminalChannel;
-use callboard::messages::{Action, Consent, RunEvent};
 use callboard::prelude::*;
 
 #[tokio::main]

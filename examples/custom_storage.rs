@@ -11,8 +11,7 @@ use std::time::Duration;
 use callboard::env::Env;
 use callboard::prelude::*;
 use callboard::storage::{
-    Append, Delivery, DeliveryId, Durability, Entry, Fence, Key, KeyPrefix, Memory, Put, Record, Revision, Sequence,
-    Storage, StorageFuture, Watch,
+    Append, Delivery, DeliveryId, Entry, Fence, Key, KeyPrefix, Put, Record, Revision, Sequence, StorageFuture, Watch,
 };
 use parking_lot::Mutex;
 

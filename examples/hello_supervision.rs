@@ -4,7 +4,6 @@
 
 use std::error::Error;
 
-use callboard::messages::RunEvent;
 use callboard::prelude::*;
 
 /// Answers questions, and loses its nerve at the first one it is asked.

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
 use callboard::prelude::*;
-use callboard::storage::Sled;
 
 /// What is done, step by step; the first process dies in the last one.
 const STEPS: [&str; 3] = ["book the train", "book the hotel", "book the museum"];

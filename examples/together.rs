@@ -9,7 +9,6 @@ use std::error::Error;
 use std::sync::Arc;
 
 use callboard::agents::{Definition, FakeModel, Team};
-use callboard::messages::Complexity;
 use callboard::prelude::*;
 use callboard::workflow::ways::{Peers, Pipeline, Review};
 use serde_json::{Value, json};

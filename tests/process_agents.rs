@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::agents::ProcessAgent;
-use callboard::messages::{Consent, FailureKind, Limits, RunEvent, RunResult};
+use callboard::messages::{Consent, ConversationId, FailureKind, Limits, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::breaker::BreakerPolicy;
@@ -225,9 +225,28 @@ end(turn, output=[hello, turn])
         "type": "turn", "id": format!("{}/3", run.id()), "attempt": 1, "agent": "worker", "task": "all of it",
         "input": { "n": 1.5 }, "state": { "context": { "previous_agent": "lead" } }, "previous_agent": "lead",
         "chain": [{ "from": "lead", "to": "worker", "task": "again" }],
-        "is_marked": false, "authority": ["reads", "notes", "sends", "writes", "executes"],
+        "is_marked": false, "authority": ["reads", "notes", "sends", "writes", "executes"], "conversation": [],
     });
     assert_eq!(turn, expected);
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_receives_the_messages_of_the_runs_before_in_its_conversation() {
+    let source = r#"
+begin()
+while True:
+    turn = hear()
+    end(turn, output=turn["conversation"])
+"#;
+    let board = board(spec(source)).await;
+    let ann = ConversationId::new("ann").unwrap();
+    assert_eq!(output(&board, Task::new("hello").conversation(&ann)).await, json!([]));
+    let expected = json!([
+        { "role": "user", "text": "hello" },
+        { "role": "assistant", "text": "[]", "calls": [] },
+    ]);
+    assert_eq!(output(&board, Task::new("again").conversation(&ann)).await, expected);
     board.shutdown().await;
 }
 

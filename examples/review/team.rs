@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use callboard::actors::Mode;
 use callboard::env::Env;
-use callboard::messages::{Action, RunId};
 use callboard::prelude::*;
 use serde::{Deserialize, Serialize};
 

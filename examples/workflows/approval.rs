@@ -14,8 +14,6 @@ use std::io::{self, Write};
 
 use callboard::messages::visible_lines;
 use callboard::prelude::*;
-use callboard::supervision::runs::interrupts::Resume;
-use callboard::workflow::Workflow;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};

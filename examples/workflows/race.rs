@@ -10,9 +10,8 @@ mod tree;
 
 use std::error::Error;
 
-use callboard::messages::{RunEvent, visible};
+use callboard::messages::visible;
 use callboard::prelude::*;
-use callboard::workflow::Workflow;
 use serde::Deserialize;
 use serde_json::json;
 

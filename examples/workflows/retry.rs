@@ -12,7 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use callboard::prelude::*;
-use callboard::workflow::Workflow;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -11,7 +11,6 @@ use std::error::Error;
 use std::fmt::Write;
 
 use callboard::prelude::*;
-use callboard::workflow::Workflow;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use callboard::prelude::*;
-use callboard::workflow::Workflow;
 use serde::Deserialize;
 use serde_json::json;
 

@@ -36,7 +36,7 @@ use super::secret::Secret;
 use child::Process;
 use conversation::{Broken, Conversation, Ended, Unread};
 use lines::Line;
-use protocol::{Message, VERSION, read_ready};
+use protocol::{OutgoingLine, VERSION, read_ready};
 
 pub(super) use declared::{find, spec};
 #[cfg(target_os = "linux")]
@@ -196,7 +196,7 @@ impl ProcessAgent {
     async fn agree(&self, mut process: Process, agent: &AgentName) -> Result<Process, TurnError> {
         let terminal = |text: String| TurnError::terminal(format!("{} {text}", self.name()));
         let mut hello = Unread::default();
-        hello.add(&Message::Hello { protocol: VERSION, agent }).map_err(|error| terminal(error.to_string()))?;
+        hello.add(&OutgoingLine::Hello { protocol: VERSION, agent }).map_err(|error| terminal(error.to_string()))?;
         while !hello.is_empty() {
             let written = process.input.write(hello.next()).await;
             hello.take(written);

@@ -17,7 +17,7 @@ use crate::messages::{Command, FailureKind, Intent, Json, OnUnknown, Usage};
 use super::child::{MAX_LINE, Process};
 use super::lines::Line;
 use super::protocol::{
-    AnswerLine, BadLine, Delegate, Ending, Entry, Id, Message, Request, Said, TurnLine, Unmet, read,
+    AnswerLine, BadLine, Delegate, Ending, Entry, Id, OutgoingLine, Request, Said, TurnLine, Unmet, read,
 };
 use super::tokens::Tokens;
 
@@ -92,7 +92,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    pub(super) fn add(&mut self, message: &Message<'_>) -> Result<(), serde_json::Error> {
+    pub(super) fn add(&mut self, message: &OutgoingLine<'_>) -> Result<(), serde_json::Error> {
         self.lines.push_back(message.line()?);
         Ok(())
     }
@@ -146,7 +146,7 @@ impl<'a> Conversation<'a> {
                 Some((id, reply)) = self.open.next(), if !self.open.is_empty() => self.reply(id, reply)?,
                 Some((id, value)) = self.begins.recv() => {
                     self.ids.insert(id, Some(value));
-                    self.tell(&Message::Go { id })?;
+                    self.tell(&OutgoingLine::Go { id })?;
                 }
                 written = self.process.input.write(self.unread.next()), if !self.unread.is_empty() => {
                     self.unread.take(written);
@@ -178,11 +178,12 @@ impl<'a> Conversation<'a> {
             earlier_answers: turn.earlier_answers().iter().map(AnswerLine::from).collect(),
             is_marked: turn.is_marked(),
             authority: turn.authority().effects().collect(),
+            conversation: turn.conversation().map_err(Broken::Turn)?,
         };
-        self.tell(&Message::Turn(Box::new(line)))
+        self.tell(&OutgoingLine::Turn(Box::new(line)))
     }
 
-    fn tell(&mut self, message: &Message<'_>) -> Result<(), Broken> {
+    fn tell(&mut self, message: &OutgoingLine<'_>) -> Result<(), Broken> {
         let told = self.unread.add(message);
         told.map_err(|error| Broken::Turn(TurnError::terminal(format!("a line cannot be written: {error}"))))
     }
@@ -255,14 +256,14 @@ impl<'a> Conversation<'a> {
     fn reply(&mut self, id: Id, reply: Reply) -> Result<(), Broken> {
         self.ids.remove(&id);
         match reply {
-            Reply::Value(value) => self.tell(&Message::Result { id, value: &value }),
+            Reply::Value(value) => self.tell(&OutgoingLine::Result { id, value: &value }),
             Reply::Reserved(reservation) => {
                 self.reservations.insert(id, reservation);
-                self.tell(&Message::Result { id, value: &Json::from(id) })
+                self.tell(&OutgoingLine::Result { id, value: &Json::from(id) })
             }
             Reply::Unmet { kind, error, output } => {
                 self.tokens.settle(id, 0);
-                self.tell(&Message::Failed { id, kind, error: &error.to_string(), output: output.as_ref() })?;
+                self.tell(&OutgoingLine::Failed { id, kind, error: &error.to_string(), output: output.as_ref() })?;
                 if self.failures.len() == KEPT_FAILURES {
                     self.failures.pop_front();
                 }

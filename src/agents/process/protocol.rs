@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::messages::visible::{quoted, visible};
 use crate::messages::{
-    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, OnUnknown, Scope,
-    Send, TraceId, Usage,
+    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, Message, OnUnknown,
+    Scope, Send, TraceId, Usage,
 };
 
 use distinct::Distinct;
@@ -33,7 +33,7 @@ pub(super) type Id = u64;
 /// A line to a process.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Message<'a> {
+pub(super) enum OutgoingLine<'a> {
     /// The first line of all.
     Hello { protocol: u64, agent: &'a AgentName },
     /// A turn to take.
@@ -68,6 +68,7 @@ pub(super) struct TurnLine<'a> {
     pub(super) earlier_answers: Vec<AnswerLine<'a>>,
     pub(super) is_marked: bool,
     pub(super) authority: Vec<Effect>,
+    pub(super) conversation: Vec<Message>,
 }
 
 /// What a delegation came to that the asking turn had made before.
@@ -103,7 +104,7 @@ pub(super) enum Unmet {
     OutcomeUnknown,
 }
 
-impl Message<'_> {
+impl OutgoingLine<'_> {
     /// The line, with its line feed.
     pub(super) fn line(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut line = serde_json::to_vec(self)?;

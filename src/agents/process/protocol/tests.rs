@@ -21,7 +21,7 @@ fn type_of(line: &str) -> String {
     value["type"].as_str().unwrap().to_owned()
 }
 
-fn said(message: &Message<'_>) -> Value {
+fn said(message: &OutgoingLine<'_>) -> Value {
     let mut line = message.line().unwrap();
     assert_eq!(line.pop(), Some(b'\n'));
     serde_json::from_slice(&line).unwrap()
@@ -52,16 +52,17 @@ fn the_page_shows_every_line_of_callboard_as_it_is_written() {
         earlier_answers: vec![AnswerLine::from(&earlier)],
         is_marked: false,
         authority: vec![Effect::Reads, Effect::Notes],
+        conversation: vec![Message::user("hello"), Message::Assistant { text: "Hello!".into(), calls: Vec::new() }],
     };
     let (value, error) =
         (Json::from(json!({ "to": 2, "be": 2 })), "the delegation to editor did not finish: failed: no ink");
     let error = format!("terminal error: {error}");
     let messages = [
-        Message::Hello { protocol: VERSION, agent: &counter },
-        Message::Turn(Box::new(turn)),
-        Message::Go { id: 1 },
-        Message::Result { id: 2, value: &value },
-        Message::Failed { id: 3, kind: Unmet::NotFinished, error: &error, output: Some(&Json::null()) },
+        OutgoingLine::Hello { protocol: VERSION, agent: &counter },
+        OutgoingLine::Turn(Box::new(turn)),
+        OutgoingLine::Go { id: 1 },
+        OutgoingLine::Result { id: 2, value: &value },
+        OutgoingLine::Failed { id: 3, kind: Unmet::NotFinished, error: &error, output: Some(&Json::null()) },
     ];
     let shown: Vec<Value> =
         examples("### What callboard writes").into_iter().map(|line| serde_json::from_str(line).unwrap()).collect();
