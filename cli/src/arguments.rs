@@ -44,8 +44,8 @@ pub(crate) enum Arguments {
     },
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, the \
-                          store cannot be used, or the answer cannot be written.\n\nA store is open to one process at a \
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 no such run or turn, or two runs differ; 2 the command line is wrong, a \
+                          store cannot be used or looked into, or the answer cannot be written.\n\nA store is open to one process at a \
                           time: stop its program first.";
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +113,10 @@ pub(crate) enum Runs {
     Import {
         #[command(flatten)]
         common: Common,
+        /// Read runs and conversations in also if other stores of the project have them already, with the same content: they are
+        /// double then
+        #[arg(long)]
+        again: bool,
         /// The file; `-` is the standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,

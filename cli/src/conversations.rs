@@ -1,12 +1,15 @@
 //! `callboard conversations list|show|delete`.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use callboard::messages::{ConversationId, Message, visible, visible_lines};
 use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun};
 
+use crate::opened::{Open, doubled};
 use crate::page::{Failure, Page, brief, count, grouped, lines_of, table, time};
-use crate::stores::{Open, Stores};
+use crate::stores::Stores;
 
 /// The conversations, one line each.
 pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
@@ -17,7 +20,11 @@ pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
     }
     found.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
     let mut drawn = table(["conversation", "of", "runs", "messages", "last"], &[2, 3]);
-    let mut rows = Vec::new();
+    let (mut rows, mut notes) = (Vec::new(), open.notes());
+    for doubles in found.chunk_by(|(one, _), (other, _)| one.id == other.id).filter(|doubles| doubles.len() > 1) {
+        let folders = doubles.iter().map(|(_, folder)| *folder);
+        notes.push_str(&format!("{}\n", doubled(&format!("conversation {}", doubles[0].0.id), folders)));
+    }
     for (info, folder) in &found {
         let ConversationInfo { id, owner, runs, open_runs, messages, begun_at, last_at } = info;
         let open = if *open_runs > 0 { format!(" ({} open)", grouped(*open_runs as u64)) } else { String::new() };
@@ -28,29 +35,28 @@ pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
             grouped(*messages),
             time(*last_at),
         ]);
+        let others = found.iter().filter(|(other, _)| other.id == *id).map(|(_, folder)| *folder);
+        let also_in: Vec<_> = others.filter(|other| other != folder).map(Path::to_string_lossy).collect();
         rows.push(json!({
             "conversation": id, "owner": owner, "runs": runs, "open_runs": open_runs, "messages": messages,
             "begun_at": begun_at.to_string(), "last_at": last_at.to_string(), "store": folder.to_string_lossy(),
+            "also_in": also_in,
         }));
     }
     let text = match found.len() {
-        0 => format!("there are no conversations\n{}", open.notes()),
-        number => format!("{}{}\n{}", lines_of(&drawn), count(number, "conversation"), open.notes()),
+        0 => format!("there are no conversations\n{notes}"),
+        number => format!("{}{}\n{notes}", lines_of(&drawn), count(number, "conversation")),
     };
     Ok(Page::new(text, Value::from(rows)))
 }
 
 /// What the runs of a conversation have left, one after the other.
 pub(crate) async fn show(open: &Open, conversation: &ConversationId) -> Result<Page, Failure> {
-    for store in &open.stores {
-        let runs = store.conversations().read(conversation).await.map_err(trouble)?;
-        if !runs.is_empty() {
-            let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
-            let rows: Vec<Value> = runs.iter().map(row).collect();
-            return Ok(Page::new(text, json!({ "conversation": conversation, "runs": rows })));
-        }
-    }
-    Err(unknown(conversation).with(&open.notes()))
+    let place = open.place_of_conversation(conversation).await?.ok_or_else(|| unknown(conversation, open))?;
+    let runs = open.stores[place].conversations().read(conversation).await.map_err(trouble)?;
+    let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
+    let rows: Vec<Value> = runs.iter().map(row).collect();
+    Ok(Page::new(text, json!({ "conversation": conversation, "runs": rows })))
 }
 
 /// Removes conversations with all their messages.
@@ -58,14 +64,10 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result
     let (mut text, mut deleted) = (String::new(), Vec::new());
     let open = stores.open_to_change()?;
     for conversation in wanted {
-        let mut is_deleted = false;
-        for store in &open.stores {
-            let gone = store.conversations().delete(conversation).await;
-            is_deleted |= gone.map_err(|error| refused(&error).with(&text))?;
-        }
-        if !is_deleted {
-            return Err(unknown(conversation).with(&open.notes()).with(&text));
-        }
+        let place = open.place_of_conversation(conversation).await.map_err(|failure| failure.with(&text))?;
+        let place = place.ok_or_else(|| unknown(conversation, &open).with(&text))?;
+        let gone = open.stores[place].conversations().delete(conversation).await;
+        gone.map_err(|error| refused(&error).with(&text))?;
         text.push_str(&format!("conversation {conversation} is deleted\n"));
         deleted.push(conversation);
     }
@@ -107,8 +109,13 @@ fn row(run: &ConversationRun) -> Value {
     })
 }
 
-fn unknown(conversation: &ConversationId) -> Failure {
-    Failure::unknown(format!("there is no conversation {conversation}; `callboard conversations list` names all"))
+fn unknown(conversation: &ConversationId, open: &Open) -> Failure {
+    if open.closed.is_empty() {
+        let help = "`callboard conversations list` names all";
+        return Failure::unknown(format!("there is no conversation {conversation}; {help}"));
+    }
+    let missed = format!("conversation {conversation} may be in a store that could not be looked into");
+    Failure::trouble(missed).with(&open.notes())
 }
 
 fn refused(error: &ConversationError) -> Failure {

@@ -1,7 +1,7 @@
 //! A store that cannot be written to is read from a private copy: to open one is to write to its folder.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use callboard::storage::StorageError;
@@ -9,6 +9,9 @@ use tempfile::TempDir;
 
 /// How much room a store needs to be opened, in bytes: two pieces of its log.
 const ROOM: u64 = 16 << 20;
+
+/// The most bytes that are read of a process id.
+const MAX_ID: u64 = 32;
 
 /// A copy of the store, if it cannot be opened where it is; removed with the value.
 pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageError> {
@@ -21,7 +24,7 @@ pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageEr
     // Held until all of it is copied. Who may not read it is not kept out of it by it either.
     let lock = File::open(folder.join("lock")).ok();
     if lock.as_ref().is_some_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))) {
-        let holder = lock.and_then(|lock| io::read_to_string(lock).ok()?.trim().parse().ok());
+        let holder = lock.and_then(|lock| io::read_to_string(lock.take(MAX_ID)).ok()?.trim().parse().ok());
         return Err(StorageError::InUse { path: folder.display().to_string(), holder });
     }
     let needed = size(folder).map_err(|error| refuse(format!("{why}, and it cannot be read: {error}")))?;

@@ -5,7 +5,9 @@ use serde_json::json;
 use callboard::env::Env;
 
 use crate::listing::{Filter, folded};
+use crate::opened::Closed;
 use crate::page::{Failure, Page, count};
+use crate::store::is_whole_id;
 use crate::stores::{LAST, Stores};
 
 /// Removes runs, each from the store that has it. What was removed before one could not be stays removed.
@@ -13,9 +15,11 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
     let (mut text, mut deleted) = (String::new(), Vec::new());
     for wanted in wanted {
         let open = stores.open_to_change().map_err(|failure| failure.with(&text))?;
-        if wanted == LAST && !open.closed.is_empty() {
+        if (wanted == LAST || !is_whole_id(wanted)) && !open.closed.is_empty() {
             let refused =
-                "the newest run may be in a store that is not open: name what is to be removed by its id".to_owned();
+                "this could mean a run in a store that could not be looked into: name what is to be removed by its \
+                           whole id"
+                    .to_owned();
             return Err(Failure::trouble(refused).with(&open.notes()).with(&text));
         }
         let (store, run) = open.find(wanted).await.map_err(|failure| failure.with(&text))?;
@@ -27,7 +31,8 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
     Ok(Page { done: Some("the runs are deleted".to_owned()), ..Page::new(text, json!({ "deleted": deleted })) })
 }
 
-/// Removes the runs that have ended and are wanted. Those that go on, or cannot be read, stay.
+/// Removes the runs that have ended and are wanted. Those that go on, or cannot be read, stay. A store that cannot be looked into is
+/// an error: what it has of them stays, too.
 pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Failure> {
     if filter.is_empty() {
         return Err(Failure::trouble("say which runs are to be removed: --older-than 30d, --state failed".to_owned()));
@@ -45,5 +50,8 @@ pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Fail
         store.sled().close().await;
     }
     let text = format!("{} deleted\n{}", count(deleted.len(), "run"), open.notes());
-    Ok(Page { done: Some("the runs are deleted".to_owned()), ..Page::new(text, json!({ "deleted": deleted })) })
+    let skipped: Vec<_> = open.closed.iter().map(Closed::json).collect();
+    let code = if skipped.is_empty() { 0 } else { 2 };
+    let page = Page::new(text, json!({ "deleted": deleted, "not_looked_into": skipped }));
+    Ok(Page { code, done: Some("the runs are deleted".to_owned()), ..page })
 }

@@ -1,6 +1,6 @@
 //! `callboard runs list`.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,11 +13,11 @@ use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
 use callboard::supervision::runs::run::Run;
 use callboard::supervision::runs::snapshot::fold;
 
+use crate::opened::{Closed, Open, doubled};
 use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
 use crate::shapes;
 use crate::stable;
-use crate::store::{Rules, Store};
-use crate::stores::Open;
+use crate::store::Rules;
 use crate::values::time_span;
 
 /// Which runs.
@@ -79,12 +79,16 @@ fn state(text: &str) -> Result<&'static str, String> {
 pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> {
     let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
     let now = Env::system().now().wall;
-    let mut runs = Vec::new();
-    for store in &open.stores {
-        runs.extend(store.ids().await?.into_iter().map(|run| (run, store)));
+    let (mut doubles, runs) = (String::new(), open.runs().await?);
+    for (run, places) in runs.iter().filter(|(_, places)| places.len() > 1) {
+        let folders = places.iter().map(|place| open.stores[*place].folder());
+        doubles.push_str(&format!("{}\n", doubled(&format!("run {run}"), folders)));
     }
-    runs.sort_by_key(|(run, _)| *run);
-    for (run, store) in runs {
+    let each = runs.iter().flat_map(|(run, places)| places.iter().map(move |place| (*run, *place, places)));
+    for (run, place, places) in each {
+        let store = &open.stores[place];
+        let also_in: Vec<&Path> =
+            places.iter().filter(|other| **other != place).map(|other| open.stores[*other].folder()).collect();
         let read = match store.history(run).await {
             Ok(history) => {
                 let origin = origin(&history);
@@ -108,7 +112,7 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
                     duration(metrics.elapsed),
                     format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
                 ]);
-                rows.push(row(run, &fold, origin, store));
+                rows.push(row(run, &fold, origin, (store.folder(), &also_in)));
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
@@ -120,14 +124,13 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
         }
     }
     let count_of_runs = rows.len();
-    let closed = |(folder, why): &(PathBuf, String)| json!({ "store": folder.to_string_lossy(), "error": why });
-    rows.extend(open.closed.iter().map(closed));
+    rows.extend(open.closed.iter().map(Closed::json));
     if count_of_runs == 0 {
         let such = if filter.is_empty() { "" } else { "such " };
         return Ok(Page::new(format!("there are no {such}runs\n{unreadable}"), Value::from(rows)));
     }
     let width = table([""], &[]).width();
-    let text = format!("{}{}\n{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
+    let text = format!("{}{}\n{doubles}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
     Ok(Page::new(text, Value::from(rows)))
 }
 
@@ -206,11 +209,12 @@ pub(crate) fn standing(run: &Run) -> String {
     format!("open ({})", count(run.open_turns().count(), "turn"))
 }
 
-fn row(run: RunId, fold: &Run, origin: Option<TurnId>, store: &Store) -> Value {
+fn row(run: RunId, fold: &Run, origin: Option<TurnId>, (store, also_in): (&Path, &[&Path])) -> Value {
     let submission = fold.submission();
     json!({
         "run": run,
-        "store": store.folder().to_string_lossy(),
+        "store": store.to_string_lossy(),
+        "also_in": also_in.iter().map(|store| store.to_string_lossy()).collect::<Vec<_>>(),
         "submitted_at": stable::time(submission.at),
         "agent": submission.agent,
         "task": submission.task.body,

@@ -7,10 +7,13 @@ mod comparing;
 mod conversations;
 mod copying;
 mod deleting;
+mod doubles;
 mod forking;
+mod homes;
 mod listing;
 mod moved;
 mod moving;
+mod opened;
 mod orphans;
 mod page;
 mod person;
@@ -24,7 +27,9 @@ mod stable;
 mod stops;
 mod store;
 mod stores;
+mod unmade;
 mod values;
+mod whole;
 mod workflow;
 
 use std::process::ExitCode;
@@ -111,7 +116,7 @@ async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
             "without a FILE the export itself goes to standard output: leave --json out, or name a FILE".to_owned(),
         )),
         Runs::Export { file, .. } => moving::export(&stores, file.as_deref()).await,
-        Runs::Import { file, .. } => moving::import(&stores, file).await,
+        Runs::Import { file, again, .. } => moving::import(&stores, file, *again).await,
         Runs::Prune { filter, .. } => deleting::prune(&stores, filter).await,
         Runs::Delete { runs, .. } => deleting::delete(&stores, runs).await,
         Runs::Replay { run, turn, step, .. } => {

@@ -2,6 +2,7 @@
 //! not.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +12,13 @@ use callboard::messages::visible;
 
 use crate::quoting::quoted_path;
 use crate::values::open_file;
+use crate::whole::Unfinished;
 
 /// The file beside the stores of a project.
 const FILE: &str = "project.json";
+
+/// The most bytes of it that are read; a path has fewer.
+const MAX: u64 = 64 << 10;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Identity {
@@ -29,7 +34,7 @@ impl Identity {
     }
 
     fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_reader(open_file(&folder.join(FILE)).ok()?).ok()
+        serde_json::from_reader(open_file(&folder.join(FILE)).ok()?.take(MAX)).ok()
     }
 }
 
@@ -39,8 +44,18 @@ pub(crate) fn remember(folder: &Path, root: &Path) {
     if let Some(text) = identity.as_ref().filter(|identity| Identity::read(folder).as_ref() != Some(identity))
         && let Ok(text) = serde_json::to_vec(text)
     {
-        let _ = fs::write(folder.join(FILE), text);
+        // What is there may be no file: a pipe would be waited for.
+        let _ = fs::remove_file(folder.join(FILE));
+        let _ = Unfinished::begin(folder).and_then(|mut file| {
+            file.file().write_all(&text)?;
+            file.appear(&folder.join(FILE))
+        });
     }
+}
+
+/// The project that the stores in a folder are of; the folder itself, if no file names it.
+pub(crate) fn root_of(folder: &Path) -> PathBuf {
+    Identity::read(folder).map_or_else(|| folder.to_owned(), |identity| identity.root)
 }
 
 /// Where the stores of this project are, if it was moved and has none yet, and how they are taken along.

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::stores::state_folder;
+use crate::values::open_file;
 
 /// The folder of this process, and the lock that says that it lives.
 struct Scratch {
@@ -49,7 +50,7 @@ impl Scratch {
 /// The folders whose processes have gone.
 fn abandoned(place: &Path) -> io::Result<Vec<PathBuf>> {
     let folders = fs::read_dir(place)?.filter_map(|file| Some(file.ok()?.path())).filter(|path| path.is_dir());
-    let is_left = |folder: &PathBuf| File::open(folder.join("lock")).map_or(true, |lock| lock.try_lock().is_ok());
+    let is_left = |folder: &PathBuf| open_file(&folder.join("lock")).map_or(true, |lock| lock.try_lock().is_ok());
     Ok(folders.filter(is_left).collect())
 }
 

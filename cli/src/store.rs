@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::copying::copy_if_needed;
 use crate::page::{Failure, brief};
+use crate::unmade::Missing;
 
 /// How many runs are named when one is not found.
 const SUGGESTED: usize = 3;
@@ -66,9 +67,10 @@ impl Store {
         }
     }
 
-    /// Opens a store, or makes one.
+    /// Opens a store, or makes one. Of one that cannot be made nothing is left.
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
-        let sled = Arc::new(Sled::open(folder)?);
+        let missing = Missing::before(folder);
+        let sled = Arc::new(Sled::open(folder).inspect_err(|_| missing.remove())?);
         Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), _copy: None })
     }
 
@@ -186,14 +188,24 @@ fn not_replayed(run: RunId, error: ReplayError) -> Failure {
     Failure::trouble(format!("run {run}: {error}"))
 }
 
-/// The only run whose id begins like this; hyphens and upper case do not matter.
-pub(crate) fn find(wanted: &str, ids: &[RunId]) -> Result<RunId, Failure> {
-    let digits: String = wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect();
-    let shown = brief(wanted, 80);
+/// Whether it is the whole id of a run, and not only the beginning of one.
+pub(crate) fn is_whole_id(wanted: &str) -> bool {
+    digits(wanted).len() == 32
+}
+
+fn digits(wanted: &str) -> String {
+    wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect()
+}
+
+/// The only run whose id begins like this; hyphens and upper case do not matter. `all_searched` says that no store has others.
+pub(crate) fn find(wanted: &str, ids: &[RunId], all_searched: bool) -> Result<RunId, Failure> {
+    let (digits, shown) = (digits(wanted), brief(wanted, 80));
     let plain = |run: &RunId| run.0.as_simple().to_string();
     let fitting: Vec<&RunId> = ids.iter().filter(|run| !digits.is_empty() && plain(run).starts_with(&digits)).collect();
+    let is_missed = fitting.is_empty() && !all_searched;
     let (mut text, named) = match fitting.as_slice() {
         [only] => return Ok(**only),
+        [] if is_missed => (format!("the run \"{shown}\" may be in a store that could not be looked into"), Vec::new()),
         [] if ids.is_empty() => (format!("there is no run \"{shown}\": no store has any"), Vec::new()),
         [] => {
             let likeness = |run: &&RunId| {
@@ -211,5 +223,5 @@ pub(crate) fn find(wanted: &str, ids: &[RunId]) -> Result<RunId, Failure> {
     if named.len() > SUGGESTED {
         text.push_str(&format!("\n  and {} more", named.len() - SUGGESTED));
     }
-    Err(Failure::unknown(text))
+    Err(if is_missed { Failure::trouble(text) } else { Failure::unknown(text) })
 }

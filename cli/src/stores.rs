@@ -4,7 +4,7 @@
 //! and those that look for runs look into all of them.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,9 @@ use sha2::{Digest as _, Sha256};
 use callboard::messages::{ConversationId, RunId, visible};
 use callboard::storage::StorageError;
 
+use crate::homes::Home;
 use crate::moved;
+use crate::opened::{Closed, Open};
 use crate::page::{Failure, note};
 use crate::store::{self, Loaded, Store};
 
@@ -55,12 +57,6 @@ pub(crate) struct Project {
     folder: PathBuf,
     /// The project itself.
     root: PathBuf,
-}
-
-/// Stores that are open to be read, and those that cannot be.
-pub(crate) struct Open {
-    pub(crate) stores: Vec<Store>,
-    pub(crate) closed: Vec<(PathBuf, String)>,
 }
 
 impl Choice {
@@ -121,7 +117,7 @@ impl Stores {
     /// All stores, to be written to.
     pub(crate) fn open_to_change(&self) -> Result<Open, Failure> {
         match self {
-            Self::Named(folder) => Ok(Open { stores: vec![Store::open(folder)?], closed: Vec::new() }),
+            Self::Named(folder) => Ok(Open { stores: vec![Store::open(folder)?], ..Open::default() }),
             Self::Project(project) => project.open(Store::open_or_make),
         }
     }
@@ -129,54 +125,27 @@ impl Stores {
     /// All stores, to be looked into.
     pub(crate) fn open(&self) -> Result<Open, Failure> {
         match self {
-            Self::Named(folder) => Ok(Open { stores: vec![Store::open_to_read(folder)?], closed: Vec::new() }),
-            Self::Project(project) => project.open(Store::read),
+            Self::Named(folder) => Ok(Open { stores: vec![Store::open_to_read(folder)?], ..Open::default() }),
+            Self::Project(project) => project.open_to_read(),
+        }
+    }
+
+    /// The project that the stores are of, also if one of its stores is named.
+    pub(crate) fn project(&self) -> Option<Project> {
+        match self {
+            Self::Project(project) => Some(project.clone()),
+            Self::Named(folder) => {
+                number_of(folder)?;
+                let folder = fs::canonicalize(folder.parent()?).ok()?;
+                let state = fs::canonicalize(state_folder()?).ok()?;
+                (folder.parent()? == state).then(|| Project { root: moved::root_of(&folder), folder })
+            }
         }
     }
 
     /// A run, from whichever store has it.
     pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
         self.open()?.load(wanted).await
-    }
-}
-
-impl Open {
-    /// The run that an id, the beginning of one, or `@last` stands for, and its store.
-    pub(crate) async fn find(self, wanted: &str) -> Result<(Store, RunId), Failure> {
-        let (place, run) = self.place_of(wanted).await?;
-        let store = self.stores.into_iter().nth(place);
-        store.map(|store| (store, run)).ok_or_else(|| Failure::trouble("the store is gone".to_owned()))
-    }
-
-    pub(crate) async fn load(&self, wanted: &str) -> Result<Loaded, Failure> {
-        let (place, run) = self.place_of(wanted).await?;
-        self.stores[place].load(run).await
-    }
-
-    async fn place_of(&self, wanted: &str) -> Result<(usize, RunId), Failure> {
-        if wanted == LAST && !self.closed.is_empty() {
-            note(&format!("{LAST} is the newest run of the other stores\n{}", self.notes().trim_end()));
-        }
-        let mut runs = Vec::new();
-        for (place, store) in self.stores.iter().enumerate() {
-            runs.extend(store.ids().await?.into_iter().map(|run| (run, place)));
-        }
-        runs.sort();
-        let mut ids: Vec<RunId> = runs.iter().map(|(run, _)| *run).collect();
-        // A store that was imported may have the same ones.
-        ids.dedup();
-        let found = match ids.last() {
-            Some(last) if wanted == LAST => Ok(*last),
-            _ => store::find(wanted, &ids),
-        };
-        let run = found.map_err(|failure| failure.with(&self.notes()))?;
-        let place = runs.iter().find(|(id, _)| *id == run).map_or(0, |(_, place)| *place);
-        Ok((place, run))
-    }
-
-    /// What is said of the stores that nobody can look into now.
-    pub(crate) fn notes(&self) -> String {
-        self.closed.iter().map(|(folder, why)| format!("not looked into: {}: {why}\n", shown(folder))).collect()
     }
 }
 
@@ -230,32 +199,25 @@ impl Project {
 
     /// A file says in which store a conversation is, because the store may be in use by another process.
     async fn take_for(&self, conversation: &ConversationId) -> Result<Store, Failure> {
-        let homes = self.folder.join(HOMES);
-        let hash = Sha256::digest(conversation.as_str().as_bytes());
-        let home = homes.join(hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>());
-        let cannot = |error: std::io::Error| Failure::trouble(format!("{}: {error}", shown(&home)));
-        if let Some(number) = number_in(&home).map_err(cannot)? {
+        let home = self.home(conversation);
+        if let Some(number) = home.number()? {
             return self.take_home(number, conversation);
         }
         let store = match self.having(conversation).await? {
             Some(store) => store,
             None => self.take()?,
         };
-        let number = store.folder().file_name().map(|number| number.to_string_lossy().into_owned()).unwrap_or_default();
-        std::fs::create_dir_all(&homes).map_err(cannot)?;
-        // In one step, so that nobody reads half of it.
-        let mut written = tempfile::NamedTempFile::new_in(&homes).map_err(cannot)?;
-        written.write_all(number.as_bytes()).map_err(cannot)?;
-        match written.persist_noclobber(&home) {
-            Ok(_) => Ok(store),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-                // Another process has begun the conversation just now.
-                drop(store);
-                let number = number_in(&home).map_err(cannot)?;
-                number.map_or_else(|| self.take(), |number| self.take_home(number, conversation))
-            }
-            Err(error) => Err(cannot(error.error)),
+        if home.claim(number_of(store.folder()).unwrap_or_default())? {
+            return Ok(store);
         }
+        // Another process has begun the conversation just now.
+        drop(store);
+        home.number()?.map_or_else(|| self.take(), |number| self.take_home(number, conversation))
+    }
+
+    /// The file that says in which store a conversation is.
+    pub(crate) fn home(&self, conversation: &ConversationId) -> Home {
+        Home::of(conversation, self.folder.join(HOMES))
     }
 
     fn take_home(&self, number: u32, conversation: &ConversationId) -> Result<Store, Failure> {
@@ -275,13 +237,9 @@ impl Project {
 
     /// The free store that has a conversation, such as one that was imported.
     async fn having(&self, conversation: &ConversationId) -> Result<Option<Store>, Failure> {
-        for store in self.open(Store::open_or_make)?.stores {
-            let info = store.conversations().info(conversation).await;
-            if info.map_err(store::trouble)?.is_some() {
-                return Ok(Some(store));
-            }
-        }
-        Ok(None)
+        let open = self.open(Store::open_or_make)?;
+        let place = open.place_of_conversation(conversation).await?;
+        Ok(place.and_then(|place| open.stores.into_iter().nth(place)))
     }
 
     /// Gives a store that was made elsewhere in this folder the first free number; its folder from then on.
@@ -304,19 +262,33 @@ impl Project {
         Err(io::Error::other("there is no free number for a store"))
     }
 
+    /// All its stores, to be looked into.
+    pub(crate) fn open_to_read(&self) -> Result<Open, Failure> {
+        self.open(Store::read)
+    }
+
+    /// Keeps other processes from adding a store of their making until the value is dropped.
+    pub(crate) fn lock_additions(&self) -> io::Result<File> {
+        let folder = File::open(&self.folder)?;
+        folder.lock()?;
+        Ok(folder)
+    }
+
     fn open(&self, open: impl Fn(&Path) -> Result<Store, StorageError>) -> Result<Open, Failure> {
-        let mut found = Open { stores: Vec::new(), closed: Vec::new() };
+        let mut found = Open::default();
         for folder in self.stores()? {
             match open(&folder) {
                 Ok(store) => found.stores.push(store),
-                Err(StorageError::InUse { holder: Some(holder), .. }) => {
-                    found.closed.push((folder, format!("process {holder} has it open")));
-                }
-                Err(error) => found.closed.push((folder, error.to_string())),
+                Err(error) => found.closed.push(Closed::new(folder, &error)),
             }
         }
         Ok(found)
     }
+}
+
+/// The number of a store of a project.
+pub(crate) fn number_of(folder: &Path) -> Option<u32> {
+    folder.file_name()?.to_str()?.parse().ok()
 }
 
 /// Keeps others out of the folder that has all stores.
@@ -338,17 +310,6 @@ fn keep_private(state: &Path) -> io::Result<()> {
 
 /// The folder with the files that say where conversations are.
 const HOMES: &str = "conversations";
-
-/// The number in a file; `None` if there is no such file.
-fn number_in(file: &Path) -> std::io::Result<Option<u32>> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => {
-            text.trim().parse().map(Some).map_err(|_| std::io::Error::other("it holds no number of a store: delete it"))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
 
 pub(crate) fn shown(folder: &Path) -> String {
     visible(&folder.display().to_string())
@@ -409,7 +370,7 @@ mod tests {
         fs::write(project.folder.join("3/db"), "of another program").unwrap();
         assert!(project.take().unwrap().folder().ends_with("4"));
         let open = project.open(Store::open_or_make).unwrap();
-        let closed: Vec<_> = open.closed.iter().map(|(folder, _)| folder.file_name().unwrap().to_owned()).collect();
+        let closed: Vec<_> = open.closed.iter().map(|store| store.folder().file_name().unwrap().to_owned()).collect();
         assert_eq!(closed, ["3"], "{}", open.notes());
     }
 

@@ -4,45 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod model;
+mod place;
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
 
-use model::{Asked, Model};
+use model::Asked;
+use place::{Place, ended};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A project with a model, and a state folder.
-struct Place {
-    project: TempDir,
-    state: TempDir,
-    model: Model,
-}
-
-struct Said {
-    code: Option<i32>,
-    out: String,
-    error: String,
-}
 
 impl Place {
-    fn new() -> Self {
-        let model = Model::start();
-        let project = model.folder("[agent]\nname = \"writer\"\n");
-        Self { project, state: tempfile::tempdir().unwrap(), model }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-        command.args(arguments).current_dir(&self.project).env("XDG_STATE_HOME", self.state.path());
-        command.env_remove("CALLBOARD_STORE").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn said(&self, arguments: &[&str]) -> Said {
-        ended(self.command(arguments).spawn().unwrap())
-    }
-
     /// Runs a task, and returns the messages that the model received, but for what it is told about its part.
     fn talk(&self, conversation: &str, words: &str, answer: &str) -> Vec<String> {
         self.model.says(answer);
@@ -56,12 +26,6 @@ fn messages(asked: &Asked) -> Vec<String> {
     let all = asked.body["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system");
     all.map(|message| format!("{}: {}", message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
         .collect()
-}
-
-fn ended(child: Child) -> Said {
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
 }
 
 #[test]
@@ -143,4 +107,31 @@ fn a_conversation_names_the_agent_and_is_refused_to_others() {
         let arguments = [&["run", "x", "--conversation", "ann"], wrong].concat();
         assert_eq!(place.said(&arguments).code, Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn what_is_no_file_where_the_store_of_a_conversation_is_named_is_an_error_at_once() {
+    let place = Place::new();
+    place.talk("ann", "Good morning.", "Hello.");
+    let homes = place.stores().join("conversations");
+    let home = fs::read_dir(&homes).unwrap().next().unwrap().unwrap().path();
+    let makes: [(&str, &dyn Fn()); 5] = [
+        ("it is not a file", &|| {
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, &home, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        }),
+        ("it is not a file", &|| fs::create_dir(&home).unwrap()),
+        ("it is not a file", &|| std::os::unix::fs::symlink("/dev/zero", &home).unwrap()),
+        ("it holds no number of a store", &|| fs::write(&home, "x").unwrap()),
+        ("it holds no number of a store", &|| fs::File::create(&home).unwrap().set_len(1 << 42).unwrap()),
+    ];
+    for (why, make) in makes {
+        fs::remove_file(&home).or_else(|_| fs::remove_dir(&home)).unwrap();
+        make();
+        let refused = place.said(&["run", "Again.", "--conversation", "ann"]);
+        let is_named = refused.error.contains(why) && refused.error.contains(&*home.to_string_lossy());
+        assert!(refused.code == Some(2) && is_named && refused.error.contains("remove it"), "{}", refused.error);
+    }
+    fs::remove_file(&home).unwrap();
+    assert_eq!(place.talk("ann", "Again.", "Yes.").len(), 3);
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod model;
+mod place;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,60 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use callboard::messages::Durability;
+use callboard::storage::{Expected, Key, Put, Sled, Storage as _};
 use model::Model;
+use place::{Place, ended, said, tasks};
 use rustix::fs::Mode;
 use serde_json::Value;
-use tempfile::TempDir;
-
-const WRITER: &str = "[agent]\nname = \"writer\"\n";
-
-/// A project with a model, and a state folder.
-struct Place {
-    project: TempDir,
-    state: TempDir,
-    model: Model,
-}
-
-struct Said {
-    code: Option<i32>,
-    out: String,
-    error: String,
-}
-
-impl Place {
-    fn new() -> Self {
-        let model = Model::start();
-        Self { project: model.folder(WRITER), state: tempfile::tempdir().unwrap(), model }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-        command.args(arguments).current_dir(&self.project).env("XDG_STATE_HOME", self.state.path());
-        command.env_remove("CALLBOARD_STORE").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn said(&self, arguments: &[&str]) -> Said {
-        said(self.command(arguments))
-    }
-
-    /// Runs a task that the model answers with the same words, and returns the run's id as it was told.
-    fn run(&self, words: &str) -> String {
-        self.model.says(words);
-        let said = self.said(&["run", words]);
-        self.model.asked();
-        assert_eq!((said.code, said.out), (Some(0), format!("{words}\n")), "{}", said.error);
-        said.error.lines().find_map(|line| line.strip_prefix("run ")).unwrap().to_owned()
-    }
-
-    /// The project's folder in the state folder.
-    fn stores(&self) -> PathBuf {
-        let mut projects = fs::read_dir(self.state.path().join("callboard")).unwrap();
-        let only = projects.next().unwrap().unwrap().path();
-        assert!(projects.next().is_none());
-        only
-    }
-}
 
 /// The stores of a project, as the numbers that they have.
 fn numbers(stores: &Path) -> Vec<u32> {
@@ -74,17 +27,6 @@ fn numbers(stores: &Path) -> Vec<u32> {
     let mut numbers: Vec<u32> = files.filter_map(|name| name.to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
     numbers
-}
-
-fn said(mut command: Command) -> Said {
-    let output = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
-}
-
-fn tasks(listed: &Said) -> Vec<String> {
-    let rows: Vec<Value> = serde_json::from_str(&listed.out).unwrap();
-    rows.iter().filter_map(|row| row["task"].as_str().map(str::to_owned)).collect()
 }
 
 #[test]
@@ -149,7 +91,7 @@ fn processes_at_the_same_time_take_stores_of_their_own_and_are_named_while_they_
         assert!(listed.out.contains(&format!("process {} has it open", child.id())), "{}", listed.out);
     }
     let missing = place.said(&["runs", "show", "0192"]);
-    assert!(missing.code == Some(1) && missing.error.matches("has it open").count() == 3, "{}", missing.error);
+    assert!(missing.code == Some(2) && missing.error.matches("has it open").count() == 3, "{}", missing.error);
     models.iter().for_each(|model| model.says("done"));
     for child in running {
         assert!(child.wait_with_output().unwrap().status.success());
@@ -229,17 +171,16 @@ fn an_export_is_read_into_another_project() {
     assert!(exported.code == Some(0) && exported.out.starts_with("exported: "), "{} {}", exported.out, exported.error);
     assert_eq!(place.said(&["runs", "export", file.to_str().unwrap()]).code, Some(2), "nothing is overwritten");
     assert_eq!(place.said(&["runs", "export"]).out, fs::read_to_string(&file).unwrap());
-    for expected in [&[1][..], &[1, 2]] {
-        let imported = other.said(&["runs", "import", file.to_str().unwrap()]);
-        assert_eq!(imported.code, Some(0), "{}", imported.error);
-        assert_eq!(numbers(&other.stores()), expected, "each into a store of its own");
-    }
+    other.run("two");
+    let imported = other.said(&["runs", "import", file.to_str().unwrap()]);
+    assert_eq!(imported.code, Some(0), "{}", imported.error);
+    assert_eq!(numbers(&other.stores()), [1, 2], "into a store of its own");
     let named = other.said(&["runs", "import", file.to_str().unwrap(), "--store", "named"]);
     assert_eq!(named.code, Some(0), "{}", named.error);
     assert_eq!(tasks(&other.said(&["runs", "list", "--json", "--store", "named"])), ["one"]);
     let again = other.said(&["runs", "import", file.to_str().unwrap(), "--store", "named"]);
     assert!(again.code == Some(2) && again.error.contains("not empty"), "{}", again.error);
-    assert_eq!(tasks(&other.said(&["runs", "list", "--json"])), ["one", "one"]);
+    assert_eq!(tasks(&other.said(&["runs", "list", "--json"])), ["one", "two"]);
     assert!(other.said(&["runs", "show", &run]).out.contains("one"));
     fs::write(&file, "no export").unwrap();
     let refused = other.said(&["runs", "import", file.to_str().unwrap(), "--store", "data"]);
@@ -247,6 +188,258 @@ fn an_export_is_read_into_another_project() {
     assert!(!other.project.path().join("data").exists(), "nothing of it is left");
     let several = other.said(&["runs", "export"]);
     assert!(several.code == Some(2) && several.error.contains("there are several stores"), "{}", several.error);
+}
+
+/// The choices that an error or a note names.
+fn choices(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.windows(2).filter(|words| words[0] == "--store").map(|words| words[1].to_owned()).collect()
+}
+
+#[test]
+fn what_the_project_has_is_imported_only_if_it_is_asked_for_again_and_is_named_as_double_then() {
+    let place = Place::new();
+    let run = place.run_with("one", &["--conversation", "ann"]);
+    let stores = place.stores();
+    let file = place.project.path().join("runs.export");
+    let file = file.to_str().unwrap();
+    assert_eq!(place.said(&["runs", "export", file]).code, Some(0));
+    let second = stores.join("2");
+    for target in [&[][..], &["--store", stores.join("1").to_str().unwrap()], &["--store", second.to_str().unwrap()]] {
+        let refused = place.said(&[&["runs", "import", file], target].concat());
+        let is_named = refused.error.contains(&format!("run {run} in {}", stores.join("1").display()))
+            && refused.error.contains(&format!("callboard runs delete {run}"))
+            && refused.error.contains("conversation ann in ")
+            && refused.error.contains("--store FOLDER");
+        assert!(refused.code == Some(2) && is_named, "{target:?}: {} {}", refused.out, refused.error);
+        assert_eq!(numbers(&stores), [1], "{target:?}");
+    }
+    assert_eq!(place.said(&["runs", "import", file, "--store", "elsewhere"]).code, Some(0));
+
+    let again = place.said(&["runs", "import", file, "--again"]);
+    assert_eq!((again.code, numbers(&stores)), (Some(0), vec![1, 2]), "{}", again.error);
+    let listed = place.said(&["runs", "list"]);
+    assert!(
+        listed.out.contains(&format!("run {run} is in several stores: choose one with --store ")),
+        "{}",
+        listed.out
+    );
+    let rows: Vec<Value> = serde_json::from_str(&place.said(&["runs", "list", "--json"]).out).unwrap();
+    assert_eq!(
+        (rows[0]["also_in"][0].clone(), rows[1]["also_in"][0].clone()),
+        (rows[1]["store"].clone(), rows[0]["store"].clone())
+    );
+    let rows = place.said(&["conversations", "list"]).out;
+    assert!(rows.contains("conversation ann is in several stores"), "{rows}");
+    for line in [
+        &["run", "--resume", &run][..],
+        &["run", "--retry", &run],
+        &["runs", "delete", &run],
+        &["runs", "delete", "@last"],
+        &["runs", "show", &run[..13]],
+        &["runs", "fork", &run, "--turn", "1"],
+        &["conversations", "show", "ann"],
+        &["conversations", "delete", "ann"],
+    ] {
+        let refused = place.said(line);
+        let is_named = refused.error.contains("is in several stores") && choices(&refused.error).len() == 2;
+        assert!(refused.code == Some(2) && is_named, "{line:?}: {} {}", refused.out, refused.error);
+    }
+    let other = choices(&place.said(&["runs", "show", &run]).error).remove(1);
+    for line in [["conversations", "delete", "ann"], ["runs", "delete", &run]] {
+        assert_eq!(place.said(&[&line[..], &["--store", &other]].concat()).code, Some(0));
+    }
+    assert_eq!(place.said(&["runs", "show", &run]).code, Some(0));
+    assert_eq!(place.said(&["conversations", "show", "ann"]).code, Some(0));
+
+    // What has gone on since is not the same.
+    place.run_with("two", &["--conversation", "ann"]);
+    assert_eq!(place.said(&["runs", "delete", &run]).code, Some(0));
+    let refused = place.said(&["runs", "import", file, "--again"]);
+    let is_named = refused.error.contains("with other content") && refused.error.contains("conversation ann in ");
+    assert!(refused.code == Some(2) && is_named && !refused.error.contains(&run), "{} {}", refused.out, refused.error);
+}
+
+#[test]
+fn a_conversation_that_was_imported_continues_in_its_store_while_others_are_busy() {
+    let (place, other, busy) = (Place::new(), Place::new(), Model::start());
+    place.run_with("one", &["--conversation", "ann"]);
+    let export = place.said(&["runs", "export"]).out;
+    fs::write(other.project.path().join("runs.export"), export).unwrap();
+    other.run("first");
+    assert_eq!(other.said(&["runs", "import", "runs.export"]).code, Some(0));
+    fs::write(other.project.path().join("busy.toml"), busy.catalog()).unwrap();
+    let mut slow = other.command(&["run", "slow", "--store"]);
+    let child = slow.arg(other.stores().join("2")).args(["--models", "busy.toml"]).spawn().unwrap();
+    busy.asked();
+    // The answer to a run that would begin in another store.
+    other.model.says("never read");
+    let refused = other.said(&["run", "two", "--conversation", "ann"]);
+    let reason = format!("which process {} has open", child.id());
+    assert!(refused.code == Some(2) && refused.error.contains(&reason), "{} {}", refused.out, refused.error);
+    busy.says("done");
+    assert_eq!(ended(child).code, Some(0));
+}
+
+#[test]
+fn what_may_be_in_a_store_that_cannot_be_looked_into_is_not_reported_as_missing() {
+    let (place, busy) = (Place::new(), Model::start());
+    fs::write(place.project.path().join("busy.toml"), busy.catalog()).unwrap();
+    let mut child = place.command(&["run", "two", "--models", "busy.toml", "--conversation", "ann"]).spawn().unwrap();
+    let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
+    let id = printed.find_map(|line| Some(line.unwrap().strip_prefix("run ")?.to_owned())).unwrap();
+    busy.asked();
+    let lines = [
+        &["runs", "show", &id][..],
+        &["runs", "replay", &id],
+        &["runs", "diff", &id, &id],
+        &["runs", "fork", &id, "--turn", "1"],
+        &["runs", "delete", &id],
+        &["run", "--resume", &id],
+        &["run", "--retry", &id],
+        &["workflow", "history", &id],
+        &["workflow", "resume", &id],
+        &["conversations", "show", "ann"],
+        &["conversations", "delete", "ann"],
+    ];
+    let refused = |why: &str| {
+        for line in lines {
+            let refused = place.said(line);
+            let is_named = refused.error.contains("may be in a store that could not be looked into")
+                && refused.error.contains(why)
+                && !refused.error.contains("there is no");
+            assert!(refused.code == Some(2) && is_named, "{line:?}: {} {}", refused.out, refused.error);
+        }
+    };
+    refused(&format!("process {} has it open: wait until it has ended, or stop it", child.id()));
+    let first = place.run("three");
+    let beginning = place.said(&["runs", "delete", &first[..13]]);
+    assert!(beginning.code == Some(2) && beginning.error.contains("whole id"), "{}", beginning.error);
+    refused("has it open");
+    busy.says("two");
+    assert!(child.wait().unwrap().success());
+    // One that is damaged is as unknown.
+    let format = place.stores().join("1/format");
+    let whole = fs::read(&format).unwrap();
+    fs::write(&format, "x").unwrap();
+    refused("its file `format` is damaged");
+    fs::write(&format, whole).unwrap();
+    assert_eq!(place.said(&["runs", "show", &id]).code, Some(0));
+}
+
+#[test]
+fn a_prune_that_skips_a_store_names_it_and_fails() {
+    let (place, busy) = (Place::new(), Model::start());
+    place.run("one");
+    fs::write(place.project.path().join("busy.toml"), busy.catalog()).unwrap();
+    let child = place.command(&["run", "two", "--models", "busy.toml"]).spawn().unwrap();
+    busy.asked();
+    let names = format!("process {} has it open", child.id());
+    let nothing = place.said(&["runs", "prune", "--older-than", "0m"]);
+    let is_named = nothing.out.contains("0 runs deleted\n") && nothing.out.contains(&names);
+    assert!(nothing.code == Some(2) && is_named, "{} {}", nothing.out, nothing.error);
+    place.run("three");
+    let some: Value =
+        serde_json::from_str(&place.said(&["runs", "prune", "--older-than", "0m", "--json"]).out).unwrap();
+    assert_eq!(some["deleted"].as_array().unwrap().len(), 1);
+    assert!(some["not_looked_into"][0]["error"].as_str().unwrap().contains(&names), "{some}");
+    busy.says("two");
+    assert!(child.wait_with_output().unwrap().status.success());
+    let all = place.said(&["runs", "prune", "--older-than", "0m"]);
+    assert_eq!((all.code, all.out), (Some(0), "2 runs deleted\n".to_owned()));
+}
+
+#[test]
+fn nothing_is_left_of_a_store_that_could_not_be_made() {
+    let place = Place::new();
+    // As on a disk that is full: no file may have a byte.
+    let on_a_full_disk = |arguments: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_callboard");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\" --model fake", program]).args(arguments);
+        shell.current_dir(&place.project).env("XDG_STATE_HOME", place.state.path()).env_remove("CALLBOARD_STORE");
+        said(shell)
+    };
+    let state = place.state.path().join("callboard");
+    for arguments in [&["run", "x"][..], &["run", "x", "--store", "deep/data"]] {
+        let refused = on_a_full_disk(arguments);
+        assert_eq!(refused.code, Some(2), "{}", refused.error);
+        assert!(refused.error.contains("cannot open the store"), "{}", refused.error);
+    }
+    assert!(!state.exists() && !place.project.path().join("deep").exists());
+    // A store that was there stays, and none is added.
+    place.run("one");
+    let format = place.stores().join("1/format");
+    let whole = fs::read(&format).unwrap();
+    fs::write(&format, "x").unwrap();
+    for _ in 0..3 {
+        assert_eq!(on_a_full_disk(&["run", "x"]).code, Some(2));
+        assert_eq!(numbers(&place.stores()), [1]);
+    }
+    fs::write(&format, whole).unwrap();
+    assert_eq!(tasks(&place.said(&["runs", "list", "--json"])), ["one"]);
+}
+
+#[test]
+fn an_export_that_is_killed_leaves_nothing() {
+    let place = Place::new();
+    let store = place.project.path().join("data");
+    fill(&store);
+    let target = tempfile::tempdir().unwrap();
+    let mut export = place.command(&["runs", "export", "--store", "data"]);
+    let mut child = export.arg(target.path().join("runs.export")).spawn().unwrap();
+    // It has opened what it writes to, whatever that is called.
+    let files = PathBuf::from(format!("/proc/{}/fd", child.id()));
+    let folder = fs::canonicalize(&target).unwrap();
+    let is_of_target = |file: fs::DirEntry| fs::read_link(file.path()).is_ok_and(|file| file.starts_with(&folder));
+    while child.try_wait().unwrap().is_none() && !fs::read_dir(&files).into_iter().flatten().flatten().any(is_of_target)
+    {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left: Vec<_> = fs::read_dir(&target).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(left.is_empty() || left == ["runs.export"], "{left:?}");
+    for file in left {
+        let whole = fs::read_to_string(target.path().join(file)).unwrap();
+        assert!(whole.lines().last().unwrap().starts_with("{\"end\""));
+    }
+}
+
+/// A store with much in it.
+fn fill(folder: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Sled::open(folder).unwrap();
+        for number in 0..24 {
+            let (key, value) = (Key::new(["x", &number.to_string()]), vec![7; 1 << 20].into());
+            let (expected, durability) = (Expected::Absent, Durability::Memory);
+            store.put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await.unwrap();
+        }
+        store.close().await;
+    });
+}
+
+#[test]
+fn what_is_no_file_beside_the_stores_of_a_project_stops_nothing() {
+    let place = Place::new();
+    place.run("one");
+    let stores = place.stores();
+    let make_pipe = |path: &Path| {
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    };
+    fs::remove_file(stores.join("project.json")).unwrap();
+    make_pipe(&stores.join("project.json"));
+    for folder in [stores.join(".import-left"), place.state.path().join("callboard/scratch/left")] {
+        fs::create_dir_all(&folder).unwrap();
+        make_pipe(&folder.join("lock"));
+    }
+    place.run("two");
+    let about = fs::symlink_metadata(stores.join("project.json")).unwrap();
+    assert!(about.is_file(), "it is made again");
+    let export = place.said(&["runs", "export"]).out;
+    fs::write(place.project.path().join("runs.export"), export).unwrap();
+    assert_eq!(place.said(&["runs", "import", "runs.export", "--again"]).code, Some(0));
 }
 
 #[test]

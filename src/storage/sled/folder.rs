@@ -36,6 +36,9 @@ const FORMAT_NAME: &str = "callboard store, format ";
 /// would go to a file in `blobs/` that sled never syncs. From a quarter of this on it would.
 pub(super) const SEGMENT: usize = 8 << 20;
 
+/// The most bytes that are read of `lock`, `format` and `synced`, which have fewer.
+const MAX_SHORT: u64 = 64;
+
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -176,7 +179,7 @@ fn lock(path: &Path, is_gone: impl Fn(u32) -> bool, wait: impl Fn()) -> Result<R
             Err(fs::TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Unreadable on systems where a lock also keeps readers out.
-                let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+                let _ = file.rewind().and_then(|()| (&mut file).take(MAX_SHORT).read_to_string(&mut holder));
                 let holder = holder.trim().parse().ok();
                 if tries == TRIES || !holder.is_some_and(&is_gone) {
                     return Ok(Err(holder));
@@ -262,7 +265,7 @@ fn check_owner(path: &Path) -> Result<(), String> {
         return Ok(());
     }
     let mut lock = Vec::new();
-    let _ = File::open(path.join("lock")).and_then(|file| file.take(64).read_to_end(&mut lock));
+    let _ = File::open(path.join("lock")).and_then(|file| file.take(MAX_SHORT).read_to_end(&mut lock));
     let is_number = lock.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace());
     let synced = fs::metadata(path.join("synced")).map_or(0, |about| about.len());
     let others =
@@ -303,8 +306,9 @@ fn set_aside_as(path: &Path) -> PathBuf {
 
 /// Whether the folder is new. Refuses those of newer programs and of others.
 fn check_format(path: &Path) -> Result<bool, String> {
-    let text = match fs::read_to_string(path.join("format")) {
-        Ok(text) => text,
+    let mut bytes = Vec::new();
+    let text = match File::open(path.join("format")).and_then(|file| file.take(MAX_SHORT).read_to_end(&mut bytes)) {
+        Ok(_) => String::from_utf8_lossy(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return if path.join("db").exists() {
                 Err(format!(
@@ -329,6 +333,8 @@ fn check_format(path: &Path) -> Result<bool, String> {
 
 fn write_format(path: &Path, disk: &dyn Disk) -> io::Result<()> {
     let (file_path, unfinished) = (path.join("format"), path.join("format.unfinished"));
+    // What is there may be no file: a pipe would be waited for.
+    let _ = fs::remove_file(&unfinished);
     let mut file = File::create(&unfinished)?;
     writeln!(file, "{FORMAT_NAME}{FORMAT}")?;
     disk.sync(&file, &file_path)?;
@@ -339,7 +345,9 @@ fn write_format(path: &Path, disk: &dyn Disk) -> io::Result<()> {
 /// A note that is not there, or that a power cut has damaged, says nothing.
 fn read_synced(file: &mut File) -> Result<Synced, String> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| format!("the file `synced` cannot be read: {error}"))?;
+    file.take(MAX_SHORT)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("the file `synced` cannot be read: {error}"))?;
     let u64_at = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or_default();
     let whole = bytes.len() == 20 && crc32fast::hash(&bytes[..16]).to_le_bytes() == bytes[16..];
     Ok(if whole { Synced { sync: u64_at(0), db_length: u64_at(8) } } else { Synced::default() })

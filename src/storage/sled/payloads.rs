@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::disk::{Disk, sync_folder};
+use crate::storage::limits::MAX_RECORD;
 
 /// The longest payload that is kept in a row, in bytes. A row stays under 64 KiB with it, and the 17 rows of a full page
 /// stay far below the 2 MiB from which on sled would write the page to a file that it never syncs.
@@ -92,7 +93,10 @@ impl Payloads {
         if fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
             return Err(format!("payload file {name:?} is not a file"));
         }
-        let payload = fs::read(path).map_err(|error| format!("payload file {name:?}: {error}"))?;
+        let mut payload = Vec::new();
+        // One byte more than a payload may have: it is damaged then.
+        let read = File::open(path).and_then(|file| file.take(MAX_RECORD as u64 + 1).read_to_end(&mut payload));
+        read.map_err(|error| format!("payload file {name:?}: {error}"))?;
         if PayloadName::of(&payload) == *name {
             Ok(payload.into())
         } else {

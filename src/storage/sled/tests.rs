@@ -368,6 +368,29 @@ async fn a_damaged_snapshot_or_configuration_loses_nothing() {
     }
 }
 
+#[tokio::test]
+async fn files_that_have_grown_are_refused_or_made_again_without_being_read_whole() {
+    let folder = folder();
+    let store = Sled::open(&folder).unwrap();
+    store.append(append("a", 0, &[7; 100_000], Durability::Sync)).await.unwrap();
+    store.close().await;
+    // More than any machine has in memory; the disk keeps none of it.
+    let grow = |path: &Path| File::options().write(true).open(path).unwrap().set_len(1 << 42).unwrap();
+    let whole = std::fs::read(folder.path().join("format")).unwrap();
+    grow(&folder.path().join("format"));
+    let refused = Sled::open(&folder).unwrap_err().to_string();
+    assert!(refused.contains("its file `format` is damaged"), "{refused}");
+    std::fs::write(folder.path().join("format"), whole).unwrap();
+    for name in ["lock", "synced"] {
+        grow(&folder.path().join(name));
+    }
+    let payload = std::fs::read_dir(folder.path().join("payloads")).unwrap().next().unwrap().unwrap().path();
+    grow(&payload);
+    let store = Sled::open(&folder).unwrap();
+    let refused = store.read(&Key::new(["a"]), 1, 1).await.unwrap_err().to_string();
+    assert!(refused.contains("is damaged"), "{refused}");
+}
+
 #[test]
 fn files_of_other_programs_are_not_written_over() {
     for name in ["conf", "lock", "synced"] {

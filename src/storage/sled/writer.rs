@@ -195,7 +195,8 @@ impl Writer {
         let mut is_new = false;
         for blob in fs::read_dir(&folder)? {
             let blob = blob?;
-            if self.blobs.insert(blob.file_name()) {
+            // sled makes files alone; a pipe would be waited for.
+            if blob.file_type()?.is_file() && self.blobs.insert(blob.file_name()) {
                 self.disk.sync(&File::open(blob.path())?, &blob.path())?;
                 is_new = true;
             }
