@@ -4,7 +4,7 @@
 //! told by whole lines does not run into words that are still being said: whether a line is open is known here.
 
 use std::io::Write as _;
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -90,25 +90,32 @@ fn state() -> MutexGuard<'static, Waiting> {
 }
 
 fn told() {
-    static WRITER: Once = Once::new();
-    WRITER.call_once(|| drop(std::thread::spawn(write)));
-    SAID.changed.notify_all();
+    static WRITER: OnceLock<bool> = OnceLock::new();
+    if *WRITER.get_or_init(|| std::thread::Builder::new().name("callboard-stderr".to_owned()).spawn(write).is_ok()) {
+        SAID.changed.notify_all();
+    } else {
+        // No thread can be started: whoever has something to tell waits until it is read.
+        write_now(state());
+    }
 }
 
 /// Writes what is said, for as long as this process lives.
 fn write() {
     loop {
-        let mut waiting =
-            SAID.changed.wait_while(state(), |waiting| waiting.text.is_empty()).unwrap_or_else(PoisonError::into_inner);
-        let text = std::mem::take(&mut waiting.text);
-        waiting.is_writing = true;
-        drop(waiting);
-        // Whoever reads none of it is no error.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        state().is_writing = false;
-        SAID.changed.notify_all();
-        SAID.room.notify_waiters();
+        let is_empty = |waiting: &mut Waiting| waiting.text.is_empty();
+        write_now(SAID.changed.wait_while(state(), is_empty).unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+fn write_now(mut waiting: MutexGuard<'static, Waiting>) {
+    let text = std::mem::take(&mut waiting.text);
+    waiting.is_writing = true;
+    drop(waiting);
+    // Whoever reads none of it is no error.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    state().is_writing = false;
+    SAID.changed.notify_all();
+    SAID.room.notify_waiters();
 }
 
 /// A line for people.
@@ -169,7 +176,9 @@ fn flushed() -> MutexGuard<'static, Waiting> {
         waiting.push("\n");
     }
     if !waiting.text.is_empty() {
+        drop(waiting);
         told();
+        waiting = state();
     }
     let is_behind = |waiting: &mut Waiting| waiting.is_writing || !waiting.text.is_empty();
     SAID.changed.wait_while(waiting, is_behind).unwrap_or_else(PoisonError::into_inner)

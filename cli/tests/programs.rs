@@ -350,3 +350,65 @@ fn processes_that_a_running_program_has_left_and_that_have_ended_are_no_zombies(
     let said = callboard(&folder, &["run", "fork", "--to", "forker", "--limits", r#"{"attempts":1}"#, "--ephemeral"]);
     assert_eq!((said.code, said.out.trim()), (Some(0), "none is left"), "{}", said.error);
 }
+
+/// `callboard ARGUMENTS` in the folder as an ordinary user, by this shell line; root is held to no limit of processes.
+#[cfg(target_os = "linux")]
+fn as_an_ordinary_user(folder: &TempDir, line: &str, arguments: &[&str]) -> Said {
+    let binary = folder.path().join("callboard");
+    fs::copy(env!("CARGO_BIN_EXE_callboard"), &binary).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut shell = if rustix::process::geteuid().is_root() {
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh"]);
+        other
+    } else {
+        Command::new("sh")
+    };
+    shell.args(["-c", line]).arg(binary).args(arguments).current_dir(folder).stdin(Stdio::null());
+    said(shell.env("XDG_STATE_HOME", folder.path().join("state")).env("USER", "ann"))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_that_can_have_no_thread_is_an_error_that_names_the_limit() {
+    let folder = folder();
+    let run = ["run", "to be", "--to", "counter", "--ephemeral"];
+    let said = as_an_ordinary_user(&folder, "exec prlimit --nproc=1 \"$0\" \"$@\"", &run);
+    assert_eq!(said.code, Some(2), "{}", said.error);
+    assert!(said.error.starts_with("error: a thread cannot be started"), "{}", said.error);
+    assert!(said.error.contains("raise the limit of them (`ulimit -u`)"), "{}", said.error);
+}
+
+/// Takes all threads from `callboard` that it does not have yet, and adds an agent to its folder.
+const TAKER: &str = r#"
+import json, os, resource, sys
+def tell(**line):
+    print(json.dumps(line), flush=True)
+sys.stdin.readline()
+tell(type="ready", protocol=1)
+turn = json.loads(sys.stdin.readline())
+resource.prlimit(os.getppid(), resource.RLIMIT_NPROC, (1, 1))
+with open("agents/other.new", "w") as file:
+    file.write('[agent]\nname = "other"\nmodel = "none"\n')
+os.rename("agents/other.new", "agents/other.toml")
+# Until it was read, or its reader has gone.
+open("read").read()
+tell(type="command", turn=turn["id"], output="taken")
+sys.stdin.readline()
+"#;
+
+#[test]
+#[cfg(target_os = "linux")]
+fn files_are_read_again_and_a_run_ends_well_where_no_more_threads_can_be_had() {
+    let folder = folder();
+    write(&folder, "taker.py", TAKER);
+    let taker = COUNTER.replace("counter", "taker").replace("word_taker", "taker");
+    write(&folder, "agents/taker.toml", &taker);
+    fs::set_permissions(folder.path().join("agents"), fs::Permissions::from_mode(0o777)).unwrap();
+    // What `callboard` prints about the file lets the program go on.
+    let line = "mkfifo read; { \"$0\" \"$@\" 2>&1; echo \"code $?\" >&2; } | { grep -m 1 other.toml; : > read; cat; }";
+    let said = as_an_ordinary_user(&folder, line, &["run", "take", "--to", "taker", "--ephemeral"]);
+    assert_eq!(said.error, "code 0\n", "{}", said.out);
+    assert!(said.out.starts_with("other.toml: ") && said.out.ends_with("taken\n"), "{}", said.out);
+    assert!(!said.out.contains("panicked"), "{}", said.out);
+}

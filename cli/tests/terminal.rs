@@ -16,7 +16,7 @@ use model::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use screen::Screen;
+use screen::{Screen, code_on};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -79,12 +79,14 @@ fn what_is_typed_after_e_is_done_once_it_was_seen_and_never_what_was_asked_first
     screen.types(format!("{}\n", file("b.txt", "two\nlines")));
     let shown = screen.until("(y CODE)es, this; (e)dit again; (b)ack? ");
     assert!(shown.contains("target    b.txt\n") && shown.contains("  │     │ two\n  │     │ lines\n"), "{shown}");
-    screen.types("y\n");
-    screen.until("yes takes the code that is on the card");
-    screen.until("Enter goes back: ");
-    screen.types(format!("{}\n", file("b.txt", "two\nlines")));
-    screen.until("(b)ack? ");
+    assert_ne!(code_on(&shown), code_on(&card), "the code is that of what would be done");
     screen.consents(&card);
+    let told = screen.until("(b)ack? ");
+    // What is printed is what has to be typed.
+    let (_, typed) = told.split_once("yes takes the code that is on this card: ").unwrap();
+    let typed = typed.lines().next().unwrap();
+    assert_eq!(typed, format!("y {}", code_on(&shown)));
+    screen.types(format!("{typed}\n"));
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two\nlines".to_owned())]);
@@ -339,9 +341,13 @@ fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person
     assert!(told.contains("there is nobody at a terminal to ask") && told.contains("ShellExec"), "{told}");
     let line = told.lines().find_map(|line| line.strip_prefix("to go on: callboard ")).unwrap();
     let mut again = screen(&folder, &line.split(' ').collect::<Vec<_>>());
-    let question = again.until("\n> ");
+    let question = again.until("(l)eave it open? ");
     assert!(question.contains("ShellExec"), "{question}");
-    again.types("2\n");
+    again.types("1\n");
+    let told = again.until("(l)eave it open? ");
+    let instruction = format!("running it again takes the code that is on this card: r {}\n", code_on(&question));
+    assert!(told.contains(&instruction), "{told}");
+    again.types("g\n");
     let (code, told) = again.exited();
     assert!(code == Some(1) && told.contains("may have run"), "{code:?} {told}");
     assert!(!folder.path().join("began").is_file(), "it did not run again");

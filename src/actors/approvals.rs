@@ -27,7 +27,7 @@ use super::shards::Shards;
 use desk::Desk;
 
 pub(crate) use actor::GatewayActor;
-pub use card::{approval_code, arguments_lines, card, folded, whole_card};
+pub use card::{approval_code, arguments_lines, card, folded, outcome_code, whole_card};
 pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer, withdrawal};
 pub(crate) use screen::{ChannelActor, Screen};
 pub use terminal::TerminalChannel;

@@ -23,6 +23,7 @@ use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
+use crate::threads::can_start;
 
 use super::agent::{MadeValue, made_for};
 use super::agent_actor::AgentMsg;
@@ -32,7 +33,7 @@ use super::turn::{StopReason, Turn, TurnError, TurnShared, changed};
 /// Starts a worker with its first turn.
 pub(super) fn spawn(floor: &Arc<Floor>, runtime: &Handle, job: Job) {
     let floor = Arc::clone(floor);
-    if job.is_blocking {
+    if job.is_blocking && can_start() {
         let handle = runtime.clone();
         runtime.spawn_blocking(move || handle.block_on(work(floor, job)));
     } else {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::actors::AgentSpec;
+use crate::threads::can_start;
 
 use super::catalog::Models;
 use super::definition::{Definition, ProcessSettings};
@@ -257,6 +258,9 @@ impl AgentFolder {
     /// Reads its files.
     pub(crate) async fn read(&self) -> Result<Files, FolderError> {
         let (path, catalog) = (self.path.clone(), self.catalog_path().map(Path::to_owned));
+        if !can_start() {
+            return Files::read(&path, catalog.as_deref());
+        }
         let read = tokio::task::spawn_blocking(move || Files::read(&path, catalog.as_deref())).await;
         read.unwrap_or_else(|error| {
             let folder = self.path.display().to_string();

@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// The longest text of a stranger that stands in the middle of an error, in characters.
 const MAX_CUT: usize = 80;
 
 /// The text as one line, with everything that could deceive a reader, or give a terminal orders, made visible: control
-/// characters, line breaks among them, and those that are not shown or change how others are shown become `\u{…}`.
+/// characters, line breaks among them, and those that are not shown or change how others are shown become `\u{…}`. Marks that are
+/// drawn over the character before them stay as far as languages need them: up to three on a letter, none that strikes it out or
+/// encloses it.
 ///
 /// Everything of the library that implements `Display` has the texts of agents go through this, or through
 /// [`visible_lines`]. Front ends that show a text by themselves, such as a channel for approvals, do it themselves.
@@ -46,9 +50,12 @@ fn beginning(text: &str) -> (String, String) {
 }
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
-    let mut before = None;
+    let (mut before, mut marks) = (None, Marks::default());
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if is_hidden(c) || is_lost_selector(before.replace(c), c) {
+        // All are asked, because they go by what is before.
+        let is_lost = is_lost_selector(before.replace(c), c);
+        let is_hidden = is_hidden(c);
+        if !marks.permits(c, is_hidden || is_lost) || is_hidden || is_lost {
             // Writing to a string cannot fail.
             let _ = write!(shown, "\\u{{{:x}}}", c as u32);
         } else {
@@ -56,6 +63,35 @@ fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> String {
         }
         shown
     })
+}
+
+/// The most marks on a letter: a vowel of several parts, or a tone on one. More grow into the lines above and below.
+const MAX_MARKS: usize = 3;
+
+/// The marks on the character that is drawn last; `None` if it is one that has none.
+#[derive(Default)]
+struct Marks(Option<usize>);
+
+impl Marks {
+    /// Whether it is no mark, or one that may be where it is. What is shown as an escape carries none.
+    fn permits(&mut self, c: char, is_escaped: bool) -> bool {
+        let is_mark = c.width() == Some(0) && !matches!(c, '\u{fe00}'..='\u{fe0f}');
+        match self.0 {
+            _ if is_escaped => self.0 = None,
+            _ if !is_mark => self.0 = c.is_alphabetic().then_some(0),
+            Some(count) if count < MAX_MARKS && !is_drawn_over(c) => self.0 = Some(count + 1),
+            Some(_) | None => {
+                self.0 = None;
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Marks that strike out what they are on, or enclose it.
+fn is_drawn_over(c: char) -> bool {
+    matches!(c, '\u{334}'..='\u{338}' | '\u{488}' | '\u{489}' | '\u{20d0}'..='\u{20ff}')
 }
 
 /// Whether it says how the character before it is drawn, and nobody can see that it does: it is one of those that choose between a
@@ -95,6 +131,26 @@ mod tests {
             "a\\u{fe0f}b\\u{fe01} \u{2764}\u{fe0f}\\u{fe0f}"
         );
         assert_eq!(visible_lines("a\n\tb\r\u{9b}31m"), "a\n\tb\\u{d}\\u{9b}31m");
+    }
+
+    #[test]
+    fn marks_stay_on_letters_as_languages_have_them_and_are_escapes_elsewhere() {
+        for kept in ["e\u{301}", "Vie\u{302}\u{323}t", "हिन्दी", "ภาษาไทยที่", "שָׁלוֹם", "مُحَمَّد", "\u{1112}\u{1161}\u{11ab}"]
+        {
+            assert_eq!(visible(kept), kept);
+        }
+        let escaped = [
+            ("\u{301}a", "\\u{301}a"),
+            ("1\u{301}", "1\\u{301}"),
+            ("  \u{332}\u{332}", "  \\u{332}\\u{332}"),
+            ("rm\u{336}", "rm\\u{336}"),
+            ("a\u{20dd}\u{301}", "a\\u{20dd}\\u{301}"),
+            ("e\u{301}\u{302}\u{303}\u{304}\u{305}", "e\u{301}\u{302}\u{303}\\u{304}\\u{305}"),
+            ("e\u{202e}\u{301}", "e\\u{202e}\\u{301}"),
+        ];
+        for (text, expected) in escaped {
+            assert_eq!((visible(text), visible_lines(text)), (expected.to_owned(), expected.to_owned()));
+        }
     }
 
     #[test]

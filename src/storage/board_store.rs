@@ -57,7 +57,9 @@ impl BoardStore {
             std::mem::replace(&mut *held, afterwards)
         };
         // Closing a store may wait for its disk.
-        let _ = tokio::task::spawn_blocking(move || drop(closing)).await;
+        if crate::threads::can_start() {
+            let _ = tokio::task::spawn_blocking(move || drop(closing)).await;
+        }
     }
 
     /// Whether the board has let go of a store that nobody else holds.

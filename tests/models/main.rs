@@ -285,6 +285,27 @@ async fn a_refused_key_names_its_variable_and_is_never_shown() {
     assert!(logged.contains("the log is on") && !logged.contains(CANARY), "{logged}");
 }
 
+/// What docs/models.md claims, and no more.
+#[tokio::test]
+async fn a_key_that_a_provider_repeats_in_another_form_is_shown_as_the_page_warns() {
+    let page = include_str!("../../docs/models.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        page.contains(
+            "only the key as it was given is found, and not one that is reversed, in Base64, in hexadecimal,"
+        )
+    );
+    let (first, rest) = CANARY.split_at(CANARY.len() / 2);
+    let reversed: String = CANARY.chars().rev().collect();
+    let hexadecimal: String = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for form in [reversed, hexadecimal, format!("{first} {rest}"), format!("{first}\n{rest}")] {
+        let echo = json!({ "error": { "message": format!("{CANARY} is {form}.") } }).to_string();
+        let server = Server::start([fails(400, "", &echo)]).await;
+        let refused = error(&openai(&server.url)).await;
+        let shown = form.replace('\n', "\\u{a}");
+        assert!(refused.text.ends_with(&format!(": [the key] is {shown}.")), "{refused}");
+    }
+}
+
 #[tokio::test]
 async fn a_missing_key_names_the_variable_to_set_and_nothing_is_sent() {
     for (provider, name, variable) in

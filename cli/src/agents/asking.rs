@@ -1,7 +1,7 @@
 //! The person at the terminal, and what agents ask of them.
 
-use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, card, whole_card};
-use callboard::messages::{ASK, Envelope, Question, visible, visible_lines};
+use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, card, outcome_code, whole_card};
+use callboard::messages::{ASK, Envelope, Question, visible};
 use serde_json::Value;
 
 use crate::person::{Person, at_the_terminal};
@@ -31,8 +31,13 @@ pub(super) fn shown(question: &Question) -> String {
         Some(text) => (text.to_owned(), question.question.get("choices").and_then(Value::as_array)),
         None => (question.question.as_str().map_or_else(|| question.question.to_string(), str::to_owned), None),
     };
-    let mut shown =
-        format!("{} asks: {}", visible(question.agent.as_str()), visible_lines(&text).replace('\n', "\n  │ "));
+    let lines: Vec<_> = text.split('\n').map(visible).collect();
+    let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), lines.join("\n  │ "));
+    if let Some(code) = outcome_code(question) {
+        // Its answers are not the same as a choice of a number: one of them has something happen again.
+        shown.push_str(&format!("\ncode      {code}"));
+        return shown;
+    }
     for (position, choice) in choices.into_iter().flatten().enumerate() {
         let choice = choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
         shown.push_str(&format!("\n  {}. {}", position + 1, visible(&choice)));
@@ -113,6 +118,23 @@ impl<P: Person> Asking<'_, P> {
         Decision::No { reason }
     }
 
+    /// Whether these are to be taken, until that is clear.
+    fn is_sure(&mut self, Edited { shown, code, .. }: &Edited) -> Result<Sure, Gone> {
+        const WAYS: &str = "(y CODE)es, this; (e)dit again; (b)ack? ";
+        let mut question = format!("\nthis would be done instead:\n{shown}{WAYS}");
+        loop {
+            let answer = self.person.answers(&question).ok_or(Gone)?.to_lowercase();
+            let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((&answer, ""));
+            match word {
+                "y" | "yes" if rest.trim() == code => return Ok(Sure::Yes),
+                "y" | "yes" => question = format!("yes takes the code that is on this card: y {code}\n{WAYS}"),
+                "e" | "edit" if rest.is_empty() => return Ok(Sure::EditAgain),
+                "b" | "back" => return Ok(Sure::Back),
+                _ => WAYS.clone_into(&mut question),
+            }
+        }
+    }
+
     /// Other arguments that the person has seen and said yes to; `None` if they go back.
     fn edited(&mut self, envelope: &Envelope, first: &str) -> Result<Option<Value>, Gone> {
         let mut said = first.to_owned();
@@ -124,18 +146,11 @@ impl<P: Person> Asking<'_, P> {
                 return Ok(None);
             }
             let question = match self::arguments(envelope, &said) {
-                Ok((arguments, shown)) => {
-                    let code = approval_code(envelope).unwrap_or_default();
-                    let sure =
-                        format!("\nthis would be done instead:\n{shown}(y CODE)es, this; (e)dit again; (b)ack? ");
-                    let answer = self.person.answers(&sure).ok_or(Gone)?.to_lowercase();
-                    match answer.split_once(char::is_whitespace).unwrap_or((&answer, "")) {
-                        ("y" | "yes", rest) if rest.trim() == code => return Ok(Some(arguments)),
-                        ("y" | "yes", _) => format!("yes takes the code that is on the card: y {code}\n{EDIT}"),
-                        ("b" | "back", _) => return Ok(None),
-                        _ => EDIT.to_owned(),
-                    }
-                }
+                Ok(edited) => match self.is_sure(&edited)? {
+                    Sure::Yes => return Ok(Some(edited.arguments)),
+                    Sure::Back => return Ok(None),
+                    Sure::EditAgain => EDIT.to_owned(),
+                },
                 Err(problem) => format!("{problem}\n{EDIT}"),
             };
             said = self.person.answers(&question).ok_or(Gone)?;
@@ -149,8 +164,22 @@ impl<P: Person> Asking<'_, P> {
 /// Nobody says anything any more.
 struct Gone;
 
-/// The arguments that a person wrote, or named a file with, and what would be done with them.
-fn arguments(envelope: &Envelope, said: &str) -> Result<(Value, String), String> {
+/// What a person says to arguments that they have written.
+enum Sure {
+    Yes,
+    EditAgain,
+    Back,
+}
+
+/// Arguments that a person wrote, or named a file with, and what would be done with them.
+struct Edited {
+    arguments: Value,
+    shown: String,
+    /// Of what would be done with them, so that it is not that of the card before.
+    code: String,
+}
+
+fn arguments(envelope: &Envelope, said: &str) -> Result<Edited, String> {
     let text = match said.strip_prefix('@') {
         Some("-") => return Err("standard input is where you answer: name a file".to_owned()),
         Some(file) => text_in(file).map_err(|problem| visible(&problem))?,
@@ -173,9 +202,12 @@ fn arguments(envelope: &Envelope, said: &str) -> Result<(Value, String), String>
             visible(&envelope.action.action)
         ));
     };
-    let (kind, target) = (visible(&action.action), visible(&action.target));
-    let shown = format!("action    {kind}\ntarget    {target}\n{}", arguments_lines(&action.arguments));
-    Ok((arguments, shown))
+    let edited = Envelope { action, ..envelope.clone() };
+    let code = approval_code(&edited).unwrap_or_default();
+    let (kind, target) = (visible(&edited.action.action), visible(&edited.action.target));
+    let lines = arguments_lines(&edited.action.arguments);
+    let shown = format!("action    {kind}\ntarget    {target}\ncode      {code}\n{lines}");
+    Ok(Edited { arguments, shown, code })
 }
 
 /// The longest line that a terminal gives out, in bytes.
@@ -187,11 +219,40 @@ pub(super) fn answer(question: &Question, withdrawal: Option<Withdrawal>) -> Opt
 }
 
 fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
+    if let Some(code) = outcome_code(question) {
+        return outcome(person, question, &code);
+    }
     let line = person.answers(&format!("\n{}\n> ", shown(question)))?;
     let choices = question.question.get("choices").and_then(Value::as_array);
     let chosen = choices.and_then(|choices| choices.get(line.parse::<usize>().ok()?.checked_sub(1)?));
     Some(chosen.cloned().unwrap_or_else(|| value_of(&line)))
 }
+
+/// What became of what may have run already. To have it run again takes the code: what was typed before the question was read must
+/// not repeat an effect.
+fn outcome(person: &mut impl Person, question: &Question, code: &str) -> Option<Value> {
+    const WAYS: &str = "(r CODE)un it again; (g)ive up; {\"done\": RESULT} if it was done; (l)eave it open? ";
+    let mut asked = format!("\n{}\n{WAYS}", shown(question));
+    loop {
+        let line = person.answers(&asked)?;
+        let lower = line.to_lowercase();
+        let again = ["run it again", "run", "r", "1"].into_iter().find_map(|word| lower.strip_prefix(word));
+        match (&*lower, again.map(str::trim)) {
+            (_, Some(rest)) if rest == code => return Some(AGAIN.into()),
+            (_, Some(_)) => asked = format!("running it again takes the code that is on this card: r {code}\n{WAYS}"),
+            ("g" | "give up", None) => return Some(GIVE_UP.into()),
+            ("l" | "leave", None) => return None,
+            (_, None) => match serde_json::from_str(&line) {
+                Ok(done @ Value::Object(_)) => return Some(done),
+                Ok(_) | Err(_) => WAYS.clone_into(&mut asked),
+            },
+        }
+    }
+}
+
+/// The answers to what is asked about an effect that may have happened.
+const AGAIN: &str = "run it again";
+const GIVE_UP: &str = "give up";
 
 #[cfg(test)]
 mod tests {
@@ -272,10 +333,13 @@ mod tests {
     #[test]
     fn other_arguments_are_taken_as_they_are_and_shown_before_they_are_done() {
         let other = json!({ "path": "src/\u{202e}lib.rs", "content": "a\nb" });
+        let edited = arguments(&envelope(), &other.to_string()).map_err(|problem| panic!("{problem}")).unwrap();
+        let own = edited.code;
         for answers in [
-            format!("e\n{other}\ny CODE\n"),
-            format!("e {other}\nyes CODE\n"),
-            format!("e []\ny\n{other}\ny\n{other}\ny CODE\n"),
+            format!("e\n{other}\ny {own}\n"),
+            format!("e {other}\nyes {own}\n"),
+            format!("e []\ny\n{other}\ny\ny CODE\ny {own}\n"),
+            format!("e {{\"path\": \"b\"}}\ny {own}\nwhat\ne\n{other}\ny {own}\n"),
         ] {
             let (decision, asked) = decided(&envelope(), &answers);
             assert_eq!(decision, Decision::Edited { arguments: other.clone() }, "{asked}");
@@ -283,7 +347,11 @@ mod tests {
                 asked.contains("this would be done instead:\naction    FileWrite\ntarget    src/\\u{202e}lib.rs\n")
             );
             assert!(asked.contains("  │     │ a\n  │     │ b\n  │ }\n(y CODE)es, this;"), "{asked}");
+            assert!(asked.contains(&format!("\ncode      {own}\n  │ {{")), "{asked}");
         }
+        // What is asked for is what is typed then.
+        let (_, asked) = decided(&envelope(), &format!("e {other}\ny\n"));
+        assert!(asked.contains(&format!("yes takes the code that is on this card: y {own}\n(y CODE)es,")), "{asked}");
     }
 
     #[test]
@@ -310,7 +378,8 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let long = json!({ "path": "b", "content": "z".repeat(10_000) });
         file.write_all(format!("{long:#}").as_bytes()).unwrap();
-        let answers = format!("e @{}\ny CODE\n", file.path().display());
+        let code = arguments(&envelope(), &long.to_string()).map_err(|problem| panic!("{problem}")).unwrap().code;
+        let answers = format!("e @{}\ny {code}\n", file.path().display());
         assert_eq!(decided(&envelope(), &answers).0, Decision::Edited { arguments: long });
     }
 
@@ -337,7 +406,42 @@ mod tests {
         assert_eq!(answer(choice.clone(), "elsewhere\n"), Some(json!("elsewhere")));
         assert_eq!(answer(choice.clone(), ""), None);
         assert_eq!(shown(&question(choice)), "lead asks: Where?\n  1. here\n  2. there");
+        let odd = json!({ "question": "a\tb\u{202e}\n\u{301}c", "choices": ["d\u{200b}\te", "f\n  2. g"] });
+        assert_eq!(
+            shown(&question(odd)),
+            "lead asks: a\\u{9}b\\u{202e}\n  │ \\u{301}c\n  1. d\\u{200b}\\u{9}e\n  2. f\\u{a}  2. g"
+        );
         // No line of a question passes for a card.
         assert_eq!(shown(&question(json!("Which?\n── approval ──"))), "lead asks: Which?\n  │ ── approval ──");
+    }
+
+    #[test]
+    fn what_may_have_run_is_run_again_for_who_has_read_the_code_and_for_nobody_else() {
+        let asked = json!({
+            "question": "ShellExec was begun, and its result was lost",
+            "choices": [AGAIN, GIVE_UP],
+            "outcome_unknown": { "name": "ShellExec" },
+        });
+        let lost = question(asked.clone());
+        let code = outcome_code(&lost).unwrap();
+        let answer = |answers: &str| {
+            let mut person = Script::new(answers);
+            (answer_of(&mut person, &lost), person.asked)
+        };
+        for typed in ["1", "r", "run it again", "r 0", "1 x", "yes", "", "2"] {
+            assert_eq!(answer(&format!("{typed}\n")).0, None, "{typed}");
+        }
+        let (_, told) = answer("1\n");
+        assert!(told.contains(&format!("\ncode      {code}\n(r CODE)un it again; ")), "{told}");
+        assert!(told.contains(&format!("takes the code that is on this card: r {code}\n")), "{told}");
+        for typed in [format!("1\nr {code}"), format!("run it again {}", code.to_uppercase())] {
+            assert_eq!(answer(&format!("{typed}\n")).0, Some(json!(AGAIN)));
+        }
+        assert_eq!(answer("g\n").0, Some(json!(GIVE_UP)));
+        assert_eq!(answer("{\"done\": 7}\n").0, Some(json!({ "done": 7 })));
+        assert_eq!(answer("l\n").0, None);
+        // The code is of one question.
+        let other = Question { id: QuestionId { nonce: 4, ..lost.id }, ..question(asked) };
+        assert_ne!(outcome_code(&other), Some(code));
     }
 }

@@ -16,7 +16,7 @@ use callboard::supervision::runs::inbox::AnswerError;
 use crate::page::{Failure, note};
 use crate::person::is_anybody_here;
 use crate::stable;
-use crate::workflow::people;
+use crate::workflow::{people, try_thread};
 
 use super::asking::{self, Decision};
 
@@ -83,6 +83,10 @@ async fn unless_closed<T: Send + 'static>(
     ask: impl FnOnce(Option<Withdrawal>) -> T + Send + 'static,
     closed: impl Future<Output = ()>,
 ) -> Option<Result<T, JoinError>> {
+    // Without a thread nothing is withdrawn.
+    if try_thread().is_err() {
+        return Some(Ok(ask(None)));
+    }
     let (withdrawer, withdrawal) = withdrawal().map_or((None, None), |(one, other)| (Some(one), Some(other)));
     let mut asking = tokio::task::spawn_blocking(move || ask(withdrawal));
     tokio::select! {

@@ -12,6 +12,7 @@ mod programs;
 mod reading;
 mod running;
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -79,10 +80,24 @@ async fn history(stored: arguments::Stored) -> Result<Page, Failure> {
     Ok(history::history(&stored.choice.stores()?.load(&stored.run).await?))
 }
 
+/// An error where no thread can be started now, at which tokio would panic.
+pub(crate) fn try_thread() -> io::Result<()> {
+    std::thread::Builder::new().spawn(|| {}).map(drop)
+}
+
+fn no_thread(error: &io::Error) -> String {
+    format!(
+        "a thread cannot be started, and runs need some: {error}; end other processes of this user, or raise the limit of them \
+         (`ulimit -u`)"
+    )
+}
+
 /// Runs it on one thread: the work is that of the programs.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::trouble(format!("the runtime cannot be started: {error}")))?;
+    // Persons are asked, and programs are seen to their end, on threads of their own.
+    try_thread().map_err(|error| Failure::trouble(no_thread(&error)))?;
     orphans::adopt();
     runtime.spawn(orphans::reap());
     let done = runtime.block_on(work);
@@ -116,6 +131,10 @@ pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
 /// Prints on a thread of its own: a process that has heard signals does not end by them any more, so they are heard also while
 /// nobody reads what it prints.
 pub(crate) fn print(print: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode {
+    if try_thread().is_err() {
+        saying::flush();
+        return print();
+    }
     let printed = block_on(async {
         let mut stops = Stops::new()?;
         let printing = tokio::task::spawn_blocking(move || {

@@ -33,7 +33,7 @@ use super::arguments::{Change, Going, Stored};
 use super::following::{Follower, Line};
 use super::people::{self, Decision};
 use super::programs::{Agents, Place, agents};
-use super::{inputs, reading};
+use super::{inputs, reading, try_thread};
 
 /// How a run in this process ended, as far as this process goes.
 pub(crate) enum End {
@@ -300,8 +300,12 @@ impl<'a> Session<'a> {
                 continue;
             }
             let turn = interrupt.turn;
-            let asked = tokio::task::spawn_blocking(move || people::ask(&interrupt)).await;
-            let input = match asked.unwrap_or(Decision::Leave) {
+            let asked = if try_thread().is_ok() {
+                tokio::task::spawn_blocking(move || people::ask(&interrupt)).await.unwrap_or(Decision::Leave)
+            } else {
+                people::ask(&interrupt)
+            };
+            let input = match asked {
                 Decision::GoOn => None,
                 Decision::GoOnWith(input) => Some(input.into()),
                 Decision::Leave => continue,

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::messages::visible::visible;
-use crate::messages::{Envelope, Json};
+use crate::messages::{Envelope, Json, Question};
 
 /// The longest text of a card's arguments, in characters; what is cut is said.
 const MAX_SHOWN: usize = 2_000;
@@ -26,11 +27,14 @@ const BAR: &str = "  │ ";
 /// On narrower terminals what continues a line is not indented.
 const NARROW: usize = 24;
 
+/// The most columns that a tab takes. Texts of others have none, because they are shown as escapes.
+const TAB: usize = 8;
+
 /// Narrower terminals wrap cards; no word fits into them that could deceive.
 const MIN_COLUMNS: usize = 6;
 
 /// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
-/// binds. Control, bidirectional and zero-width characters are shown as escapes. Of long arguments the beginning and the end
+/// binds. Control, bidirectional and zero-width characters, tabs, and marks that combine with what is no letter are shown as escapes. Of long arguments the beginning and the end
 /// are shown; what is cut is counted, and [`whole_card`] has it.
 ///
 /// ```
@@ -77,6 +81,17 @@ pub fn approval_code(envelope: &Envelope) -> Option<String> {
     (!envelope.is_handoff()).then(|| envelope.id().to_string().chars().take(CODE).collect())
 }
 
+/// What a person types to have run again what may have run already ([`AskedOutcome`](crate::messages::AskedOutcome)): four hexadecimal
+/// digits of the hash of this question, so that nothing that was typed before it was shown can be meant. `None` for any other
+/// question.
+#[must_use]
+pub fn outcome_code(question: &Question) -> Option<String> {
+    question.question.get("outcome_unknown")?;
+    let id = &question.id;
+    let hash = Sha256::digest(format!("{} {} {}", id.request, id.nonce, question.question));
+    Some(hash.iter().take(CODE / 2).map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// A card, or another text for people, whose lines are no wider than the terminal, so that it does not wrap them: the beginning
 /// of a row is never the middle of a line. What continues a line is marked by `┆`. The last line stays as it is if it has no
 /// line break, being a prompt.
@@ -112,7 +127,7 @@ fn fold_line(rows: &mut String, line: &str, columns: usize) {
     let mut used = 0;
     for c in line.chars() {
         // Terminals differ over characters of ambiguous width and over combining ones: the widest that any of them may take.
-        let width = c.width_cjk().unwrap_or(1).max(1);
+        let width = if c == '\t' { TAB } else { c.width_cjk().unwrap_or(1).max(1) };
         if used + width > columns {
             rows.push('\n');
             rows.push_str(gutter);

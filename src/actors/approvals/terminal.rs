@@ -154,7 +154,15 @@ impl Channel for TerminalChannel {
         }
         if !std::mem::replace(&mut queue.is_reading, true) {
             let (terminal, runtime) = (self.clone(), Handle::current());
-            std::thread::spawn(move || terminal.read(&runtime));
+            let reader = std::thread::Builder::new().name("callboard-terminal".to_owned());
+            if let Err(error) = reader.spawn(move || terminal.read(&runtime)) {
+                queue.is_reading = false;
+                queue.open.retain(|(open, _)| open.id() != id);
+                show(&format!(
+                    "approval {id} cannot be asked about at this terminal and stays open: a thread cannot be started ({error}); end \
+                     other processes of this user, or raise the limit of them (ulimit -u)\n"
+                ));
+            }
         }
     }
 

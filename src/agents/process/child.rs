@@ -19,6 +19,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::env::Env;
 use crate::messages::visible;
+use crate::threads::can_start;
 
 use super::group::{Group, Leash};
 use super::lines::{Line, Lines};
@@ -237,7 +238,11 @@ async fn keep(
     drop(keeping);
     let status = child.wait().await.ok();
     drop(started);
-    let _ = timeout(LAST_CALL, spawn_blocking(move || drop(orphans))).await;
+    if can_start() {
+        let _ = timeout(LAST_CALL, spawn_blocking(move || drop(orphans))).await;
+    } else {
+        drop(orphans);
+    }
     let rest = async {
         while let Ok(Some(line)) = lines.next().await {
             said.add(line, &hear, pid);
