@@ -12,7 +12,7 @@ use callboard::messages::{
     Action, ApprovalId, Consent, Decision, Durability, Envelope, Message, Question, Refusal, RunEvent, Send,
 };
 use callboard::prelude::*;
-use callboard::runtime::{Builder, RunHandle};
+use callboard::runtime::{Builder, RunHandle, Unfinished};
 use callboard::storage::{Key, Memory, Storage};
 use callboard::supervision::runs::inbox::AnswerError;
 use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
@@ -246,6 +246,43 @@ async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
     assert_eq!(world.told(), [""; 0]);
     let decision = board.approvals().decision(envelope.id()).await.unwrap().unwrap();
     assert_eq!((decision.approved, &*decision.by), (false, "expiry"));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
+    let world = World::new();
+    let start = || {
+        let host = AgentSpec::new("host", |turn: Turn| async move {
+            Ok(Command::output(match turn.ask("Who is there?").await {
+                Ok(answer) => answer.to_string(),
+                Err(error) => error.to_string(),
+            }))
+        });
+        world.board().with(host.question_ttl(HOUR))
+    };
+    let board = start().start().await.unwrap();
+    let run = board.submit(Task::new("x").to("host")).await.unwrap();
+    let open = run.next_question().await.unwrap().unwrap();
+    let run = run.id();
+    board.shutdown().await;
+    tokio::time::sleep(HOUR).await;
+
+    // As soon as a process has it, before an event reports the expiry.
+    let board = start().on_unfinished(Unfinished::Leave).start().await.unwrap();
+    let run = board.take_up(run).await;
+    while run.read().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(run.questions().await, [], "{open:?}");
+    assert_eq!(run.next_question().await.unwrap(), None);
+    let output = run.result().await.unwrap().output;
+    assert!(output.as_str().unwrap().contains("before it expired"), "{output}");
+
+    let late = board.submit(Task::new("x").to("host")).await.unwrap();
+    late.next_question().await.unwrap().unwrap();
+    tokio::time::advance(HOUR).await;
+    assert_eq!(late.questions().await, [], "its board has yet to note the expiry");
     board.shutdown().await;
 }
 

@@ -13,6 +13,7 @@ use callboard::messages::state::StateRules;
 use callboard::messages::{Action, ActionKind, Backoff, Consent, Refusal, RunEvent, Send, Timestamp, Usage, Verdict};
 use callboard::prelude::*;
 use callboard::supervision::runs::breaker::{BreakerState, BreakerStatus};
+use callboard::supervision::runs::fork::{Fork, ForkError};
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::run::Run;
 use callboard::workflow::Workflow;
@@ -735,5 +736,35 @@ async fn a_caller_waits_for_room_among_the_runs_in_flight_or_is_told_at_once() {
     resume.notify_one();
     assert_eq!(second.await.unwrap().outcome, Outcome::Finished);
     until(&first, |event| matches!(event, RunEvent::TurnEnded { .. })).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_has_the_limits_that_it_is_given_unless_what_it_copies_has_used_more() {
+    let board = builder()
+        .agent("lead", |_: Turn| async { Ok(Command::output("go").goto("spender")) })
+        .agent("spender", |turn: Turn| async move {
+            turn.reserve(500).await?.settle(used(500));
+            Ok(Command::output("spent"))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead").limits(budget(100))).await.unwrap();
+    let Outcome::Refused(refusal) = run.result().await.unwrap().outcome.clone() else { panic!("it lacks tokens") };
+    assert_eq!(refusal.needed_limit(), Some(("tokens", 500)));
+    let same = board.fork(run.id(), 2, Fork::new()).await.unwrap();
+    assert!(matches!(same.result().await.unwrap().outcome, Outcome::Refused(_)));
+    let more = board.fork(run.id(), 2, Fork::new().limits(budget(500))).await.unwrap();
+    assert_eq!(more.result().await.unwrap().output, "spent");
+    let Some(RunEvent::Submitted(submission)) = more.history().await.unwrap().into_iter().next() else { panic!() };
+    assert_eq!(submission.limits(), &budget(500));
+
+    let none = Limits { handoffs: 0, ..budget(500) };
+    let refused = board.fork(run.id(), 2, Fork::new().limits(none)).await.unwrap_err();
+    assert_eq!(refused, ForkError::LimitUsed { limit: "handoffs", given: 0, used: 1 });
+    let alone = Limits { agents: 1, ..budget(500) };
+    let refused = board.fork(run.id(), 2, Fork::new().limits(alone)).await.unwrap_err();
+    assert_eq!(refused, ForkError::LimitUsed { limit: "agents", given: 1, used: 2 });
     board.shutdown().await;
 }

@@ -331,6 +331,28 @@ async fn a_fork_of_a_run_sees_what_the_run_had_read_and_leaves_no_messages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fork_that_stays_in_the_conversation_leaves_its_messages_last() {
+    let board = counting(builder()).start().await.unwrap();
+    finish(&board, talk("1")).await;
+    let run = board.submit(talk("2")).await.unwrap();
+    run.result().await.unwrap();
+    finish(&board, talk("3")).await;
+    let fork = board.fork(run.id(), 1, Fork::new().in_conversation()).await.unwrap();
+    assert_eq!(fork.result().await.unwrap().output, 2, "it sees what the run had read");
+    quiet().await;
+    let left = board.conversations().read(&id("ann")).await.unwrap();
+    assert_eq!((left.len(), left[3].run), (4, fork.id()));
+    assert_eq!(lines(&left[3].messages), "user: 2; assistant: 2");
+    assert_eq!(finish(&board, talk("4")).await.output, 8);
+    // A run outside of any conversation has none to stay in.
+    let alone = board.submit(Task::new("x")).await.unwrap();
+    alone.result().await.unwrap();
+    let fork = board.fork(alone.id(), 1, Fork::new().in_conversation()).await.unwrap();
+    assert_eq!(fork.result().await.unwrap().output, 0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_conversation_belongs_to_one_agent_or_workflow() {
     let board =
         counting(builder()).agent("other", |_: Turn| async { Ok(Command::output("other")) }).start().await.unwrap();

@@ -359,6 +359,10 @@ async fn an_interrupted_node_that_is_not_needed_any_more_waits_for_nobody() {
     let board = cast(builder()).start().await.unwrap();
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
     let asked = run.next_interrupt().await.unwrap().unwrap();
+    // Until then it waits.
+    let closed = run.interrupt_closed(asked.turn);
+    assert!(tokio::time::timeout(Duration::from_secs(4), closed).await.is_err());
+    run.interrupt_closed(asked.turn).await;
     assert_eq!(run.result().await.unwrap().output, 5);
     assert_eq!(run.interrupts().await, []);
     assert!(run.resume(asked.turn, Resume::default(), "ann").await.is_err());

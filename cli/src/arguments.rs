@@ -154,6 +154,20 @@ pub(crate) enum Conversations {
         #[arg(value_parser = ConversationId::new)]
         conversation: ConversationId,
     },
+    /// Copy a conversation under a new id, to continue it another way
+    Fork {
+        #[command(flatten)]
+        common: Common,
+        /// Its id
+        #[arg(value_parser = ConversationId::new)]
+        conversation: ConversationId,
+        /// The id of the copy, which no conversation has yet
+        #[arg(value_name = "NEW", value_parser = ConversationId::new)]
+        copy: ConversationId,
+        /// The last run whose messages are copied: its id, a beginning of it, or @last, which is the default
+        #[arg(long, value_name = "RUN")]
+        until: Option<String>,
+    },
     /// Remove conversations with all their messages; their runs stay
     Delete {
         #[command(flatten)]
@@ -167,7 +181,10 @@ pub(crate) enum Conversations {
 impl Conversations {
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Self::List { common } | Self::Show { common, .. } | Self::Delete { common, .. } => common,
+            Self::List { common }
+            | Self::Show { common, .. }
+            | Self::Fork { common, .. }
+            | Self::Delete { common, .. } => common,
         }
     }
 
@@ -175,7 +192,7 @@ impl Conversations {
     pub(crate) fn changes_them(&self) -> bool {
         match self {
             Self::List { .. } | Self::Show { .. } => false,
-            Self::Delete { .. } => true,
+            Self::Fork { .. } | Self::Delete { .. } => true,
         }
     }
 }

@@ -1,15 +1,17 @@
-//! `callboard conversations list|show|delete`.
+//! `callboard conversations list|show|fork|delete`.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use callboard::messages::{ConversationId, Message, visible, visible_lines};
-use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun};
+use callboard::messages::{ConversationId, Message, RunId, visible, visible_lines};
+use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
 
+use crate::agents::hints::store_flag;
 use crate::opened::{Open, doubled};
 use crate::page::{Failure, Page, brief, count, grouped, lines_of, table, time};
-use crate::stores::Stores;
+use crate::store::{self, Store};
+use crate::stores::{LAST, Stores, number_of};
 
 /// The conversations, one line each.
 pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
@@ -59,6 +61,78 @@ pub(crate) async fn show(open: &Open, conversation: &ConversationId) -> Result<P
     Ok(Page::new(text, json!({ "conversation": conversation, "runs": rows })))
 }
 
+/// Copies a conversation under a new id, up to a run of it; without one, up to the last that has ended.
+pub(crate) async fn fork(
+    stores: &Stores,
+    conversation: &ConversationId,
+    copy: &ConversationId,
+    until: Option<&str>,
+) -> Result<Page, Failure> {
+    let open = stores.open_to_change()?;
+    // The copy may not be in another store either: which of the two is meant would not be known.
+    if open.place_of_conversation(copy).await?.is_some() {
+        return Err(Failure::trouble(ConversationError::Exists(copy.clone()).to_string()));
+    }
+    let place = open.place_of_conversation(conversation).await?.ok_or_else(|| unknown(conversation, &open))?;
+    let store = &open.stores[place];
+    let runs = store.conversations().read(conversation).await.map_err(trouble)?;
+    let ended: Vec<RunId> = runs.iter().filter(|run| run.ended_at.is_some()).map(|run| run.run).collect();
+    let last = *ended.last().ok_or_else(|| {
+        Failure::trouble(format!("no run of conversation {conversation} has ended, so there is nothing to copy"))
+    })?;
+    let until = match until {
+        None | Some(LAST) => last,
+        Some(wanted) => store::find(wanted, &ended, true).map_err(|failure| {
+            failure.with(&format!("Of these, conversation {conversation} has the runs that have ended."))
+        })?,
+    };
+    give_home(stores, copy, (store, &open))?;
+    store.conversations().fork(conversation, until, copy).await.map_err(|error| Failure::trouble(error.to_string()))?;
+    let copied = ended.iter().position(|run| *run == until).map_or(0, |last| last + 1);
+    for store in &open.stores {
+        store.sled().close().await;
+    }
+    let text = format!("conversation {copy} is a copy of {conversation}: {}, up to {until}\n", count(copied, "run"));
+    let json = json!({ "conversation": copy, "forked_from": conversation, "until": until, "runs": copied });
+    Ok(Page { done: Some(format!("the conversation {copy} is in the store")), ..Page::new(text, json) })
+}
+
+/// Refuses a conversation of which a run has not ended: a run after it would wait for that one. `line` continues a run.
+pub(crate) async fn check_none_is_open(
+    conversations: &ConversationsHandle,
+    conversation: &ConversationId,
+    store: Option<&Path>,
+    line: impl Fn(RunId) -> String,
+) -> Result<(), Failure> {
+    let runs = conversations.read(conversation).await.map_err(trouble)?;
+    let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) else { return Ok(()) };
+    Err(Failure::trouble(format!(
+        "run {run} of conversation {conversation} has not ended; to go on with it: {line}; to remove it: callboard runs delete \
+         {run}{flag}",
+        run = open.run,
+        line = visible(&line(open.run)),
+        flag = visible(&store_flag(store)),
+    )))
+}
+
+/// Keeps in which store of a project a conversation is that is about to be written there.
+fn give_home(stores: &Stores, conversation: &ConversationId, (store, open): (&Store, &Open)) -> Result<(), Failure> {
+    let Stores::Project(project) = stores else { return Ok(()) };
+    let home = project.home(conversation);
+    let number = number_of(store.folder()).unwrap_or_default();
+    match home.number()? {
+        Some(earlier) if open.closed.iter().any(|closed| number_of(closed.folder()) == Some(earlier)) => {
+            let text = format!(
+                "conversation {conversation} may be in a store that could not be looked into: choose another id"
+            );
+            Err(Failure::trouble(text).with(&open.notes()))
+        }
+        Some(_) => home.replace(number),
+        None if home.claim(number)? => Ok(()),
+        None => Err(Failure::trouble(format!("another process begins conversation {conversation}: choose another id"))),
+    }
+}
+
 /// Removes conversations with all their messages.
 pub(crate) async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
@@ -66,8 +140,10 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result
     for conversation in wanted {
         let place = open.place_of_conversation(conversation).await.map_err(|failure| failure.with(&text))?;
         let place = place.ok_or_else(|| unknown(conversation, &open).with(&text))?;
-        let gone = open.stores[place].conversations().delete(conversation).await;
-        gone.map_err(|error| refused(&error).with(&text))?;
+        let store = &open.stores[place];
+        if let Err(error) = store.conversations().delete(conversation).await {
+            return Err(refused(store, &error).await.with(&text));
+        }
         text.push_str(&format!("conversation {conversation} is deleted\n"));
         deleted.push(conversation);
     }
@@ -118,11 +194,15 @@ fn unknown(conversation: &ConversationId, open: &Open) -> Failure {
     Failure::trouble(missed).with(&open.notes())
 }
 
-fn refused(error: &ConversationError) -> Failure {
+async fn refused(store: &Store, error: &ConversationError) -> Failure {
     match error {
-        ConversationError::RunIsOpen { run, .. } => Failure::trouble(format!(
-            "{error}: callboard run --resume {run} goes on with the run, and callboard runs delete {run} removes it"
-        )),
+        ConversationError::RunIsOpen { run, .. } => {
+            let is_planned = store.load(*run).await.is_ok_and(|run| run.replay.submission().task.plan.is_some());
+            let line = if is_planned { "workflow resume" } else { "run --resume" };
+            Failure::trouble(format!(
+                "{error}: callboard {line} {run} goes on with the run, and callboard runs delete {run} removes it"
+            ))
+        }
         _ => Failure::trouble(error.to_string()),
     }
 }

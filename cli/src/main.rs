@@ -10,6 +10,7 @@ mod deleting;
 mod doubles;
 mod forking;
 mod homes;
+mod limiting;
 mod listing;
 mod moved;
 mod moving;
@@ -19,6 +20,7 @@ mod page;
 mod person;
 mod quoting;
 mod replaying;
+mod retrying;
 mod saying;
 mod scratch;
 mod shapes;
@@ -28,19 +30,23 @@ mod stops;
 mod store;
 mod stores;
 mod unmade;
+mod usage;
 mod values;
 mod whole;
 mod workflow;
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser as _, Subcommand as _};
+use clap::Parser as _;
 
 use arguments::{Arguments, Common, Conversations, Runs};
 
 fn main() -> ExitCode {
-    match Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit()) {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::refuse(error),
+    };
+    match arguments {
         Arguments::Init(init) => agents::init(&init),
         Arguments::Check(check) => agents::check(&check),
         Arguments::Run(run) => by_itself(|| agents::run(&run)),
@@ -67,7 +73,7 @@ fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
         "this process was started by an agent ({within} is set), and what it begins or changes would not count against the limits \
          of the agent's run: have the agent delegate the task, or call the program outside of any agent"
     );
-    page::print(Err(page::Failure::trouble(told)), false)
+    page::print(Err(page::Failure::trouble(told)), usage::wants_json())
 }
 
 fn talk(command: &Conversations) -> ExitCode {
@@ -80,18 +86,6 @@ fn look(answer: impl Future<Output = Result<page::Page, page::Failure>>, is_json
         .map_err(|error| page::Failure::trouble(format!("the runtime cannot be started: {error}")))
         .and_then(|runtime| runtime.block_on(answer));
     page::print(answer, is_json)
-}
-
-/// Whoever leaves out `runs` is told.
-fn with_tip(mut error: clap::Error) -> clap::Error {
-    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
-        (error.kind(), error.get(ContextKind::InvalidSubcommand))
-        && Runs::has_subcommand(name)
-    {
-        let tip = ContextValue::Strings(vec![format!("runs {name}")]);
-        error.insert(ContextKind::SuggestedSubcommand, tip);
-    }
-    error
 }
 
 async fn answer(command: &Runs) -> Result<page::Page, page::Failure> {
@@ -136,5 +130,8 @@ async fn answer_about_conversations(command: &Conversations) -> Result<page::Pag
         Conversations::List { .. } => conversations::list(&stores.open()?).await,
         Conversations::Show { conversation, .. } => conversations::show(&stores.open()?, conversation).await,
         Conversations::Delete { conversations: wanted, .. } => conversations::delete(&stores, wanted).await,
+        Conversations::Fork { conversation, copy, until, .. } => {
+            conversations::fork(&stores, conversation, copy, until.as_deref()).await
+        }
     }
 }

@@ -135,3 +135,108 @@ fn what_is_no_file_where_the_store_of_a_conversation_is_named_is_an_error_at_onc
     fs::remove_file(&home).unwrap();
     assert_eq!(place.talk("ann", "Again.", "Yes.").len(), 3);
 }
+
+#[test]
+fn a_retry_leaves_its_messages_after_those_of_the_run_that_failed() {
+    let place = Place::new();
+    place.talk("ann", "Good morning.", "Hello.");
+    let failed = place.said(&["run", "Write.", "--conversation", "ann", "--limits", r#"{"tokens": 10}"#]);
+    assert_eq!(failed.code, Some(1), "{}", failed.error);
+    place.model.says("Written.");
+    let again = place.said(&["run", "--retry", "@last", "--limits", "complex"]);
+    assert_eq!((again.code, &*again.out), (Some(0), "Written.\n"), "{}", again.error);
+    let before = ["user: Good morning.", "assistant: Hello."];
+    assert_eq!(messages(&place.model.asked()), [&before[..], &["user: Write."]].concat());
+    let seen = place.talk("ann", "And now?", "Done.");
+    let failed = ["user: Write.", "assistant: [There is no answer: the run failed.]"];
+    let retried = ["user: Write.", "assistant: Written.", "user: And now?"];
+    assert_eq!(seen, [&before[..], &failed, &retried].concat());
+}
+
+#[test]
+fn runs_of_a_workflow_share_a_conversation() {
+    let place = Place::new();
+    let run = |words: &str, answer: &str| {
+        place.model.says(answer);
+        let input = serde_json::to_string(words).unwrap();
+        let run = ["workflow", "run", "--line", "writer", "--agents", "agents", "--conversation", "ann"];
+        let said = place.said(&[&run[..], &["--input-json", &input]].concat());
+        assert_eq!((said.code, said.out), (Some(0), format!("{answer}\n")), "{}", said.error);
+        messages(&place.model.asked())
+    };
+    assert_eq!(run("Good morning.", "Hello."), ["user: Good morning."]);
+    assert_eq!(run("Again.", "Yes."), ["user: Good morning.", "assistant: Hello.", "user: Again."]);
+    let rows: Value = serde_json::from_str(&place.said(&["conversations", "list", "--json"]).out).unwrap();
+    assert_eq!((&rows[0]["owner"], &rows[0]["runs"]), (&"workflow workflow".into(), &2.into()), "{rows}");
+
+    // A run that was left is named with the line that continues it.
+    let waits =
+        ["workflow", "run", "--line", "writer(interrupt=\"before\")", "--agents", "agents", "--conversation", "bob"];
+    assert_eq!(place.said(&waits).code, Some(3));
+    let refused = place.said(&waits);
+    assert_eq!(refused.code, Some(2), "{}", refused.error);
+    assert!(
+        refused.error.contains("of conversation bob has not ended")
+            && refused.error.contains("callboard workflow resume "),
+        "{}",
+        refused.error
+    );
+    let refused = place.said(&["conversations", "delete", "bob"]);
+    assert!(refused.code == Some(2) && refused.error.contains("callboard workflow resume "), "{}", refused.error);
+    let both = place.said(&[&waits[..], &["--ephemeral"]].concat());
+    assert_eq!(both.code, Some(2), "{}", both.error);
+}
+
+#[test]
+fn a_conversation_is_forked_up_to_a_run_and_both_are_continued() {
+    let place = Place::new();
+    place.talk("ann", "One.", "1");
+    place.talk("ann", "Two.", "2");
+    let shown = place.said(&["conversations", "show", "ann", "--json"]).out;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let first = shown["runs"][0]["run"].as_str().unwrap();
+    let fork = place.said(&["conversations", "fork", "ann", "other", "--until", first, "--json"]);
+    let fork: Value = serde_json::from_str(&fork.out).unwrap();
+    assert_eq!(
+        (&fork["conversation"], &fork["forked_from"], &fork["runs"]),
+        (&"other".into(), &"ann".into(), &1.into())
+    );
+    assert_eq!(fork["until"], first);
+    assert_eq!(place.talk("other", "Two, another way.", "2'").len(), 3);
+    assert_eq!(place.talk("ann", "Three.", "3").len(), 5, "the old one is as it was");
+    let whole = place.said(&["conversations", "fork", "ann", "whole"]);
+    assert!(
+        whole.code == Some(0) && whole.out.contains("conversation whole is a copy of ann: 3 runs"),
+        "{}",
+        whole.out
+    );
+    assert_eq!(place.talk("whole", "Four.", "4").len(), 7);
+
+    for (arguments, code, says) in [
+        (&["ann", "other"][..], 2, "there is a conversation other already"),
+        (&["nobody", "new"], 1, "there is no conversation nobody"),
+        (&["ann", "new", "--until", "0000"], 1, "there is no run \"0000\""),
+    ] {
+        let refused = place.said(&[&["conversations", "fork"], arguments].concat());
+        assert!(refused.code == Some(code) && refused.error.contains(says), "{arguments:?}: {}", refused.error);
+    }
+    assert_eq!(place.said(&["conversations", "show", "new"]).code, Some(1), "nothing was written");
+}
+
+#[test]
+fn a_fork_of_a_conversation_stays_where_it_is_while_another_process_has_its_store() {
+    let place = Place::new();
+    place.talk("ann", "One.", "1");
+    assert_eq!(place.said(&["conversations", "fork", "ann", "other"]).code, Some(0));
+    let slow = place.command(&["run", "Wait.", "--conversation", "ann"]).spawn().unwrap();
+    place.model.asked();
+    let refused = place.said(&["run", "Two.", "--conversation", "other", "--limits", r#"{"tokens": 10}"#]);
+    assert!(
+        refused.code == Some(2) && refused.error.contains("conversation other is in the store"),
+        "{:?} {}",
+        refused.code,
+        refused.error
+    );
+    place.model.says("2");
+    assert_eq!(ended(slow).code, Some(0));
+}

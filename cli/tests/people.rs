@@ -10,11 +10,17 @@ mod screen;
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::prelude::{Callboard, Sled, Turn, TurnError};
+use callboard::workflow::Workflow;
 
 use model::Model;
 use screen::{Screen, code_on};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 const WRITER: &str = r#"
 [agent]
@@ -159,6 +165,72 @@ fn a_question_is_answered_at_the_terminal() {
     screen.ended();
     model.asked();
     assert_eq!(model.asked().answer(), "blue");
+}
+
+#[test]
+fn a_question_that_has_expired_is_not_asked_again_when_its_run_is_resumed_and_the_result_is_printed() {
+    let painter =
+        "[agent]\nname = \"painter\"\n[agent.capabilities]\nallowed_tools = [\"AskUser\"]\nquestion_ttl = \"1s\"\n";
+    let asks = || {
+        let model = Model::start();
+        let folder = model.folder(painter);
+        model.calls("AskUser", json!({ "question": "Which colour?" }));
+        (folder, model)
+    };
+    let (folder, model) = asks();
+    let (code, told) = screen(&folder, &["run", "paint", "--store", "data", "--no-input"]).exited();
+    assert_eq!(code, Some(3), "{told}");
+    // Another question, asked later for as long: once it has expired, so has the first one.
+    let (other, slow) = asks();
+    slow.says("late");
+    screen(&other, &["run", "paint", "--ephemeral"]).until("the question is no longer open");
+    model.says("white, then");
+    let told = screen(&folder, &["run", "--resume", "@last", "--store", "data", "--no-input"]).ended();
+    assert!(told.contains("white, then\n") && !told.contains("nobody at a terminal"), "{told}");
+}
+
+/// A folder with the store of a run that its process has left, whose node `b` waits for a person after `a`.
+fn left(deadline: Duration) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let sled = Arc::new(Sled::open(folder.path().join("data")).unwrap());
+        let begun = Arc::new(Notify::new());
+        let notify = Arc::clone(&begun);
+        let board = Callboard::builder()
+            .storage(Arc::clone(&sled))
+            .shutdown_grace(Duration::ZERO)
+            .agent("a", move |_: Turn| {
+                let begun = Arc::clone(&notify);
+                async move {
+                    begun.notify_one();
+                    std::future::pending::<Result<callboard::prelude::Command, TurnError>>().await
+                }
+            })
+            .agent("b", |_: Turn| async { Ok(callboard::prelude::Command::new()) })
+            .start()
+            .await
+            .unwrap();
+        let workflow = Workflow::from_line("publish", "a -> b(interrupt=\"before\")").unwrap();
+        board.submit(workflow.task("a text").deadline(deadline)).await.unwrap();
+        begun.notified().await;
+        board.shutdown().await;
+        sled.close().await;
+    });
+    folder
+}
+
+#[test]
+fn a_node_that_waits_is_withdrawn_from_the_terminal_when_the_deadline_of_its_run_ends() {
+    let folder = left(Duration::from_secs(10));
+    let resume = ["workflow", "resume", "@last", "--store", "data", "--agent", "*=cat"];
+    let mut screen = screen(&folder, &resume);
+    screen.until("(l)eave it waiting? ");
+    screen.types("g");
+    let (code, told) = screen.exited();
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("b no longer waits for a person\n"), "{told}");
+    assert!(told.contains("error: ") && told.contains("the deadline has passed"), "{told}");
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn no_tool_sees_the_stores_of_other_projects() {
 #[test]
 fn a_run_that_goes_on_takes_nothing_that_it_was_given_at_its_start() {
     let folder = tempfile::tempdir().unwrap();
-    let given = [["--to", "a"], ["--limits", "simple"], ["--input", "1"], ["--rounds", "2"], ["--pipeline", "a,b"]];
+    let given = [["--to", "a"], ["--input", "1"], ["--rounds", "2"], ["--pipeline", "a,b"]];
     for [option, value] in given.into_iter().chain([["--peers", "a,b"], ["--review", "a,b,c"]]) {
         for way in ["--resume", "--retry"] {
             let (code, _, error) = told(&folder, &["run", way, "@last", option, value]);

@@ -479,6 +479,12 @@ fn whoever_looks_at_a_run_sees_that_its_nodes_were_taken_back() {
     assert_eq!((failed.code, &*failed.out), (Some(1), ""), "{}", failed.error);
     let id = first_run(path);
     insta::assert_snapshot!("watch_taking_back", same(&failed.error, &id));
+    let retried = workflow(path, &["retry", &id, "--store", "store", "--agent", "*=cat"]);
+    assert!(
+        retried.code == Some(2) && retried.error.contains("has taken back what its nodes had done"),
+        "{}",
+        retried.error
+    );
 
     insta::assert_snapshot!(
         "history_taking_back",

@@ -21,7 +21,7 @@ pub enum Refusal {
         chain: Chain,
     },
     /// The chain has no room for another step (SEMANTICS 1).
-    #[error("delegation depth {max} is used up by {chain}; split the task differently, or {}", raise("depth", *max as u64 + 1))]
+    #[error("delegation depth {max} is used up by {chain}; split the task differently, or {}", raise(self.needed_limit()))]
     MaxDepth {
         /// The limit.
         max: usize,
@@ -31,7 +31,7 @@ pub enum Refusal {
     /// The run has used up its handoffs (SEMANTICS 2).
     #[error(
         "the run has used its {max} handoffs and delegations, and {asked} more {} asked for; {}",
-        if *asked == 1 { "is" } else { "are" }, raise("handoffs", u64::from(max.saturating_add(*asked)))
+        if *asked == 1 { "is" } else { "are" }, raise(self.needed_limit())
     )]
     HandoffLimit {
         /// The limit.
@@ -41,7 +41,7 @@ pub enum Refusal {
     },
     /// The run has no room for another agent (SEMANTICS 2).
     #[error(
-        "{agent} would be more than the {max} agents that the run may use; {}", raise("agents", u64::from(max.saturating_add(1)))
+        "{agent} would be more than the {max} agents that the run may use; {}", raise(self.needed_limit())
     )]
     AgentLimit {
         /// The limit.
@@ -54,11 +54,7 @@ pub enum Refusal {
         "{asked} tokens do not fit the budget of {budget} ({spent} spent{}, {reserved} reserved); {}{}",
         if *unsettled > 0 { format!(", of which {unsettled} by calls that never reported") } else { String::new() },
         if *unsettled > 0 { "settle or release them before the attempt ends, or " } else { "" },
-        if *is_delegated {
-            "raise the tokens of the delegation".to_owned()
-        } else {
-            raise("tokens", spent.saturating_add(*reserved).saturating_add(*asked))
-        }
+        if *is_delegated { "raise the tokens of the delegation".to_owned() } else { raise(self.needed_limit()) }
     )]
     TokenBudget {
         /// The limit.
@@ -194,7 +190,8 @@ fn shown_cycle(cycle: &[Wait]) -> String {
 }
 
 /// The lines that raise a limit of a task to what is asked for.
-fn raise(limit: &str, to: u64) -> String {
+fn raise(needed: Option<(&'static str, u64)>) -> String {
+    let Some((limit, to)) = needed else { return String::new() };
     format!(
         "raise `limits.{limit}` of the task: --limits '{{\"{limit}\": {to}}}' on the command line, \
          .limits(Limits {{ {limit}: {to}, ..Limits::default() }}) in Rust"
@@ -207,6 +204,38 @@ fn shown(chain: &Chain) -> String {
 }
 
 impl Refusal {
+    /// The limit of the run that was too low, by the name of its field in [`Limits`](super::Limits), and how high it has to be for
+    /// what was asked. `None` if no limit of the run was why.
+    #[must_use]
+    pub fn needed_limit(&self) -> Option<(&'static str, u64)> {
+        match self {
+            Self::MaxDepth { max, .. } => Some(("depth", *max as u64 + 1)),
+            Self::HandoffLimit { max, asked } => Some(("handoffs", u64::from(max.saturating_add(*asked)))),
+            Self::AgentLimit { max, .. } => Some(("agents", u64::from(max.saturating_add(1)))),
+            Self::TokenBudget { spent, reserved, asked, is_delegated: false, .. } => {
+                Some(("tokens", spent.saturating_add(*reserved).saturating_add(*asked)))
+            }
+            Self::TokenBudget { is_delegated: true, .. }
+            | Self::AlreadyInChain { .. }
+            | Self::RepeatedHandoff { .. }
+            | Self::BreakerOpen { .. }
+            | Self::WaitCycle { .. }
+            | Self::Denied { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::Overloaded { .. }
+            | Self::HandoffsOff
+            | Self::AgentNotMade { .. }
+            | Self::UnknownAgent { .. }
+            | Self::UnknownNode { .. }
+            | Self::LoopLimit { .. }
+            | Self::MapLimit { .. }
+            | Self::Unavailable { .. }
+            | Self::DeadlinePassed
+            | Self::ShuttingDown
+            | Self::QuestionExpired { .. } => None,
+        }
+    }
+
     /// Whether a human or a policy said no, or nobody answered in time.
     #[must_use]
     pub const fn is_denial(&self) -> bool {
@@ -267,5 +296,16 @@ mod tests {
         let json = told.split('\'').nth(1).unwrap();
         let limits: Limits = serde_json::from_str(json).unwrap();
         assert_eq!(limits, Limits { agents: 6, ..usual });
+        let tokens = |is_delegated| Refusal::TokenBudget {
+            budget: 10,
+            spent: 6,
+            unsettled: 0,
+            reserved: 1,
+            asked: 5,
+            is_delegated,
+        };
+        let needed =
+            [refusal, tokens(false), tokens(true), Refusal::DeadlinePassed].map(|refusal| refusal.needed_limit());
+        assert_eq!(needed, [Some(("agents", 6)), Some(("tokens", 12)), None, None]);
     }
 }

@@ -123,7 +123,7 @@ impl Callboard {
         let events = fork::fork(&history, letter.number, submission, &board.rules);
         let mut events = events.ok_or(LetterError::Unknown(letter))?;
         // It has read what its run had, and its messages come after those that are there when it ends.
-        events.extend(history.iter().find(|event| matches!(event, RunEvent::ConversationEntered { .. })).cloned());
+        events.extend(fork::entry(&history));
         Ok(self.begin_fork(run, &events, durability, place).await?)
     }
 }

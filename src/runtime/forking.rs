@@ -17,7 +17,8 @@ impl Callboard {
     /// Forks a run at one of its turns, whether the run has ended or not: a new run goes on from there, with what `fork`
     /// changes about the turn (SEMANTICS 10). What did not come of the turn is copied and answers from the journal, the turn
     /// itself runs, and what comes after it. The fork has its own id, token budget and deadline; handoffs that were copied
-    /// count. Open questions and consents are not copied: they are asked again. The old run stays as it is.
+    /// count. It may be given limits of its own ([`Fork::limits`]). Open questions and consents are not copied: they are asked
+    /// again. The old run stays as it is.
     ///
     /// Waits for room when too many runs are in flight. Each call makes a run of its own.
     ///

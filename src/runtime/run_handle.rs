@@ -279,7 +279,7 @@ impl RunHandle {
         told.unwrap_or(Err(OverwriteError::Interrupted))
     }
 
-    /// The run's questions that wait for an answer.
+    /// The run's questions that wait for an answer. What has expired is not among them.
     pub async fn questions(&self) -> Vec<Question> {
         self.board.tell(self.id, |reply| Input::Questions { run: self.id, reply }).await.unwrap_or_default()
     }
@@ -383,6 +383,18 @@ impl RunHandle {
                 biased;
                 result = &mut ended => return result.map(|_| None),
                 Some(_) = news.next() => {}
+            }
+        }
+    }
+
+    /// Returns once the node no longer waits for a person: it was resumed, or its run has ended. At once if it never waited. Of a
+    /// run that another board works on it only notices the end.
+    pub async fn interrupt_closed(&self, turn: TurnId) {
+        let buffer = self.board.board.settings.watch_buffer;
+        let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Debug], buffer);
+        loop {
+            if self.interrupts().await.iter().all(|open| open.turn != turn) || news.next().await.is_none() {
+                return;
             }
         }
     }

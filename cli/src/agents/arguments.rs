@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use callboard::messages::{ConversationId, Limits};
+use callboard::messages::ConversationId;
 
+use crate::limiting::{LimitChoice, limit_choice};
 use crate::values::json;
-use crate::workflow::arguments::limits;
 
 use crate::stores::Choice;
 
@@ -79,8 +79,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// What the run may use: simple, medium, complex, JSON such as '{"tokens": 50000}', or auto: the agent `complexity` judges the
-    /// task first, in a run of its own
-    #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance, conflicts_with_all = ["resume", "retry"])]
+    /// task first, in a run of its own; @FILE reads it from there. With --retry, figures that are not named stay as they were
+    #[arg(long, value_name = "CLASS|JSON|auto", value_parser = allowance)]
     pub(crate) limits: Option<Allowance>,
     /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d by default
     #[arg(long, value_name = "TIME", value_parser = crate::values::time_span, conflicts_with_all = ["resume", "retry"])]
@@ -99,10 +99,12 @@ pub(crate) struct Run {
     /// Make the run part of a conversation: the agent sees what earlier runs of it were asked and answered
     #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with_all = ["resume", "retry", "ephemeral"])]
     pub(crate) conversation: Option<ConversationId>,
-    /// Go on with a run that a process left, or that waits for a person: its id, a beginning that no other run has, or @last
+    /// Continue a run that a process left, or that waits for a person: its id, a beginning that no other run has, or @last. Of a
+    /// run that has ended the result is printed, which needs neither agents nor a model
     #[arg(long, value_name = "RUN")]
     pub(crate) resume: Option<String>,
-    /// Do what failed in a run again, in a new run that has what came before it: its id, a beginning of it, or @last
+    /// Do what failed in a run again, in a new run that has what came before it: its id, a beginning of it, or @last. --limits
+    /// gives it other limits
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     pub(crate) retry: Option<String>,
     /// Say nothing of what happens on the way
@@ -122,7 +124,7 @@ pub(crate) const RUN_CODES: &str = "Exit codes: 0 the run finished; 1 it failed,
 /// What a run may use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Allowance {
-    Named(Limits),
+    Named(LimitChoice),
     /// As an agent judges.
     Judged,
 }
@@ -131,5 +133,5 @@ fn allowance(text: &str) -> Result<Allowance, String> {
     if text == "auto" {
         return Ok(Allowance::Judged);
     }
-    limits(text).map(Allowance::Named).map_err(|error| format!("{error}, or auto"))
+    limit_choice(text).map(Allowance::Named).map_err(|error| format!("{error}, or auto"))
 }

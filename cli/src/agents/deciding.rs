@@ -79,7 +79,7 @@ impl Asker {
 }
 
 /// Asks on a thread that may block, unless what is asked is closed first; then `None`.
-async fn unless_closed<T: Send + 'static>(
+pub(crate) async fn unless_closed<T: Send + 'static>(
     ask: impl FnOnce(Option<Withdrawal>) -> T + Send + 'static,
     closed: impl Future<Output = ()>,
 ) -> Option<Result<T, JoinError>> {

@@ -14,9 +14,10 @@ pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> S
     going_on(&format!("--resume {run}"), store, arguments)
 }
 
-/// The command line that does what failed in a run again, in a run of its own.
-pub(super) fn retrial(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
-    going_on(&format!("--retry {run}"), store, arguments)
+/// The command line that does what failed in a run again, in a run of its own, with these limits if others than before.
+pub(super) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, arguments: &Run) -> String {
+    let limits = limits.map(|limits| format!(" --limits {}", quoted(limits))).unwrap_or_default();
+    going_on(&format!("--retry {run}{limits}"), store, arguments)
 }
 
 fn going_on(how: &str, store: Option<&Path>, arguments: &Run) -> String {

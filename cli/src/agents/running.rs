@@ -14,16 +14,17 @@ use callboard::messages::{
 };
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
-use callboard::storage::StorageError;
-use callboard::supervision::runs::fork::Fork;
 use callboard::supervision::runs::replay::Replay;
 use callboard::workflow::Workflow;
 
+use crate::conversations::check_none_is_open;
 use crate::page::{self, Failure, handoffs, note};
+use crate::quoting::quoted;
+use crate::retrying::{FailedTurn, retry_of};
 use crate::saying;
 use crate::showing::tokens_taken;
 use crate::stops::Stops;
-use crate::store::Store;
+use crate::store::{Loaded, Store};
 use crate::stores::Stores;
 use crate::workflow::{End, is_left_by_its_store};
 
@@ -37,9 +38,17 @@ use super::telling::Teller;
 use super::watching::Watch;
 
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
+    check_limits(arguments)?;
     let way = arguments.way.workflow(arguments.rounds)?;
     // Before the tools are made, which must not see it.
     let kept = if arguments.ephemeral { None } else { Some(Kept::open(arguments).await?) };
+    // What is printed of a run that has ended needs no agents.
+    if let Some(kept) = &kept
+        && arguments.resume.is_some()
+        && let Some(result) = kept.result(arguments).await
+    {
+        return Ok(End::Result(Box::new(result)));
+    }
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
     // Before a program runs, because it may be what stops this process.
     let mut stops = Stops::new()?;
@@ -68,24 +77,66 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
 struct Kept {
     stores: Stores,
     store: Store,
-    /// The run to go on with, or to do again.
-    run: Option<RunId>,
+    /// The run to continue, or to do again.
+    before: Option<Loaded>,
+}
+
+/// Limits are given to a run when it begins.
+fn check_limits(arguments: &Run) -> Result<(), Failure> {
+    let refused = match arguments {
+        Run { limits: Some(_), resume: Some(run), .. } => format!(
+            "a run keeps the limits that it began with: leave --limits out to resume it; once it has failed, callboard run --retry {} \
+             --limits … continues it in a new run",
+            visible(&quoted(run))
+        ),
+        Run { limits: Some(Allowance::Judged), retry: Some(_), .. } => {
+            "--limits auto is for a task that begins: with --retry name simple, medium or complex, or figures"
+                .to_owned()
+        }
+        Run { .. } => return Ok(()),
+    };
+    Err(Failure::trouble(refused))
 }
 
 impl Kept {
     async fn open(arguments: &Run) -> Result<Self, Failure> {
         let stores = arguments.choice.stores()?;
-        let (store, run) = match arguments.resume.as_ref().or(arguments.retry.as_ref()) {
+        let (store, before) = match arguments.resume.as_ref().or(arguments.retry.as_ref()) {
             Some(wanted) => {
                 let (store, run) = stores.take_with(wanted).await?;
-                (store, Some(run))
+                let before = store.load(run).await?;
+                (store, Some(before))
             }
             None => match &arguments.conversation {
                 Some(conversation) => (stores.take_for(conversation).await?, None),
                 None => (stores.take()?, None),
             },
         };
-        Ok(Self { stores, store, run })
+        Ok(Self { stores, store, before })
+    }
+
+    /// What the run that is wanted has resulted in, if it has ended.
+    async fn result(&self, arguments: &Run) -> Option<RunResult> {
+        let before = self.before.as_ref()?;
+        let result = before.replay.result()?.clone();
+        if !arguments.quiet {
+            note(&format!("run {} has ended already", before.id));
+        }
+        self.advise_retry(before.id, &before.history, &result, arguments);
+        self.store.sled().close().await;
+        Some(result)
+    }
+
+    /// Prints how a failed turn is done again.
+    fn advise_retry(&self, run: RunId, history: &[RunEvent], result: &RunResult, arguments: &Run) {
+        let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
+            return;
+        };
+        if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
+            let limits = failed.raised_limits(submission.limits());
+            let line = hints::retrial(run, limits.as_deref(), self.stores.named(), arguments);
+            note(&failed.advice(limits.as_deref(), &visible(&line)));
+        }
     }
 }
 
@@ -179,9 +230,12 @@ impl<'a> Session<'a> {
 
     async fn begin(&self, way: Option<Workflow>) -> Result<RunHandle, Failure> {
         let trouble = |error: String| Failure::trouble(error);
-        let before = self.kept.as_ref().and_then(|kept| kept.run);
-        if let Some(before) = before {
-            return if self.arguments.retry.is_some() { self.retry(before).await } else { self.resume(before).await };
+        if let Some(before) = self.kept.as_ref().and_then(|kept| kept.before.as_ref()) {
+            return if self.arguments.retry.is_some() {
+                self.retry(before).await
+            } else {
+                self.resume(before.id).await
+            };
         }
         let words = self.arguments.task.as_deref().unwrap_or_default();
         let input = self.arguments.input.clone();
@@ -204,7 +258,7 @@ impl<'a> Session<'a> {
             }
         };
         if let Some(Allowance::Named(limits)) = &self.arguments.limits {
-            task.limits = Some(limits.clone());
+            task.limits = Some(limits.of_new_run());
         }
         task.approval_ttl = self.arguments.approval_ttl;
         task.handoffs = handoffs(self.arguments.enable_handoffs);
@@ -226,35 +280,29 @@ impl<'a> Session<'a> {
     }
 
     /// A new run that begins with the turn that failed last in an earlier one.
-    async fn retry(&self, before: RunId) -> Result<RunHandle, Failure> {
-        let trouble = |error: String| Failure::trouble(format!("run {before}: {error}"));
-        let history = self.board.run(before).history().await.map_err(|error| trouble(error.to_string()))?;
-        let turn = failed_turn(&history).ok_or_else(|| {
-            trouble("no turn of it has failed; --resume goes on with it, or prints its result".to_owned())
-        })?;
-        let run = self.board.fork(before, turn, Fork::new()).await.map_err(|error| trouble(error.to_string()))?;
+    async fn retry(&self, before: &Loaded) -> Result<RunHandle, Failure> {
+        let limits = match &self.arguments.limits {
+            Some(Allowance::Named(limits)) => Some(limits),
+            // It was refused before.
+            Some(Allowance::Judged) | None => None,
+        };
+        let (turn, fork) = retry_of(before, limits)?;
+        let forked = self.board.fork(before.id, turn, fork).await;
+        let run = forked.map_err(|error| Failure::trouble(format!("run {}: {error}", before.id)))?;
         if !self.arguments.quiet {
-            note(&format!("turn {turn} of run {before} is done again"));
+            note(&format!("turn {turn} of run {} is done again", before.id));
         }
         Ok(run)
     }
 
     /// Whose the conversation is, if there is one. A run of it that an earlier process left would be waited for without end.
     async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, Failure> {
-        let trouble = |error: StorageError| Failure::trouble(error.to_string());
         let conversations = self.board.conversations();
-        let runs = conversations.read(conversation).await.map_err(trouble)?;
-        if let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) {
-            let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
-            return Err(Failure::trouble(format!(
-                "run {run} of conversation {conversation} has not ended; to go on with it: {line}; to remove it: callboard runs delete \
-                 {run}{flag}",
-                run = open.run,
-                line = visible(&hints::resumption(open.run, store, self.arguments)),
-                flag = visible(&hints::store_flag(store)),
-            )));
-        }
-        Ok(conversations.info(conversation).await.map_err(trouble)?.map(|info| info.owner))
+        let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
+        let line = |run| hints::resumption(run, store, self.arguments);
+        check_none_is_open(&conversations, conversation, store, line).await?;
+        let info = conversations.info(conversation).await;
+        Ok(info.map_err(|error| Failure::trouble(error.to_string()))?.map(|info| info.owner))
     }
 
     /// Who does it; without a name, the agent that the conversation belongs to.
@@ -331,7 +379,9 @@ impl<'a> Session<'a> {
                 note(&format!("the models took {}", tokens_taken(result.metrics.usage)));
             }
         }
-        self.tell_how_to_try_again(run, &result).await;
+        if let Some(kept) = &self.kept {
+            kept.advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, self.arguments);
+        }
         let is_told = result.output.as_str().is_some_and(|output| teller.has_told(output)) && page::is_one_terminal();
         Ok(if is_told && !self.arguments.json && result.outcome.is_finished() {
             End::Told
@@ -359,15 +409,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says how a failed turn is done again, if the run is kept.
-    async fn tell_how_to_try_again(&self, run: &RunHandle, result: &RunResult) {
-        let Some(kept) = self.kept.as_ref().filter(|_| !result.outcome.is_finished()) else { return };
-        if let Some(turn) = failed_turn(&run.history().await.unwrap_or_default()) {
-            let line = hints::retrial(run.id(), kept.stores.named(), self.arguments);
-            note(&format!("to do turn {turn} again, in a new run: {}", visible(&line)));
-        }
-    }
-
     /// Ends the board, and gives what the run came to if it has ended with it.
     async fn end(&self, run: Option<&RunHandle>) -> Option<RunResult> {
         self.board.shutdown().await;
@@ -380,14 +421,6 @@ impl<'a> Session<'a> {
         }
         result
     }
-}
-
-/// The turn that has failed last.
-fn failed_turn(history: &[RunEvent]) -> Option<u32> {
-    history.iter().rev().find_map(|event| match event {
-        RunEvent::TurnFailed { turn, .. } => Some(*turn),
-        _ => None,
-    })
 }
 
 /// Whose turn it is, or was.

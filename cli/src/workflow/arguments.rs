@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::Value;
 
-use callboard::messages::{Complexity, Limits};
+use callboard::messages::ConversationId;
 
 use crate::agents::arguments::Files;
+use crate::limiting::{LimitChoice, limit_choice};
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting, text_in, time_span};
 
@@ -66,9 +67,10 @@ pub(crate) enum Workflow {
         /// The whole input; @FILE reads it from there, @- from standard input
         #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "input", allow_negative_numbers = true)]
         input_json: Option<Value>,
-        /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'
-        #[arg(long, value_name = "CLASS|JSON", value_parser = limits)]
-        limits: Option<Limits>,
+        /// What the run may use: simple, medium, complex, or JSON such as '{"attempts": 1, "tokens": 5000}'; @FILE reads it from
+        /// there
+        #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
+        limits: Option<LimitChoice>,
         /// How long what people are asked about waits before silence denies it: 30s, 90m, 12h or 7d; 7d by default
         #[arg(long, value_name = "TIME", value_parser = time_span)]
         approval_ttl: Option<Duration>,
@@ -80,6 +82,9 @@ pub(crate) enum Workflow {
         /// Keep nothing of the run
         #[arg(long, conflicts_with = "store")]
         ephemeral: bool,
+        /// Make the run part of a conversation: agents see what earlier runs of the workflow were given and what they resulted in
+        #[arg(long, value_name = "ID", value_parser = ConversationId::new, conflicts_with = "ephemeral")]
+        conversation: Option<ConversationId>,
         #[command(flatten)]
         going: Going,
     },
@@ -93,6 +98,21 @@ pub(crate) enum Workflow {
         node: Vec<String>,
         #[command(flatten)]
         change: Change,
+        /// For an error that names what works
+        #[arg(long, hide = true)]
+        limits: Option<String>,
+        #[command(flatten)]
+        going: Going,
+    },
+    /// Do what failed in a run again, in a new run that has what came before it
+    #[command(after_help = RUN_CODES)]
+    Retry {
+        #[command(flatten)]
+        stored: Stored,
+        /// What the new run may use: simple, medium, complex, or JSON such as '{"tokens": 50000}', in which figures that are not
+        /// named stay as they were; @FILE reads it from there
+        #[arg(long, value_name = "CLASS|JSON", value_parser = limit_choice)]
+        limits: Option<LimitChoice>,
         #[command(flatten)]
         going: Going,
     },
@@ -127,7 +147,7 @@ impl Workflow {
     /// Whether agents work for it.
     pub(crate) fn begins_runs(&self) -> bool {
         match self {
-            Self::Run { .. } | Self::Resume { .. } | Self::Fork { .. } => true,
+            Self::Run { .. } | Self::Resume { .. } | Self::Retry { .. } | Self::Fork { .. } => true,
             Self::Check { .. } | Self::Draw { .. } | Self::History { .. } => false,
         }
     }
@@ -258,13 +278,6 @@ pub(crate) fn value_of(text: &str) -> Value {
     }
 }
 
-pub(crate) fn limits(text: &str) -> Result<Limits, String> {
-    if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| error.to_string());
-    }
-    text.parse::<Complexity>().map(Limits::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,13 +300,5 @@ mod tests {
             json!("1 2"),
         ];
         assert_eq!(read, expected);
-    }
-
-    #[test]
-    fn limits_are_a_class_or_single_figures() {
-        assert_eq!(limits("simple").map(|limits| limits.tokens), Ok(10_000));
-        assert_eq!(limits("{\"attempts\": 1}").map(|limits| (limits.attempts, limits.tokens)), Ok((1, 150_000)));
-        assert!(limits("{\"atempts\": 1}").is_err_and(|error| error.contains("unknown field")));
-        assert!(limits("huge").is_err_and(|error| error.contains("use simple, medium or complex")));
     }
 }

@@ -22,6 +22,7 @@ use crate::saying;
 use crate::stops::Stops;
 
 use arguments::Workflow;
+use running::Terms;
 pub(crate) use running::{End, is_left_by_its_store};
 
 /// How long a runtime may take to let go of what it runs. Whatever is left are reads from a terminal.
@@ -54,20 +55,28 @@ pub(crate) fn main(command: Workflow) -> ExitCode {
             enable_handoffs,
             choice,
             ephemeral,
+            conversation,
             going,
         } => {
-            let limits = (limits, approval_ttl, page::handoffs(enable_handoffs));
+            let limits = limits.map(|limits| limits.of_new_run());
+            let terms = Terms { limits, approval_ttl, handoffs: page::handoffs(enable_handoffs), conversation };
             let files: Vec<_> = file.into_iter().collect();
             let input = inputs::whole(input, input_json);
             let json = going.json;
             let run = async {
                 let stores = if ephemeral { None } else { Some(choice.stores()?) };
-                running::run((&files, line.as_deref()), input?, limits, stores, &going).await
+                running::run((&files, line.as_deref()), input?, terms, stores, &going).await
             };
             finish(block_on(run), json)
         }
-        Workflow::Resume { stored, node, change, going } => {
+        Workflow::Resume { stored, limits: Some(_), going, .. } => {
+            print(move || page::print(Err(running::limits_are_kept(&stored.run)), going.json))
+        }
+        Workflow::Resume { stored, node, change, limits: None, going } => {
             finish(block_on(running::resume(&stored, &node, &change, &going)), going.json)
+        }
+        Workflow::Retry { stored, limits, going } => {
+            finish(block_on(running::retry(&stored, limits.as_ref(), &going)), going.json)
         }
         Workflow::Fork { stored, turn, node, change, going } => {
             let place = (turn, node.as_deref());

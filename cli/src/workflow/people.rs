@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use callboard::actors::approvals::Withdrawal;
 use callboard::messages::{RunId, visible};
 use callboard::supervision::runs::interrupts::Interrupt;
 use serde_json::Value;
@@ -36,9 +37,9 @@ pub(crate) fn shown(interrupt: &Interrupt) -> String {
     format!("{head}\n  agent  {}\n  input  {input}\n  state\n{}", interrupt.agent, whole_json(&interrupt.state, "    "))
 }
 
-/// Asks at the terminal.
-pub(crate) fn ask(interrupt: &Interrupt) -> Decision {
-    at_the_terminal(None, |person| asked(person, interrupt)).unwrap_or(Decision::Leave)
+/// Asks at the terminal, until it is withdrawn.
+pub(crate) fn ask(interrupt: &Interrupt, withdrawal: Option<Withdrawal>) -> Decision {
+    at_the_terminal(withdrawal, |person| asked(person, interrupt)).unwrap_or(Decision::Leave)
 }
 
 fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {
@@ -62,7 +63,17 @@ fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {
 
 /// The command line that goes on with a run.
 pub(crate) fn resumption(run: RunId, store: Option<&Path>, going: &Going) -> String {
-    let mut line = format!("callboard workflow resume {run}{}", store_flag(store));
+    continuation(&format!("resume {run}"), store, going)
+}
+
+/// The command line that does what failed in a run again, in a run of its own, with these limits if others than before.
+pub(crate) fn retrial(run: RunId, limits: Option<&str>, store: Option<&Path>, going: &Going) -> String {
+    let limits = limits.map(|limits| format!(" --limits {}", quoted(limits))).unwrap_or_default();
+    continuation(&format!("retry {run}{limits}"), store, going)
+}
+
+fn continuation(how: &str, store: Option<&Path>, going: &Going) -> String {
+    let mut line = format!("callboard workflow {how}{}", store_flag(store));
     for program in &going.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }

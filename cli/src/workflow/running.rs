@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::state::StateRules;
-use callboard::messages::{Json, Limits, Reducer, RunId, RunResult, visible, visible_lines};
+use callboard::messages::{ConversationId, Json, Limits, Reducer, RunEvent, RunId, RunResult, visible, visible_lines};
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::supervision::runs::fork::{Fork, ForkError};
@@ -18,11 +18,15 @@ use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
 use callboard::workflow::Workflow;
 
-use crate::agents::deciding::{Asker, next_asked, settle};
+use crate::agents::deciding::{Asker, next_asked, settle, unless_closed};
 use crate::agents::logged;
 use crate::agents::watching::Watch;
+use crate::conversations;
+use crate::limiting::LimitChoice;
 use crate::page::{Failure, Page, count, is_coloured, json_text, note};
 use crate::person::is_anybody_here;
+use crate::quoting::quoted;
+use crate::retrying::{FailedTurn, retry_of};
 use crate::saying;
 use crate::shapes;
 use crate::stops::Stops;
@@ -33,7 +37,7 @@ use super::arguments::{Change, Going, Stored};
 use super::following::{Follower, Line};
 use super::people::{self, Decision};
 use super::programs::{Agents, Place, agents};
-use super::{inputs, reading, try_thread};
+use super::{inputs, reading};
 
 /// How a run in this process ended, as far as this process goes.
 pub(crate) enum End {
@@ -54,11 +58,19 @@ struct Session<'a> {
     watch: Option<Watch>,
 }
 
+/// What a run is submitted with besides its input.
+pub(crate) struct Terms {
+    pub(crate) limits: Option<Limits>,
+    pub(crate) approval_ttl: Option<Duration>,
+    pub(crate) handoffs: Handoffs,
+    pub(crate) conversation: Option<ConversationId>,
+}
+
 /// Runs a workflow from its beginning.
 pub(crate) async fn run(
     (files, line): (&[PathBuf], Option<&str>),
     input: Value,
-    (limits, approval_ttl, handoffs): (Option<Limits>, Option<Duration>, Handoffs),
+    terms: Terms,
     stores: Option<Stores>,
     going: &Going,
 ) -> Result<End, Failure> {
@@ -70,7 +82,16 @@ pub(crate) async fn run(
     // Before the tools of agents are made, which must not see it.
     let kept = match stores {
         Some(stores) => {
-            let store = stores.take()?;
+            let store = match &terms.conversation {
+                Some(conversation) => {
+                    let store = stores.take_for(conversation).await?;
+                    let line = |run| people::resumption(run, stores.named(), going);
+                    conversations::check_none_is_open(&store.conversations(), conversation, stores.named(), line)
+                        .await?;
+                    store
+                }
+                None => stores.take()?,
+            };
             Some((stores, store))
         }
         None => None,
@@ -78,7 +99,9 @@ pub(crate) async fn run(
     let agents = agents(going, kept.as_ref().map(|(stores, _)| stores.folder()), &cast, &place).await?;
     let (session, stops) = Session::start(agents, &place, kept, going).await?;
     let mut task = workflow.task(input);
+    let Terms { limits, approval_ttl, handoffs, conversation } = terms;
     (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
+    task.conversation = conversation;
     let run = match session.board.submit(task).await {
         Ok(run) => run,
         Err(error) => {
@@ -95,6 +118,7 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let (kept, loaded) = load(stored).await?;
     if let Some(result) = loaded.replay.result() {
         note(&format!("run {} has ended already", loaded.id));
+        advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), going));
         return Ok(End::Result(Box::new(result.clone())));
     }
     let waiting: Vec<Interrupt> = loaded.replay.run().interrupts().collect();
@@ -126,9 +150,35 @@ pub(crate) async fn fork(
         (Some(turn), _) => turn,
         (None, node) => turn_of(&loaded.replay, node.unwrap_or_default())?,
     };
-    let fork = Fork { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
+    let input = change.input.clone().map(Json::from);
+    begin_fork(kept, &loaded, turn, Fork { input, update: inputs::update(&change.set)?, ..Fork::new() }, going).await
+}
+
+/// Does what failed in a run again, in a new run, and runs that to its end.
+pub(crate) async fn retry(stored: &Stored, limits: Option<&LimitChoice>, going: &Going) -> Result<End, Failure> {
+    let (kept, loaded) = load(stored).await?;
+    let (turn, fork) = retry_of(&loaded, limits)?;
+    begin_fork(kept, &loaded, turn, fork, going).await
+}
+
+/// Why a run that is resumed is given no limits.
+pub(crate) fn limits_are_kept(run: &str) -> Failure {
+    Failure::trouble(format!(
+        "a run keeps the limits that it began with: leave --limits out to resume it; once it has failed, callboard workflow retry {} \
+         --limits … continues it in a new run",
+        visible(&quoted(run))
+    ))
+}
+
+async fn begin_fork(
+    kept: (Stores, Store),
+    loaded: &Loaded,
+    turn: u32,
+    fork: Fork,
+    going: &Going,
+) -> Result<End, Failure> {
     let place = Place::default();
-    let agents = agents(going, Some(kept.0.folder()), &cast(&loaded)?, &place).await?;
+    let agents = agents(going, Some(kept.0.folder()), &cast(loaded)?, &place).await?;
     let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {
@@ -148,6 +198,18 @@ pub(crate) async fn fork(
         session.show(&follower.catch_up(read));
     }
     session.see_through(run, follower, stops).await
+}
+
+/// Prints how a turn that failed is done again, by which command line.
+fn advise_retry(run: RunId, history: &[RunEvent], result: &RunResult, (store, going): (Option<&Path>, &Going)) {
+    let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
+        return;
+    };
+    if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
+        let limits = failed.raised_limits(submission.limits());
+        let line = people::retrial(run, limits.as_deref(), store, going);
+        note(&failed.advice(limits.as_deref(), &visible(&line)));
+    }
 }
 
 /// Whether nothing more is heard of the run because its store has stopped.
@@ -286,7 +348,11 @@ impl<'a> Session<'a> {
             };
             self.show(&lines);
         }
-        run.result().await.map(|result| End::Result(Box::new(result))).map_err(trouble)
+        let result = run.result().await.map_err(trouble)?;
+        if let Some((stores, _)) = &self.kept {
+            advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, (stores.named(), self.going));
+        }
+        Ok(End::Result(Box::new(result)))
     }
 
     /// Asks the person at the terminal about the nodes that wait. `false` if nothing goes on after that.
@@ -299,13 +365,19 @@ impl<'a> Session<'a> {
             if decided.contains(&interrupt.turn.number) {
                 continue;
             }
-            let turn = interrupt.turn;
-            let asked = if try_thread().is_ok() {
-                tokio::task::spawn_blocking(move || people::ask(&interrupt)).await.unwrap_or(Decision::Leave)
-            } else {
-                people::ask(&interrupt)
+            let (turn, node) = (interrupt.turn, visible(&interrupt.node));
+            if run.interrupts().await.iter().all(|open| open.turn != turn) {
+                // No event reports it yet.
+                decided.insert(turn.number);
+                continue;
+            }
+            let ask = move |withdrawal| people::ask(&interrupt, withdrawal);
+            let Some(asked) = unless_closed(ask, run.interrupt_closed(turn)).await else {
+                note(&format!("{node} no longer waits for a person"));
+                decided.insert(turn.number);
+                continue;
             };
-            let input = match asked {
+            let input = match asked.unwrap_or(Decision::Leave) {
                 Decision::GoOn => None,
                 Decision::GoOnWith(input) => Some(input.into()),
                 Decision::Leave => continue,

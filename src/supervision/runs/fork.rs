@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::messages::state::{StateError, StateRules};
 use crate::messages::{
-    AgentName, Goto, Json, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict,
+    AgentName, Goto, Json, Limits, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict,
 };
 use crate::storage::StorageError;
 
@@ -25,7 +25,7 @@ use super::inbox::SubmitError;
 use super::reopen::in_order_of_effect;
 use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 
-/// What is different about the turn that a fork begins at; by default nothing.
+/// What is different about a fork, and about the turn that it begins at; by default nothing.
 ///
 /// ```
 /// use callboard::supervision::runs::fork::Fork;
@@ -37,6 +37,10 @@ pub struct Fork {
     pub input: Option<Json>,
     /// Writes to the channels that its branch sees, as if they had been made before it.
     pub update: Update,
+    /// What the fork may use, instead of what the run may.
+    pub limits: Option<Limits>,
+    /// The fork leaves its messages in the conversation of the run, if that has one, after those that are there when it ends.
+    pub is_in_conversation: bool,
 }
 
 /// Why a run was not forked.
@@ -68,6 +72,16 @@ pub enum ForkError {
     TooLarge {
         /// The size in bytes.
         size: usize,
+    },
+    /// The fork would begin beyond one of its limits.
+    #[error("the turns that are copied have used {used} {limit}, and the fork may use {given}: give it {used} or more")]
+    LimitUsed {
+        /// Which limit: `handoffs` or `agents`.
+        limit: &'static str,
+        /// The limit.
+        given: u32,
+        /// How much of it is used.
+        used: u32,
     },
     /// A value is nested too deeply to be stored.
     #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
@@ -114,6 +128,21 @@ impl Fork {
     #[must_use]
     pub fn with(mut self, channel: &str, value: impl Into<Json>) -> Self {
         self.update.push(channel, value.into(), false);
+        self
+    }
+
+    /// Gives the fork limits of its own. Tokens are counted from its beginning; handoffs and agents of the turns that are copied
+    /// count.
+    #[must_use]
+    pub fn limits(mut self, limits: impl Into<Limits>) -> Self {
+        self.limits = Some(limits.into());
+        self
+    }
+
+    /// Has the fork leave its messages in the conversation of the run, as the retry of a dead letter does (SEMANTICS 15).
+    #[must_use]
+    pub fn in_conversation(mut self) -> Self {
+        self.is_in_conversation = true;
         self
     }
 
@@ -172,15 +201,42 @@ pub fn fork_at(
         return Err(ForkError::NoTurn { turn, last });
     }
     let from = TurnId { run: original.run, number: turn };
-    let copy = copy_around(history, turn, end, submission(original, run, at), rules).ok_or(ForkError::Trimmed)?;
+    let mut submission = submission(original, run, at);
+    if let Some(limits) = &fork.limits {
+        submission.task.limits = Some(limits.clone());
+    }
+    let copy = copy_around(history, turn, end, submission, rules).ok_or(ForkError::Trimmed)?;
     let (Some(name), mut events) = (copy.names.get(&turn).copied(), copy.events) else {
         return Err(ForkError::NotReached(turn));
     };
     let open = copy.new.turn(name).ok_or(ForkError::NotReached(turn))?;
     copy.new.branch_of(open).view.clone().apply(&fork.update, &copy.new.rules)?;
-    let Fork { input, update } = fork.clone();
+    if fork.limits.is_some() {
+        check_limits(&copy.new)?;
+    }
+    let Fork { input, update, limits: _, is_in_conversation } = fork.clone();
     events.push(RunEvent::Forked { turn: name, from, input, update, at });
+    if is_in_conversation {
+        events.extend(entry(history));
+    }
     Ok(events)
+}
+
+/// The run's place in its conversation, if it has one.
+pub(crate) fn entry(history: &[RunEvent]) -> Option<RunEvent> {
+    history.iter().find(|event| matches!(event, RunEvent::ConversationEntered { .. })).cloned()
+}
+
+/// Whether what is copied lies within the limits that were given.
+fn check_limits(copied: &Run) -> Result<(), ForkError> {
+    let limits = copied.submission.limits();
+    let agents = u32::try_from(copied.agents.len()).unwrap_or(u32::MAX);
+    for (limit, given, used) in [("handoffs", limits.handoffs, copied.handoffs), ("agents", limits.agents, agents)] {
+        if used > given {
+            return Err(ForkError::LimitUsed { limit, given, used });
+        }
+    }
+    Ok(())
 }
 
 /// The first events of the run `run`, which goes on by another plan: what has ended in `history` and is the same in both

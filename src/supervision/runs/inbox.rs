@@ -532,7 +532,7 @@ pub enum AnswerError {
     #[error("question {0} was answered already")]
     Answered(RequestId),
     /// Nobody answered the question in time.
-    #[error("question {0} has expired, and its turn goes on without an answer")]
+    #[error("question {0} has expired; its turn continues without an answer")]
     Expired(RequestId),
     /// The run's supervisor was restarted, or the board ended, before it said whether the answer is journaled; the run's
     /// open questions tell.

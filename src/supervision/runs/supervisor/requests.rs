@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{
-    Consent, FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Verdict,
+    Consent, FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Timestamp, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::decide::{self, Surroundings};
@@ -139,7 +139,7 @@ fn decide_on(live: &mut LiveRun, input: Input, around: &Surroundings<'_>) {
             live.held.push(Held::Restarted(ack, stuck.len()));
         }
         Input::Result { reply, .. } => live.results.push(reply),
-        Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run))),
+        Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run, around.now.wall))),
         Input::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
         Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         Input::ConversationRead { read, .. } => {
@@ -362,7 +362,8 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
     if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
 }
 
-fn open_questions(run: &Run) -> Vec<Question> {
+/// The questions that wait for an answer. What has expired is not among them, also if no event reports the expiry yet.
+fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
     let mut questions = Vec::new();
     for number in run.open_turns() {
         let Some(turn) = run.turn(number) else { continue };
@@ -379,6 +380,9 @@ fn open_questions(run: &Run) -> Vec<Question> {
                 }
                 _ => continue,
             };
+            if expires_at.is_some_and(|at| at <= now) {
+                continue;
+            }
             let id = QuestionId { request: RequestId { turn: run.turn_id(number), ordinal: *ordinal }, nonce };
             questions.push(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at });
         }
