@@ -108,11 +108,11 @@ fn what_a_person_edits_is_what_is_done() {
     model.calls("FileWrite", file("a.txt", "one"));
     model.says("written");
     let mut screen = screen(&folder, &RUN);
-    let card = screen.until(WAYS);
+    screen.until(WAYS);
     screen.types(format!("e {}\n", file("b.txt", "two")));
     let shown = screen.until("(b)ack? ");
     assert!(shown.contains("target    b.txt\n"), "{shown}");
-    screen.consents(&card);
+    screen.consents(&shown);
     screen.until("written\n");
     screen.ended();
     assert_eq!([content(&folder, "a.txt"), content(&folder, "b.txt")], [None, Some("two".to_owned())]);
