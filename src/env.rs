@@ -12,6 +12,7 @@ mod planted;
 mod planted;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod simulated;
+pub(crate) mod threads;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

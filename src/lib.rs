@@ -37,7 +37,6 @@ pub mod messages;
 pub mod runtime;
 pub mod storage;
 pub mod supervision;
-mod threads;
 pub mod workflow;
 
 #[cfg(any(test, feature = "testing"))]

@@ -112,6 +112,9 @@ fn what_a_person_edits_is_what_is_done() {
     screen.types(format!("e {}\n", file("b.txt", "two")));
     let shown = screen.until("(b)ack? ");
     assert!(shown.contains("target    b.txt\n"), "{shown}");
+    // The code of the card before is that of something else.
+    screen.consents(&card);
+    screen.until("(b)ack? ");
     screen.consents(&shown);
     screen.until("written\n");
     screen.ended();

@@ -18,12 +18,12 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
+use crate::env::threads::can_start;
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
-use crate::threads::can_start;
 
 use super::agent::{MadeValue, made_for};
 use super::agent_actor::AgentMsg;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::actors::AgentSpec;
-use crate::threads::can_start;
+use crate::env::threads::can_start;
 
 use super::catalog::Models;
 use super::definition::{Definition, ProcessSettings};

@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::env::Env;
+use crate::env::threads::can_start;
 use crate::messages::visible;
-use crate::threads::can_start;
 
 use super::group::{Group, Leash};
 use super::lines::{Line, Lines};

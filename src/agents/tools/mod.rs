@@ -109,7 +109,7 @@ async fn blocking<T: Send + 'static>(
     let given_up = GivenUp::default();
     let _guard = TellsIfDropped(given_up.clone());
     match Handle::try_current() {
-        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread && crate::threads::can_start() => {
+        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread && crate::env::threads::can_start() => {
             match runtime.spawn_blocking(move || work(&given_up)).await {
                 Ok(done) => done,
                 Err(error) => match error.try_into_panic() {
