@@ -12,7 +12,7 @@ use callboard::actors::context::ContextError;
 use callboard::agents::{Definition, Effect, LlmAgent, Model, ToolSpec, Tools, of_spec};
 use callboard::messages::{Action, Authority, Consent, Message, Refusal, RunEvent};
 use callboard::prelude::*;
-use callboard::testing::{Fork, ScriptedModel};
+use callboard::testing::{Fork, ScriptedModel, Sim, seeds, simulate};
 use common::{World, assert_nothing_left, builder, finish, quiet};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -535,6 +535,83 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
     world.process(async |builder| {
         let board = builder.with(thinker(KEEPER, ScriptedModel::new(), &tools(&count))).start().await.unwrap();
         assert_eq!(board.kept_agents(), [], "one that was removed does not return");
+    });
+}
+
+/// Makes an agent and asks for it to be kept.
+struct Founder;
+
+impl Agent for Founder {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        turn.make_agent("helper", json!("help").into()).await?;
+        let kept = turn.keep_agent("helper", json!("help").into()).await?;
+        Ok(Command::output(kept.as_str()))
+    }
+
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        let word = draft.as_str().ok_or("a word is needed")?.to_owned();
+        Ok(AgentSpec::new("helper", move |_: Turn| std::future::ready(Ok(Command::output(word.clone())))))
+    }
+}
+
+#[test]
+fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and_nobody_is_asked_again() {
+    simulate(seeds(60), async |sim: Sim| {
+        let start = || sim.board().with(AgentSpec::new("founder", || Founder).keeps_agents()).start();
+        // The write that keeps the agent; the one after it; any of the writes of the journal.
+        match sim.below(3) {
+            0 => sim.faults().at("storage.put").of(r#"["kept-agent", "founder", "founder~helper"]"#).crash(),
+            _ => sim.faults().at("storage.append").crash().on_pass(1 + sim.below(7)),
+        };
+        let (mut submitted, mut asked, mut is_approved) = (None, None, false);
+        let kept_before = sim
+            .until_crash(async {
+                let board = start().await?;
+                let run = board.submit(Task::new("x")).await?;
+                submitted = Some(run.id());
+                let envelope = board.next_approval().await.unwrap();
+                asked = Some(envelope.id());
+                board.approvals().approve(envelope.id(), "ann").await.unwrap();
+                is_approved = true;
+                run.result().await?;
+                Ok::<_, callboard::Error>(board.kept_agents())
+            })
+            .await
+            .transpose()?;
+        let Some(run) = submitted else { return Ok(()) };
+        if kept_before.is_some() {
+            sim.crash().await;
+        }
+        let board = start().await?;
+        board.recovered().await;
+        let run = board.run(run);
+        let mut asked_again = Vec::new();
+        let answers = async {
+            while let Some(open) = board.next_approval().await {
+                // A decision that was stored before the crash counts, whatever the run had journaled of it.
+                if board.approvals().approve(open.id(), "ann").await.is_ok() {
+                    asked_again.push(open.id());
+                }
+            }
+        };
+        let result = tokio::select! {
+            biased;
+            result = run.result() => result?,
+            () = answers => panic!("the board has ended"),
+        };
+        assert_eq!(result.output, "founder~helper");
+        assert!(!is_approved || asked_again.is_empty(), "nobody is asked about what was approved");
+        assert!(asked_again.iter().all(|again| asked.is_none_or(|asked| asked == *again)), "it is the same question");
+        let history = run.history().await?;
+        let questions = history.iter().filter(|event| matches!(event, RunEvent::ApprovalAsked { .. })).count();
+        assert_eq!((questions, board.approvals().open().len()), (1, 0));
+        let kept = board.kept_agents();
+        assert_eq!((kept.len(), kept[0].name()), (1, "helper"));
+        assert_eq!(finish(&board, Task::new("x").to("helper")).await.output, "help");
+        sim.assert_nothing_left().await;
+        sim.crash().await;
+        assert_eq!(start().await?.kept_agents(), kept);
+        Ok(())
     });
 }
 

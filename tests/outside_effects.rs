@@ -247,6 +247,33 @@ fn whoever_carried_it_out_is_asked_before_a_person_is() {
 }
 
 #[test]
+fn a_reconciliation_that_never_answers_is_unknown_after_thirty_seconds_or_as_the_board_sets_it() {
+    let never: Setting = |effect| effect.reconcile(|_| pending::<Result<_, TurnError>>());
+    let boards: [(fn(callboard::Builder) -> callboard::Builder, u64); 2] =
+        [(|builder| builder, 30), (|builder| builder.reconcile_within(Duration::from_secs(7)), 7)];
+    for (of, seconds) in boards {
+        simulate(seeds(5), async |sim: Sim| {
+            let shop = Shop::default();
+            let (board, run) = crashed_of(&sim, &shop, never, of).await?;
+            let open = question(&board, run).await;
+            let history = board.run(run).history().await?;
+            let recovered = history.iter().find(|event| matches!(event, RunEvent::Recovered { .. })).unwrap();
+            let asked = history.iter().find_map(|event| match event {
+                RunEvent::OutcomeUnknown { asked, .. } => Some(asked.at),
+                _ => None,
+            });
+            let waited = asked.unwrap().since(recovered.at().unwrap());
+            let expected = Duration::from_secs(seconds)..Duration::from_secs(seconds + 1);
+            assert!(expected.contains(&waited), "{waited:?} and not {expected:?}");
+            board.answer(open.id, json!({ "done": "asked" }), "ann").await?;
+            assert_eq!((board.run(run).result().await?.output, shop.charged()), ("asked".into(), 1));
+            sim.assert_nothing_left().await;
+            Ok(())
+        });
+    }
+}
+
+#[test]
 fn a_policy_decides_without_a_person() {
     simulate(seeds(5), async |sim: Sim| {
         for (with, charged, says) in [
