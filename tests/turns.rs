@@ -84,6 +84,19 @@ async fn a_date_that_is_set_back_puts_off_no_further_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_often_a_turn_is_tried_is_set_by_its_task_and_else_by_the_board() {
+    let fails = |_: Turn| async { Err::<Command, _>(TurnError::transient("down")) };
+    let board = builder().agent("caller", fails).attempts(5).start().await.unwrap();
+    let own = Task::new("x").limits(Limits { attempts: 2, ..Limits::default() });
+    for (task, attempts) in [(Task::new("x"), 5), (own, 2)] {
+        finish(&board, task).await;
+        assert_eq!(board.dead_letters().await.unwrap().last().unwrap().attempts, attempts);
+    }
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn three_failed_attempts_make_a_dead_letter_and_fail_the_branch() {
     let tries = Counter::default();
     let counted = tries.clone();

@@ -70,6 +70,7 @@ pub(super) struct Settings {
     pub(super) stuck_after: Duration,
     pub(super) reconcile_within: Duration,
     pub(super) max_recoveries: u32,
+    pub(super) attempts: u32,
     pub(super) dynamic_agents: usize,
     pub(super) memory_turns: u32,
 }
@@ -100,6 +101,7 @@ impl Default for Settings {
             stuck_after: Duration::from_secs(5),
             reconcile_within: Duration::from_secs(30),
             max_recoveries: 10,
+            attempts: 3,
             dynamic_agents: 16,
             memory_turns: 1_000,
             ledger: LedgerLimits { inbox: 200, stale_after: Duration::from_secs(600) },
@@ -340,6 +342,24 @@ impl Builder {
     /// How many agents the agents of one run may make (16). A run that has made as many is refused more.
     pub fn dynamic_agents(mut self, agents: usize) -> Self {
         self.settings.dynamic_agents = agents;
+        self
+    }
+
+    /// How often a turn is tried before it ends in dead letters (3), in runs whose task has no limits of its own; a task sets
+    /// `Limits::attempts`, and a node of a workflow its own figure. At least once.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let fails = |_: Turn| async { Err::<Command, _>(TurnError::transient("the service is down")) };
+    /// let board = Callboard::builder().agent("caller", fails).attempts(1).start().await?;
+    /// board.submit(Task::new("call")).await?.result().await?;
+    /// assert_eq!(board.dead_letters().await?[0].attempts, 1);
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.settings.attempts = attempts.max(1);
         self
     }
 

@@ -121,7 +121,7 @@ impl Callboard {
                 Complexity::default()
             }),
         };
-        class.into()
+        Limits { attempts: self.board.settings.attempts, ..Limits::of(class) }
     }
 
     async fn wait_for_room(&self, agent: &AgentName) -> Result<Option<OwnedMutexGuard<()>>, Refusal> {
