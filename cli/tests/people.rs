@@ -108,7 +108,7 @@ fn what_a_person_edits_is_what_is_done() {
     model.calls("FileWrite", file("a.txt", "one"));
     model.says("written");
     let mut screen = screen(&folder, &RUN);
-    screen.until(WAYS);
+    let card = screen.until(WAYS);
     screen.types(format!("e {}\n", file("b.txt", "two")));
     let shown = screen.until("(b)ack? ");
     assert!(shown.contains("target    b.txt\n"), "{shown}");
