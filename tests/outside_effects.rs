@@ -12,7 +12,7 @@ use callboard::agents::{
     Definition, Effect, LlmAgent, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools,
 };
 use callboard::messages::{
-    AgentName, EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
+    EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
 };
 use callboard::prelude::*;
 use callboard::supervision::runs::inbox::AnswerError;
@@ -552,18 +552,23 @@ fn pay(shop: &Shop) -> Pay {
 }
 
 /// Has a model pay, crashes the node while it does, and gives the board of the next life with the run and its model.
-async fn paid(sim: &Sim, pay: &Pay, idempotent: bool) -> Result<(Callboard, RunId, ScriptedModel), callboard::Error> {
+/// `rule` is a line of the agent's file.
+async fn paid(sim: &Sim, pay: &Pay, rule: &str) -> Result<(Callboard, RunId, ScriptedModel), callboard::Error> {
     sim.time_limit(DAY * 30);
     let start = async |model: ScriptedModel| {
         let tools = Tools::new().with(pay.clone()).unwrap();
-        let mut definition = Definition::built_in(AgentName::new("clerk").unwrap());
-        definition.idempotent = if idempotent { vec!["pay".into()] } else { Vec::new() };
+        let file = format!(
+            "[agent]\nname = \"clerk\"\nmode = \"build\"\nsystem_prompt = \"You pay.\"\n[agent.capabilities]\n\
+             allowed_tools = [\"pay\"]\n{rule}"
+        );
+        let definition = Definition::from_toml("clerk.toml", &file).unwrap();
         let agent = LlmAgent::new(&definition, Arc::new(model), &tools, &[]).unwrap();
         sim.board().with(agent.spec()).start().await
     };
     let call = ScriptedModel::new().calls("pay", json!({ "to": "ann" }));
     let board = start(call).await?;
     let run = board.submit(Task::new("pay ann")).await?.id();
+    board.approvals().approve(board.next_approval().await.unwrap().id(), "ann").await.unwrap();
     while pay.shop.charged() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -591,7 +596,7 @@ async fn told(board: &Callboard, run: RunId, model: &ScriptedModel) -> String {
 fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
     simulate(seeds(10), async |sim: Sim| {
         let tool = pay(&Shop::default());
-        let (board, run, model) = paid(&sim, &tool, false).await?;
+        let (board, run, model) = paid(&sim, &tool, "").await?;
         let open = question(&board, run).await;
         let text = open.question.get("question").unwrap().as_str().unwrap().to_owned();
         assert!(text.starts_with("pay ann was begun, and its result was lost"), "{text}");
@@ -599,16 +604,19 @@ fn a_tool_whose_result_was_lost_is_not_used_again_by_itself() {
         assert_eq!(told(&board, run, &model).await, "paid as ann says");
         assert_eq!(tool.shop.charged(), 1);
 
-        let mut tool = pay(&Shop::default());
-        tool.spec.on_unknown = Some(OnUnknown::Report);
-        let (board, run, model) = paid(&sim, &tool, false).await?;
-        let said = told(&board, run, &model).await;
-        assert!(said.starts_with("pay may have run:"), "{said}");
-        assert_eq!(tool.shop.charged(), 1);
+        // The tool says so, or the agent's file does, unless the tool says otherwise.
+        for (of_tool, of_file) in [(Some(OnUnknown::Report), "repeat"), (None, "report")] {
+            let mut tool = pay(&Shop::default());
+            tool.spec.on_unknown = of_tool;
+            let (board, run, model) = paid(&sim, &tool, &format!("on_unknown = \"{of_file}\"")).await?;
+            let said = told(&board, run, &model).await;
+            assert!(said.starts_with("pay may have run:"), "{said}");
+            assert_eq!(tool.shop.charged(), 1);
+        }
 
         let mut tool = pay(&Shop::default());
         tool.found = Some(Reconciled::Done("found out".into()));
-        let (board, run, model) = paid(&sim, &tool, false).await?;
+        let (board, run, model) = paid(&sim, &tool, "").await?;
         assert_eq!(told(&board, run, &model).await, "found out");
         assert_eq!(tool.shop.charged(), 1);
         Ok(())
@@ -620,10 +628,10 @@ fn a_tool_that_may_run_again_does_whoever_says_so() {
     simulate(seeds(5), async |sim: Sim| {
         let mut tool = pay(&Shop::default());
         tool.spec.class = EffectClass::Idempotent;
-        let (board, run, model) = paid(&sim, &tool, false).await?;
+        let (board, run, model) = paid(&sim, &tool, "").await?;
         assert_eq!((told(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
         let tool = pay(&Shop::default());
-        let (board, run, model) = paid(&sim, &tool, true).await?;
+        let (board, run, model) = paid(&sim, &tool, "idempotent = [\"pay\"]").await?;
         assert_eq!((told(&board, run, &model).await, tool.shop.charged()), ("receipt 1".to_owned(), 2));
         Ok(())
     });
