@@ -50,7 +50,7 @@ mod linux {
 
     pub(super) fn mark(command: &mut Command, mark: &str, key: Option<&str>) {
         let hard = number(mark) | OF_PROGRAM;
-        marked(command, Marks { soft: key.map_or(hard, |key| number(key)), hard });
+        marked(command, Marks { soft: key.map_or(hard, number), hard });
     }
 
     /// A number below those of programs, and above what any machine has.
