@@ -237,3 +237,69 @@ async fn a_folder_that_cannot_be_read_changes_nothing() {
     assert_eq!(reload(&board, &mut agents).await, ["poet.toml: unchanged"]);
     board.shutdown().await;
 }
+
+/// Where permissions are kept, as on the command line.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
+    let no_op = |name: &str, effect| tool(name, "Does nothing.", effect, |_: Nothing, _| async { Ok("done".into()) });
+    let tools = Tools::new().with(no_op("build", Effect::Executes)).unwrap();
+    let tools = tools.with(no_op("look", Effect::Reads)).unwrap().with(no_op("send", Effect::Sends)).unwrap();
+    let text = |changed: &str| {
+        let usual = [
+            "mode = \"build\"",
+            "capabilities.allowed_tools = [\"build\", \"look\"]",
+            "capabilities.ask = [\"build\", \"look\"]",
+            "capabilities.idempotent = []",
+            "capabilities.on_unknown = \"ask\"",
+            "capabilities.authority = [\"reads\", \"executes\"]",
+            "context.namespaces = [\"run\"]",
+        ];
+        let key = |line: &str| line.split(' ').next().unwrap().to_owned();
+        let kept = usual.iter().filter(|line| key(line) != key(changed.trim_start_matches('-')));
+        let changed = Some(changed).filter(|line| !line.is_empty() && !line.starts_with('-'));
+        let lines: Vec<&str> = kept.copied().chain(changed).collect();
+        format!("{}{}\n", agent("poet", "You write."), lines.join("\n"))
+    };
+    let files = folder(&[("poet.toml", &text(""))]);
+    let model = ScriptedModel::new().says("a");
+    let mut agents = read(files.path(), &model).tools(&tools).keep_permissions();
+    let board = start(&mut agents, builder()).await;
+    for (change, more) in [
+        ("capabilities.allowed_tools = [\"build\", \"look\", \"send\"]", "tools \"send\""),
+        ("-capabilities.allowed_tools", "all tools"),
+        ("capabilities.ask = [\"build\"]", "without `ask` for \"look\""),
+        ("-capabilities.ask", "without `ask` for \"build\", \"look\""),
+        ("capabilities.idempotent = [\"build\"]", "`idempotent` for \"build\""),
+        ("capabilities.on_unknown = \"repeat\"", "`on_unknown = \"repeat\"`"),
+        ("capabilities.on_unknown = \"report\"", "`on_unknown = \"report\"`"),
+        ("context.namespaces = [\"run\", \"secrets\"]", "namespaces \"secrets\""),
+        ("capabilities.authority = [\"reads\", \"executes\", \"sends\"]", "effects sends"),
+        ("mode = \"explore\"", "mode explore in place of"),
+    ] {
+        write(&files, "poet.toml", &text(change));
+        let told = reload(&board, &mut agents).await;
+        let refused = "poet.toml: refused, and poet keeps its earlier definition:\npoet.toml: \"poet\" would be permitted more";
+        assert!(told[0].starts_with(refused) && told[0].contains(more), "{change}: {told:?}");
+        assert!(told[0].contains("takes effect at the next start"), "{told:?}");
+    }
+    // A file with another name changes nothing of that, nor does an agent that is new.
+    fs::rename(files.path().join("poet.toml"), files.path().join("other.toml")).unwrap();
+    write(&files, "other.toml", &text("-capabilities.ask"));
+    assert!(reload(&board, &mut agents).await[0].contains("without `ask`"));
+    write(&files, "other.toml", &text("-capabilities.ask").replace("\"poet\"", "\"critic\""));
+    let told = reload(&board, &mut agents).await;
+    assert!(told[0].contains("it is new, and no other agent had this: without `ask`"), "{told:?}");
+    fs::remove_file(files.path().join("other.toml")).unwrap();
+    // What permits no more is taken, and taken back.
+    for change in ["capabilities.on_unknown = \"fail\"", "limits.concurrency = 2", ""] {
+        write(&files, "poet.toml", &text(change).replace("You write.", &format!("You write {}.", change.len())));
+        let told = reload(&board, &mut agents).await;
+        assert!(told[0].contains("poet takes tasks") || told[0].contains("later turns of poet use it"), "{change}: {told:?}");
+    }
+    write(&files, "critic.toml", &text("").replace("\"poet\"", "\"critic\""));
+    assert_eq!(reload(&board, &mut agents).await[0], "critic.toml: added: critic takes tasks");
+    // At the next start it counts.
+    write(&files, "poet.toml", &text("-capabilities.ask"));
+    assert_eq!(agents.load().unwrap().len(), 2);
+    board.shutdown().await;
+}

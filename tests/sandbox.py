@@ -382,3 +382,39 @@ for bit in (0o4000, 0o2000):
     )
 how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o4755, 0)
 attempt("openat2_setuid", lambda: call(437, -100, b"made", how, len(how)))
+
+# What defines agents, models and servers: a folder, a file, one that is missing, one in a folder, and one by a link.
+def made(name, flags=0):
+    os.close(os.open(name, os.O_CREAT | os.O_WRONLY | flags, 0o600))
+
+
+def swap(one, other):
+    call(316, -100, one.encode(), -100, other.encode(), 2)
+
+
+os.mkdir("other")
+for kind, name in dict(agent="agents/a.toml", models="models.toml", flow="conf/flow.toml", linked="linked.toml").items():
+    attempt(f"define_{kind}_write", lambda: os.open(name, os.O_WRONLY))
+    attempt(f"define_{kind}_truncate", lambda: os.truncate(name, 0))
+    attempt(f"define_{kind}_remove", lambda: os.unlink(name))
+    attempt(f"define_{kind}_rename_away", lambda: os.rename(name, "away"))
+    attempt(f"define_{kind}_rename_over", lambda: os.rename("inside", name))
+    attempt(f"define_{kind}_swap", lambda: swap("inside", name))
+    attempt(f"define_{kind}_chmod", lambda: os.chmod(name, 0o666))
+for kind, name in dict(agents="agents", conf="conf", servers="mcp.toml").items():
+    attempt(f"define_{kind}_remove", lambda: os.rmdir(name))
+    attempt(f"define_{kind}_rename_away", lambda: os.rename(name, "away"))
+    attempt(f"define_{kind}_rename_over", lambda: os.rename("other", name))
+    attempt(f"define_{kind}_swap", lambda: swap("other", name))
+attempt("define_agents_add", lambda: made("agents/new.toml"))
+attempt("define_agents_add_folder", lambda: os.mkdir("agents/new"))
+attempt("define_agents_link_into", lambda: os.link("inside", "agents/new.toml"))
+attempt("define_agents_symlink_into", lambda: os.symlink("/etc/passwd", "agents/new.toml"))
+attempt("define_agents_link_out", lambda: os.link("agents/a.toml", "hard"))
+attempt("define_models_link_out", lambda: os.link("models.toml", "hard"))
+attempt("define_servers_make", lambda: made("mcp.toml"))
+attempt("define_servers_make_new", lambda: made("mcp.toml", os.O_EXCL))
+attempt("define_servers_link", lambda: os.link("inside", "mcp.toml"))
+attempt("define_servers_symlink", lambda: os.symlink("inside", "mcp.toml"))
+attempt("define_servers_make_below", lambda: made("mcp.toml/new"))
+attempt("define_servers_chmod", lambda: os.chmod("mcp.toml", 0o777))

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::symlink;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
@@ -66,6 +67,12 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     fs::create_dir(&inside).unwrap();
     fs::write(&outside, "C4N4RY").unwrap();
     fs::write(inside.join("attacks.py"), ATTACKS).unwrap();
+    let definitions = ["agents/a.toml", "models.toml", "conf/flow.toml"].map(|name| inside.join(name));
+    for file in &definitions {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "a person's").unwrap();
+    }
+    symlink("conf/flow.toml", inside.join("linked.toml")).unwrap();
     // As a careless library opens it.
     let open = fs::File::options().read(true).write(true).open(&outside).unwrap();
     fcntl_setfd(&open, FdFlags::empty()).unwrap();
@@ -76,7 +83,9 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     let name = format!("callboard-attack-{board}");
     let abstract_datagrams = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let shared = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in("/dev/shm").unwrap();
-    let shell = ShellExec::new(&Root::open(&inside).unwrap());
+    let kept = ["agents", "models.toml", "mcp.toml", "conf/flow.toml", "linked.toml"].map(|name| inside.join(name));
+    let root = kept.iter().try_fold(Root::open(&inside).unwrap(), Root::keeping).unwrap();
+    let shell = ShellExec::new(&root);
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
@@ -88,6 +97,10 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     assert!(came_through.is_empty(), "{came_through:?}\n{said}");
     assert!(said.starts_with("exit code 0") && made.len() >= 257, "{} attempts: {said}", made.len());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "C4N4RY");
+    assert!(definitions.iter().all(|file| fs::read_to_string(file).unwrap() == "a person's"));
+    assert_eq!(fs::read_dir(inside.join("agents")).unwrap().count(), 1);
+    assert_eq!(fs::read_link(inside.join("linked.toml")).unwrap(), Path::new("conf/flow.toml"));
+    assert!(fs::symlink_metadata(inside.join("mcp.toml")).is_err(), "what held its place is gone");
     assert_eq!(fs::read_dir(world.path()).unwrap().count(), 4, "nothing was put beside the folder");
     for socket in [datagrams, abstract_datagrams] {
         socket.set_nonblocking(true).unwrap();
@@ -102,6 +115,8 @@ async fn no_attempt_of_a_confined_command_succeeds() {
 fn is_refused(name: &str, answer: &str) -> bool {
     match answer {
         "EPERM" | "EACCES" | "ENOSYS" | "EROFS" => true,
+        // What defines agents is a mount, or lies in one.
+        "EBUSY" | "EXDEV" | "EISDIR" | "EEXIST" | "ENOTDIR" | "ENOTEMPTY" if name.starts_with("define_") => true,
         "EBADF" => name.ends_with("inherited_descriptor") || name == "chmod_by_handle",
         // What the command sees as its folder is a mount.
         "EBUSY" => ["remove_the_folder", "rename_the_folder"].contains(&name),

@@ -365,6 +365,54 @@ fn a_folder_that_cannot_be_kept_is_told() {
 
 /// While a folder is swapped for a link again and again, whatever is found is inside.
 #[tokio::test]
+async fn what_defines_agents_is_read_and_not_changed_whatever_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |path: &str| folder.path().join(path);
+    for path in ["agents/deep", "other"] {
+        fs::create_dir_all(inside(path)).unwrap();
+    }
+    for file in ["agents/a.toml", "agents/deep/b.toml", "models.toml", "other/m.toml"] {
+        fs::write(inside(file), "a person's").unwrap();
+    }
+    fs::hard_link(inside("models.toml"), inside("hard.toml")).unwrap();
+    symlink("other/m.toml", inside("linked.toml")).unwrap();
+    symlink("agents", inside("way")).unwrap();
+    let kept = ["agents", "models.toml", "mcp.toml", "linked.toml"].map(inside);
+    let root = kept.iter().try_fold(Root::open(folder.path()).unwrap(), Root::keeping).unwrap();
+    for path in [
+        "agents/a.toml",
+        "agents/new.toml",
+        "agents/new/x.toml",
+        "agents/deep/b.toml",
+        "way/a.toml",
+        "other/../agents/a.toml",
+        "models.toml",
+        "./models.toml",
+        "MODELS.toml",
+        "hard.toml",
+        "mcp.toml",
+        "mcp.toml/x",
+        "linked.toml",
+        "other/m.toml",
+    ] {
+        let error = write(&root, path).await.unwrap_err();
+        assert!(error.0.contains("tools may read it and not change it"), "{path}: {error}");
+        let part = json!({ "path": path, "old": "person", "new": HARM });
+        used(&tools::file_write(&root), part).await.unwrap_err();
+    }
+    assert!(read(&root, "models.toml").await.unwrap().text.contains("a person's"));
+    assert!(read(&root, "way/a.toml").await.unwrap().text.contains("a person's"));
+    write(&root, "agents.toml").await.unwrap();
+    write(&root, "other/new.toml").await.unwrap();
+    let mut found = BTreeMap::new();
+    listed(folder.path(), &mut found);
+    let harmed = found.iter().filter(|(_, text)| text.as_deref().is_some_and(|text| text == HARM.as_bytes()));
+    let harmed: Vec<_> = harmed.map(|(path, _)| path.strip_prefix(folder.path()).unwrap()).collect();
+    assert_eq!(harmed, [Path::new("agents.toml"), Path::new("other/new.toml")]);
+    assert!(!inside("mcp.toml").exists() && !inside("agents/new").exists());
+}
+
+#[tokio::test]
 async fn a_folder_that_becomes_a_link_meanwhile_leads_nowhere() {
     let world = World::new();
     let kept = world.kept();

@@ -80,13 +80,14 @@ fn a_beginner_comes_to_a_review_without_a_key() {
 
 /// The parts of the confinement of commands, in the order of `check`.
 #[cfg(target_os = "linux")]
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "files that are not named",
     "system calls that are not listed",
     "capabilities, also of the superuser",
     "the terminal, and descriptors of others",
     "orders to devices",
     "signals to other processes",
+    "what defines agents, models and servers",
     "permissions and dates of files outside",
     "shared memory",
     "the number of processes",

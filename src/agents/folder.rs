@@ -7,6 +7,7 @@
 mod catalog;
 mod compared;
 mod files;
+mod permissions;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use super::process;
 use super::tool::Tools;
 
 use catalog::Catalog;
+use permissions::Loaded;
 pub use catalog::CatalogFile;
 pub(crate) use files::Files;
 pub use files::FolderError;
@@ -63,6 +65,7 @@ pub struct AgentFolder {
     model: ModelOf,
     root: PathBuf,
     programs: Programs,
+    permissions: Permissions,
     /// The models, if a file says which there are; `model` is not asked then.
     catalog: Option<Catalog>,
     files: BTreeMap<String, Known>,
@@ -78,6 +81,25 @@ enum Programs {
     Any,
     /// Those that they declared when it was loaded; `None` until then.
     AsLoaded(Option<Vec<Arc<ProcessSettings>>>),
+}
+
+/// What its files may permit agents.
+#[derive(Clone, Debug, Default)]
+enum Permissions {
+    /// Anything.
+    #[default]
+    Any,
+    /// What they permitted when it was loaded; `None` until then.
+    AsLoaded(Option<Arc<Loaded>>),
+}
+
+impl Permissions {
+    fn loaded(&self) -> Option<&Loaded> {
+        match self {
+            Self::Any | Self::AsLoaded(None) => None,
+            Self::AsLoaded(Some(loaded)) => Some(loaded),
+        }
+    }
 }
 
 impl Programs {
@@ -117,6 +139,7 @@ impl AgentFolder {
             model: Arc::new(|_| Err("there are no models; say `models`, `catalog`, `model` or `model_of`".to_owned())),
             root: PathBuf::from("."),
             programs: Programs::Any,
+            permissions: Permissions::Any,
             catalog: None,
             files: BTreeMap::new(),
             left: BTreeSet::new(),
@@ -140,6 +163,33 @@ impl AgentFolder {
     /// change.
     pub fn keep_programs(mut self) -> Self {
         self.programs = Programs::AsLoaded(None);
+        self
+    }
+
+    /// Takes no change that permits an agent more than when the folder was loaded: tools, effects or namespaces that it did not
+    /// have, uses of tools that people are no longer asked about, `idempotent` for more tools, or an `on_unknown` that leaves more to
+    /// it; nor a model that is asked at another address, of another provider or with the key of another variable. A new agent may
+    /// have what some agent had. It is for folders that tools of agents can write in. All else may change.
+    ///
+    /// ```
+    /// use callboard::agents::{AgentFolder, FakeModel};
+    /// use callboard::prelude::*;
+    /// use std::sync::Arc;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path();
+    /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\n[agent.capabilities]\nallowed_tools = []")?;
+    /// let mut folder = AgentFolder::new(path).model(Arc::new(FakeModel)).keep_permissions();
+    /// let board = folder.load()?.into_iter().fold(Callboard::builder(), |board, agent| board.with(agent)).start().await?;
+    ///
+    /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"")?;
+    /// let told = board.reload(&mut folder).await?;
+    /// assert!(told[0].refusal().unwrap().contains("all tools"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn keep_permissions(mut self) -> Self {
+        self.permissions = Permissions::AsLoaded(None);
         self
     }
 
@@ -233,6 +283,9 @@ impl AgentFolder {
     ) -> Result<(Vec<AgentSpec>, Vec<FileReport>), FolderError> {
         let read = Files::read(&self.path, self.catalog_path())?;
         let before = std::mem::take(&mut self.files);
+        if let Permissions::AsLoaded(loaded) = &mut self.permissions {
+            *loaded = None;
+        }
         let mut changes = self.compare(&read);
         let mut wrong: Vec<FileReport> =
             changes.reports.iter().filter(|report| report.refusal().is_some()).cloned().collect();
@@ -251,6 +304,12 @@ impl AgentFolder {
         if let Programs::AsLoaded(loaded) = &mut self.programs {
             let standing = self.files.values().filter_map(|known| known.agent.as_ref());
             *loaded = Some(standing.filter_map(|agent| agent.definition.process.clone()).collect());
+        }
+        if let Permissions::AsLoaded(loaded) = &mut self.permissions {
+            let standing = self.files.values().filter_map(|known| known.agent.as_ref());
+            let agents = standing.map(|agent| agent.definition.clone()).collect();
+            let models = self.catalog.as_ref().and_then(Catalog::current).map(|current| current.models.clone());
+            *loaded = Some(Arc::new(Loaded { agents, models }));
         }
         Ok((specs, wrong))
     }

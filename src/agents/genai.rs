@@ -228,6 +228,12 @@ impl Model for GenaiModel {
     fn is_same(&self, other: &dyn Model) -> bool {
         (other as &dyn Any).downcast_ref().is_some_and(|other| self.asks_the_same(other))
     }
+
+    fn has_server_of(&self, other: &dyn Model) -> bool {
+        (other as &dyn Any).downcast_ref::<Self>().is_some_and(|other| {
+            self.provider == other.provider && self.address == other.address && self.key_variable == other.key_variable
+        })
+    }
 }
 
 impl From<GenaiModel> for ModelEntry {

@@ -49,6 +49,13 @@ pub trait Model: Any + Send + Sync + 'static {
         let _ = other;
         false
     }
+
+    /// Whether it is asked at the same server, with the key of the same variable, as the other one: a catalog that is read again may
+    /// have it then also where permissions are kept ([`AgentFolder::keep_permissions`](super::AgentFolder::keep_permissions)). By
+    /// default, models of one type are.
+    fn has_server_of(&self, other: &dyn Model) -> bool {
+        Any::type_id(self) == Any::type_id(other)
+    }
 }
 
 /// How a model answers.

@@ -147,3 +147,32 @@ async fn a_model_whose_address_was_put_right_is_asked_at_once() {
     let found = at(&server.url).with_policy(policy).after(&lost);
     assert_eq!(answer(found.call(&ModelChoice::of("m"), asked())).await.0, "here");
 }
+
+#[tokio::test]
+async fn where_permissions_are_kept_no_model_is_asked_elsewhere_or_with_another_key() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("poet.toml"), POET).unwrap();
+    let file = folder.path().join("models.toml.txt");
+    let url = "http://127.0.0.1:1/v1";
+    let usual = model("m", url, "key_variable = \"A_KEY\"");
+    fs::write(&file, &usual).unwrap();
+    let mut agents = AgentFolder::new(folder.path()).catalog(CatalogFile::new(&file, read)).keep_permissions();
+    let specs = agents.load().unwrap();
+    let board = specs.into_iter().fold(Callboard::builder(), Builder::with).start().await.unwrap();
+    for catalog in [
+        model("m", "http://127.0.0.1:2/v1", "key_variable = \"A_KEY\""),
+        model("m", url, "key_variable = \"OTHER_KEY\""),
+        "[[models]]\nname = \"m\"\nprovider = \"openai\"\nkey_variable = \"A_KEY\"\n".to_owned(),
+        format!("{usual}{}", model("n", "http://127.0.0.1:2/v1", "key_variable = \"A_KEY\"")),
+    ] {
+        fs::write(&file, &catalog).unwrap();
+        let told = board.reload(&mut agents).await.unwrap()[0].to_string();
+        assert!(told.contains("another `provider`, `url` or `key_variable` than at the start: \""), "{catalog}: {told}");
+        assert!(told.contains("takes effect at the next start"), "{told}");
+    }
+    let other = format!("{usual}tags = [\"quick\"]\n{}", model("n", url, "key_variable = \"A_KEY\""));
+    fs::write(&file, other).unwrap();
+    let told = board.reload(&mut agents).await.unwrap()[0].to_string();
+    assert!(told.ends_with("changed: later turns use it"), "{told}");
+    board.shutdown().await;
+}

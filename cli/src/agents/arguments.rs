@@ -54,6 +54,9 @@ pub(crate) struct Files {
     /// a home folder; may be given several times
     #[arg(long, value_name = "FOLDER")]
     pub(crate) allow_read: Vec<PathBuf>,
+    /// Further files that tools may read and not change.
+    #[arg(skip)]
+    pub(crate) kept: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -53,7 +53,7 @@ pub(super) fn needs_attention(turn: u32, why: &str, broken: &BrokenAgents) -> St
 
 /// What says which models and tools agents have, and where these work, but for what is usual.
 pub(crate) fn flags(files: &Files, model: Option<&str>) -> String {
-    let Files { agents: _, models, mcp, root, allow_read } = files;
+    let Files { agents: _, models, mcp, root, allow_read, kept: _ } = files;
     let root = (root != Path::new(".")).then_some(root);
     let models = models.iter().map(|models| ("--models", quoted_path(models)));
     let mcp = mcp.iter().map(|mcp| ("--mcp", quoted_path(mcp)));

@@ -56,6 +56,8 @@ pub(crate) async fn load(
         note(&format!("warning: {problem}"));
     }
     let folder = AgentFolder::new(&files.agents).tools(&tools).root(&files.root).leaving(left.iter().copied());
+    // Whoever may write the files: what they permit is what a person has looked at before the start.
+    let folder = folder.keep_permissions();
     let asked = named.map(str::to_owned);
     let mut folder = match named {
         // The one that needs no others.

@@ -1,6 +1,6 @@
 //! The agents of a folder, and the tools that they may use.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use callboard::agents::tools::{self, Root, ShellExec};
@@ -20,8 +20,10 @@ const MAX_TEXT: u64 = 1 << 20;
 /// The most files of a folder.
 const MAX_FILES: usize = 1_000;
 
-/// Where the catalog is, unless the command line says it.
+/// Where the catalog and the servers are, unless the command line says it.
 const USUAL_CATALOG: &str = "models.toml";
+const USUAL_SERVERS: &str = "mcp.toml";
+const USUAL_AGENTS: &str = "agents";
 
 /// The models that agents may choose among: those of the catalog, or of the environment where there is none.
 pub(super) fn models(files: &Files) -> Result<Models, Failure> {
@@ -45,7 +47,7 @@ fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
 
 /// The servers whose tools agents may use, and the file that names them; none where there is no such file.
 fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
-    let Some((origin, text)) = document(files.mcp.as_deref(), "mcp.toml")? else { return Ok(None) };
+    let Some((origin, text)) = document(files.mcp.as_deref(), USUAL_SERVERS)? else { return Ok(None) };
     let servers = McpServers::from_toml(&Env::system(), &origin, &text).map_err(wrong)?;
     Ok((!servers.is_empty()).then_some((origin, servers)))
 }
@@ -53,7 +55,10 @@ fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
 /// The file that was named, or the usual one if it is there: what it is called, and its text.
 fn document(named: Option<&Path>, usual: &str) -> Result<Option<(String, String)>, Failure> {
     let file = match named {
-        None if !Path::new(usual).is_file() => return Ok(None),
+        // Commands of another process may hold its place with a folder.
+        None if Path::new(usual).metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
+            return Ok(None);
+        }
         None => Path::new(usual),
         Some(file) => file,
     };
@@ -90,6 +95,7 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     let of_all_projects = state_folder().filter(|folder| folder.is_dir());
     let root = hidden.into_iter().chain(of_all_projects.as_deref()).try_fold(root, Root::without);
     let root = root.map_err(|error| Failure::trouble(error.to_string()))?;
+    let root = definitions(files).try_fold(root, Root::keeping).map_err(|error| Failure::trouble(error.to_string()))?;
     let mut shell = ShellExec::new(&root);
     for folder in &files.allow_read {
         shell = shell.reads(readable(folder)?);
@@ -103,6 +109,13 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     };
     let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
     Ok(Read { sources, definitions, tools, mcp })
+}
+
+/// What defines the agents and what they may do, here and at a start without these options: tools do not change it.
+fn definitions(files: &Files) -> impl Iterator<Item = &Path> {
+    let named = [Some(&files.agents), files.models.as_ref(), files.mcp.as_ref()];
+    let named = named.into_iter().flatten().chain(files.kept.iter().filter(|file| file.as_os_str() != "-"));
+    named.map(PathBuf::as_path).chain([USUAL_AGENTS, USUAL_CATALOG, USUAL_SERVERS].map(Path::new))
 }
 
 /// A folder that commands may read, which has to be there: what is not there is a slip of the pen.

@@ -231,10 +231,10 @@ pub(crate) struct Thinkers {
 }
 
 impl Thinkers {
-    /// Where they are declared, and what their tools may see, if there are any.
-    pub(crate) fn files(&self) -> Option<Files> {
+    /// Where they are declared, and what their tools may see, if there are any. They may not change these workflows.
+    pub(crate) fn files(&self, workflows: &[PathBuf]) -> Option<Files> {
         let Self { agents, models, mcp, root, allow_read, model: _ } = self.clone();
-        Some(Files { agents: agents?, models, mcp, root, allow_read })
+        Some(Files { agents: agents?, models, mcp, root, allow_read, kept: workflows.to_vec() })
     }
 }
 

@@ -77,7 +77,7 @@ fn continuation(how: &str, store: Option<&Path>, going: &Going) -> String {
     for program in &going.agent {
         line.push_str(&format!(" --agent {}", quoted(&format!("{}={}", program.name, program.command))));
     }
-    if let Some(files) = going.thinkers.files() {
+    if let Some(files) = going.thinkers.files(&[]) {
         line.push_str(&format!(" --agents {}", quoted_path(&files.agents)));
         line.push_str(&flags(&files, going.thinkers.model.as_deref()));
     }

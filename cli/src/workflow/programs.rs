@@ -1,7 +1,7 @@
 //! The agents of a workflow on the command line: programs, run once for each turn.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use callboard::messages::visible;
@@ -31,12 +31,12 @@ pub(crate) struct Agents {
 /// # Errors
 /// One has neither, or a program has a name that nobody has.
 pub(crate) async fn agents(
-    going: &Going,
+    (going, workflows): (&Going, &[PathBuf]),
     store: Option<&Path>,
     cast: &[String],
     board: &Place,
 ) -> Result<Agents, Failure> {
-    let thinkers = thinkers(going, store).await?;
+    let thinkers = thinkers(going, workflows, store).await?;
     let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
     let is_known = |agent: &str| known.is_some_and(|known| known.contains(agent));
     let is_named = |agent: &String| going.agent.iter().any(|program| program.name == *agent || program.name == "*");
@@ -53,8 +53,8 @@ pub(crate) async fn agents(
 }
 
 /// The agents of the folder that is named, if one is, but for those that are programs. No tool of theirs sees the store.
-async fn thinkers(going: &Going, store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
-    let Some(files) = going.thinkers.files() else { return Ok(None) };
+async fn thinkers(going: &Going, workflows: &[PathBuf], store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
+    let Some(files) = going.thinkers.files(workflows) else { return Ok(None) };
     let programs: Vec<&str> = going.agent.iter().map(|program| &*program.name).collect();
     loading::load(&files, store, going.thinkers.model.as_deref(), &programs).await.map(Some)
 }

@@ -96,7 +96,7 @@ pub(crate) async fn run(
         }
         None => None,
     };
-    let agents = agents(going, kept.as_ref().map(|(stores, _)| stores.folder()), &cast, &place).await?;
+    let agents = agents((going, files), kept.as_ref().map(|(stores, _)| stores.folder()), &cast, &place).await?;
     let (session, stops) = Session::start(agents, &place, kept, going).await?;
     let mut task = workflow.task(input);
     let Terms { limits, approval_ttl, handoffs, conversation } = terms;
@@ -125,7 +125,7 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents(going, Some(kept.0.folder()), &cast(&loaded)?, &place).await?;
+    let agents = agents((going, &[]), Some(kept.0.folder()), &cast(&loaded)?, &place).await?;
     let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
@@ -178,7 +178,7 @@ async fn begin_fork(
     going: &Going,
 ) -> Result<End, Failure> {
     let place = Place::default();
-    let agents = agents(going, Some(kept.0.folder()), &cast(loaded)?, &place).await?;
+    let agents = agents((going, &[]), Some(kept.0.folder()), &cast(loaded)?, &place).await?;
     let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {

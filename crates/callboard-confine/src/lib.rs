@@ -23,7 +23,7 @@ mod view;
 #[cfg(target_os = "linux")]
 pub use confinement::{Confinement, confined};
 #[cfg(target_os = "linux")]
-pub use view::View;
+pub use view::{Pin, View};
 
 pub use started::{Started, start, unless_starting, while_nothing_is_reaped};
 

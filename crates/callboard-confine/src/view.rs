@@ -27,9 +27,23 @@ pub struct View {
     mounts: Vec<c_int>,
     /// What is not writable although it lies in what is.
     read_only: Vec<CString>,
+    /// What stays in its place although it lies in what is writable, each after the folders that it lies in.
+    pins: Vec<(CString, Pin)>,
     has_shared_memory: bool,
     /// The user and the group of a new user namespace; `None` where this process may mount without one.
     namespace: Option<Identity>,
+}
+
+/// What stays in its place: the kernel neither removes nor moves what something is mounted on. From what lies beside it, and to it,
+/// files are moved by copying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pin {
+    /// A folder; what is in it can be changed.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A file, or a folder with all that is in it: it is read-only too.
+    ReadOnly,
 }
 
 /// Who a program is in a user namespace of its own: who it was.
@@ -68,6 +82,16 @@ impl View {
         Some(self)
     }
 
+    /// With these in their places, by absolute paths that lead through no links; `None` if a path cannot be one.
+    #[must_use]
+    pub fn pinned<'p>(mut self, pins: impl IntoIterator<Item = (&'p Path, Pin)>) -> Option<Self> {
+        self.pins = pins.into_iter().map(|(path, pin)| Some((c_path(path)?, pin))).collect::<Option<_>>()?;
+        // A folder comes before what lies in it.
+        self.pins.sort();
+        self.pins.dedup();
+        Some(self)
+    }
+
     /// With the shared memory of the machine: for a program whose folders lie in it.
     #[must_use]
     pub fn without_shared_memory(mut self) -> Self {
@@ -101,7 +125,7 @@ impl View {
             }
         };
         let mounts = vec![-1; writable.len()];
-        Some(Self { writable, mounts, read_only: Vec::new(), has_shared_memory: true, namespace })
+        Some(Self { writable, mounts, read_only: Vec::new(), pins: Vec::new(), has_shared_memory: true, namespace })
     }
 
     /// Runs in the child, between fork and exec, where there is one thread.
@@ -130,10 +154,18 @@ impl View {
             // SAFETY: a descriptor that is open.
             done(unsafe { libc::fchdir(*mount) })?;
         }
+        for (path, pin) in &self.pins {
+            match pin {
+                Pin::Folder => bind(path)?,
+                Pin::Link => bind_link(path)?,
+                Pin::ReadOnly => {
+                    bind(path)?;
+                    make_read_only(path)?;
+                }
+            }
+        }
         for path in &self.read_only {
-            let flags = libc::MS_BIND | libc::MS_REC;
-            // SAFETY: a path that lives through the call; what is null is not read.
-            done(unsafe { libc::mount(path.as_ptr(), path.as_ptr(), none, flags, none.cast()) })?;
+            bind(path)?;
             make_read_only(path)?;
         }
         if self.has_shared_memory {
@@ -149,11 +181,37 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
+/// Mounts what is there in its own place.
+#[allow(unsafe_code, reason = "system calls")]
+fn bind(path: &CStr) -> io::Result<()> {
+    let none = std::ptr::null();
+    // SAFETY: a path that lives through the call; what is null is not read.
+    done(unsafe { libc::mount(path.as_ptr(), path.as_ptr(), none, libc::MS_BIND | libc::MS_REC, none.cast()) })
+}
+
+/// Mounts a link in its own place: it is still a link, and leads where it led.
+#[allow(unsafe_code, reason = "system calls")]
+fn bind_link(path: &CStr) -> io::Result<()> {
+    const BOTH_EMPTY_PATHS: c_int = 0x44;
+    // SAFETY: a path that lives through the call. Exec closes the descriptor.
+    let link = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
+    done(link)?;
+    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_EMPTY_PATH;
+    // SAFETY: a descriptor that is open, a text that lives through the call, and integers.
+    let mount = unsafe { libc::syscall(libc::SYS_open_tree, link, c"".as_ptr(), flags) };
+    done_long(mount)?;
+    let (call, empty) = (libc::SYS_move_mount, c"".as_ptr());
+    // SAFETY: descriptors that are open, texts that live through the call, and integers.
+    done_long(unsafe { libc::syscall(call, mount as c_int, empty, link, empty, BOTH_EMPTY_PATHS) })
+}
+
+/// What `open_tree` takes for a mount that is in no place yet.
+const OPEN_TREE_CLONE: c_int = 1;
+
 /// A mount of what is there, which is not in any place yet. Exec closes it.
 #[allow(unsafe_code, reason = "system calls")]
 fn open_tree(path: &CStr) -> io::Result<c_int> {
-    const CLONE: c_int = 1;
-    let flags = CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
+    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
     // SAFETY: a path that lives through the call, and integers.
     let mount = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
     done_long(mount)?;

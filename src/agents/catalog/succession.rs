@@ -65,6 +65,30 @@ impl Models {
         Arc::ptr_eq(now, old) || (is_listed_alike && makes_none && now.policy == old.policy)
     }
 
+    /// The names of models that are asked at another place, or with another key, than the one of their name was; those with new
+    /// names, than any was. Names that are not listed count as one.
+    pub(in crate::agents) fn elsewhere(&self, before: &Self) -> Vec<Arc<str>> {
+        let entries = |models: &Self| models.0.listed.iter().map(|listed| listed.entry.clone()).collect::<Vec<_>>();
+        let older = entries(before);
+        let is_known = |entry: &ModelEntry| {
+            let mut candidates = older.iter().filter(|older| older.name == entry.name).peekable();
+            let has_server = |older: &ModelEntry| entry.model.has_server_of(&*older.model);
+            if candidates.peek().is_some() {
+                return candidates.any(has_server);
+            }
+            // Where names need not be listed, those of a provider were there before.
+            let unlisted = before.0.unlisted.as_ref();
+            let made = unlisted.and_then(|it| (it.make)(&format!("{}/{}", entry.provider, entry.name)).ok());
+            made.iter().chain(&older).any(has_server)
+        };
+        let mut elsewhere: Vec<_> =
+            entries(self).iter().filter(|entry| !is_known(entry)).map(|entry| Arc::clone(&entry.name)).collect();
+        if self.0.unlisted.is_some() && before.0.unlisted.is_none() {
+            elsewhere.push("models that are not listed".into());
+        }
+        elsewhere
+    }
+
     /// The listed model of this name, if it asks the same.
     fn same(&self, entry: &ModelEntry) -> Option<Arc<Listed>> {
         let older = self.0.listed.iter().find(|older| older.entry.name == entry.name)?;

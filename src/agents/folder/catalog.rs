@@ -114,6 +114,8 @@ pub(super) fn bytes(path: &Path) -> Bytes {
     match bytes_of(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // A command holds the place of a file that it must not make with a folder.
+        Err(_) if path.is_dir() => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }

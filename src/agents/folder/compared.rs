@@ -8,7 +8,7 @@ use crate::agents::llm::Teammate;
 use crate::messages::AgentName;
 use crate::messages::visible::{quoted, visible};
 
-use super::catalog::{Bytes, Catalog};
+use super::catalog::{Bytes, Catalog, Current};
 use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
 
 /// What a board has to do, and what is to be told of it.
@@ -43,7 +43,7 @@ impl AgentFolder {
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
         for (file, bytes) in &read.agents {
             let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
-            match read.and_then(|bytes| self.may_declare(file, definition(&reader, file, bytes)?)) {
+            match read.and_then(|bytes| self.may_permit(file, self.may_declare(file, definition(&reader, file, bytes)?)?)) {
                 Ok(definition) => drop(new.insert(file, definition)),
                 Err(why) => drop(refused.insert(file, why)),
             }
@@ -79,6 +79,35 @@ impl AgentFolder {
         ))
     }
 
+    /// The definition, unless it permits more than may come now.
+    fn may_permit(&self, file: &str, definition: Definition) -> Result<Definition, String> {
+        match self.permissions.loaded().and_then(|loaded| loaded.beyond(&definition)) {
+            None => Ok(definition),
+            Some(more) => Err(format!(
+                "{}: {} would be permitted more than at the start: {more}\n  advice: look at the file; such a change takes effect \
+                 at the next start",
+                visible(file),
+                quoted(definition.name.as_str())
+            )),
+        }
+    }
+
+    /// The models, unless one is asked elsewhere or with another key than may come now.
+    fn may_ask(&self, catalog: &Catalog, offered: Current) -> Result<Current, String> {
+        let loaded = self.permissions.loaded().and_then(|loaded| loaded.models.as_ref());
+        let elsewhere = loaded.map(|loaded| offered.models.elsewhere(loaded)).unwrap_or_default();
+        if elsewhere.is_empty() {
+            return Ok(offered);
+        }
+        let elsewhere: Vec<_> = elsewhere.iter().map(|name| quoted(name)).collect();
+        Err(format!(
+            "{}: another `provider`, `url` or `key_variable` than at the start: {}\n  advice: look at the file; such a change takes \
+             effect at the next start",
+            visible(&catalog.name()),
+            elsewhere.join(", ")
+        ))
+    }
+
     /// The agents that are to be: the new ones, and the older ones of files that are refused.
     fn standing<'a>(&self, new: &ByFile<'a, Definition>, refused: &ByFile<'a, String>) -> ByFile<'a, Definition> {
         let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
@@ -89,7 +118,8 @@ impl AgentFolder {
     fn models_now(&self, standing: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
         let mut catalog = self.catalog.clone()?;
         let agents = standing.iter().map(|(file, definition)| (*file, definition));
-        let offered = catalog.offered(bytes?).and_then(|offered| catalog.fitting(offered, agents));
+        let offered = catalog.offered(bytes?).and_then(|offered| self.may_ask(&catalog, offered));
+        let offered = offered.and_then(|offered| catalog.fitting(offered, agents));
         let change = catalog.take(offered);
         let file = catalog.name();
         Some((catalog, FileReport { file, change }))

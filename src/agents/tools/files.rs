@@ -292,7 +292,7 @@ fn written(root: &Root, write: Write, given_up: &GivenUp) -> Result<ToolOutput, 
     let _change = root.change.lock();
     let place = match &change {
         Change::Whole(_) => root.find_or_make(&path)?,
-        Change::Part { .. } => root.find(&path)?,
+        Change::Part { .. } => root.find_to_change(&path)?,
     };
     let name = place.name.as_deref().ok_or_else(|| wrong(Why::Folder))?;
     let standing = match place.folder.symlink_metadata(name) {
@@ -391,7 +391,7 @@ fn put(
     let done = (|| {
         file.write_all(content)?;
         if let Some(permissions) = permissions {
-            file.set_permissions(permissions)?;
+            file.set_permissions(without_set_id(permissions))?;
         }
         file.sync_all()?;
         folder.rename(&beside, folder, name)
@@ -401,6 +401,18 @@ fn put(
         let _ = folder.remove_file(&beside);
     }
     done
+}
+
+/// Without the bits by which whoever runs the file is its owner or of its group: what is in it now, a tool has written.
+#[cfg(unix)]
+fn without_set_id(permissions: cap_std::fs::Permissions) -> cap_std::fs::Permissions {
+    use cap_std::fs::PermissionsExt as _;
+    cap_std::fs::Permissions::from_mode(permissions.mode() & 0o1777)
+}
+
+#[cfg(not(unix))]
+fn without_set_id(permissions: cap_std::fs::Permissions) -> cap_std::fs::Permissions {
+    permissions
 }
 
 fn new_file(folder: &Dir) -> std::io::Result<(String, cap_std::fs::File)> {
@@ -500,6 +512,23 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o750);
         assert_eq!(whole(open, 100).unwrap().unwrap(), b"one\n", "who reads the old one still has all of it");
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_runs_as_its_owner_no_more() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let file = folder.path().join("run");
+        for (old, new) in [(None, None), (Some("one"), Some("two"))] {
+            std::fs::write(&file, "one").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o6755)).unwrap();
+            let content = old.is_none().then(|| "two".to_owned());
+            let [old, new] = [old, new].map(|text| text.map(str::to_owned));
+            written(&root, Write { path: "run".to_owned(), content, old, new }, &GivenUp::default()).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o755);
+        }
     }
 
     #[test]

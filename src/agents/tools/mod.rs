@@ -18,6 +18,7 @@ mod context;
 mod files;
 #[cfg(feature = "http")]
 mod http;
+mod kept;
 mod root;
 mod search;
 #[cfg(all(unix, feature = "shell"))]

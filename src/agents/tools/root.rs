@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 
 use crate::messages::visible::{cut, quoted, visible};
 
+use super::kept::KeptNames;
+
 /// The longest path, in bytes, the most folders below each other, and the most links on the way.
 const MAX_PATH: usize = 4096;
 pub(super) const MAX_DEPTH: usize = 64;
@@ -24,6 +26,8 @@ pub struct Root {
     /// Where it was when it was opened.
     pub(super) place: Arc<Path>,
     pub(super) hidden: Arc<[Hidden]>,
+    /// What tools may read and not change: absolute paths.
+    pub(super) kept: Arc<[PathBuf]>,
     /// Held by whoever changes a file, so that two changes of one file do not lose either.
     pub(super) change: Arc<Mutex<()>>,
 }
@@ -62,7 +66,8 @@ impl Root {
     /// It is not there, is no folder, or may not be opened.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RootError> {
         let (folder, place) = opened(path.as_ref())?;
-        Ok(Self { folder: Arc::new(folder), place: place.into(), hidden: Arc::default(), change: Arc::default() })
+        let (hidden, kept, change) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { folder: Arc::new(folder), place: place.into(), hidden, kept, change })
     }
 
     /// The same folder, without another one that no tool may see, such as the board's data folder. It is known by what it is,
@@ -79,20 +84,56 @@ impl Root {
         Ok(self)
     }
 
+    /// The same folder, with a file or a folder that tools may read and not change, such as the definitions of the agents
+    /// themselves. It need not be there yet: then tools cannot make it. Links that the path goes through stay too. docs/tools.md
+    /// describes what holds for commands.
+    ///
+    /// ```
+    /// use callboard::agents::tools::Root;
+    /// # let project = tempfile::tempdir()?;
+    /// # let project = project.path();
+    /// let root = Root::open(project)?.keeping(project.join("agents"))?.keeping(project.join("models.toml"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The path is relative, and there is no current folder.
+    pub fn keeping(mut self, path: impl AsRef<Path>) -> Result<Self, RootError> {
+        let place = path.as_ref();
+        let absolute = std::path::absolute(place);
+        let absolute = absolute.map_err(|error| RootError::Open { place: place.to_owned(), error })?;
+        self.kept = self.kept.iter().cloned().chain([absolute]).collect();
+        Ok(self)
+    }
+
     /// Where a path leads. Only its last part may be missing.
     ///
     /// # Errors
     /// It leads nowhere that a tool may go.
     pub(super) fn find(&self, path: &str) -> Result<Place, PathError> {
-        self.walk(path, false).map_err(|why| PathError { path: path.to_owned(), why })
+        self.walk(path, For::Reading).map_err(|why| PathError { path: path.to_owned(), why })
     }
 
-    /// As [`Root::find`]; folders that are missing on the way are made.
+    /// As [`Root::find`], to change what is there.
+    ///
+    /// # Errors
+    /// As there, or it is to stay as it is.
+    pub(super) fn find_to_change(&self, path: &str) -> Result<Place, PathError> {
+        self.walk(path, For::Changing).map_err(|why| PathError { path: path.to_owned(), why })
+    }
+
+    /// As [`Root::find_to_change`]; folders that are missing on the way are made.
     ///
     /// # Errors
     /// As there.
     pub(super) fn find_or_make(&self, path: &str) -> Result<Place, PathError> {
-        self.walk(path, true).map_err(|why| PathError { path: path.to_owned(), why })
+        self.walk(path, For::Making).map_err(|why| PathError { path: path.to_owned(), why })
+    }
+
+    /// Whether it still stands where it was opened.
+    #[cfg(all(target_os = "linux", feature = "shell"))]
+    pub(super) fn is_in_place(&self) -> bool {
+        identity_at(&self.place).is_some_and(|now| identity(&self.folder).is_ok_and(|own| own == now))
     }
 
     /// What no tool sees: the folders that were named, and what stands in their places now.
@@ -101,9 +142,13 @@ impl Root {
         self.hidden.iter().flat_map(now).flatten().collect()
     }
 
-    fn walk(&self, path: &str, makes: bool) -> Result<Place, Why> {
+    fn walk(&self, path: &str, purpose: For) -> Result<Place, Why> {
         check_text(path).map_err(|error| error.why)?;
         let hidden = self.hidden_now();
+        let kept = match purpose {
+            For::Reading => KeptNames::default(),
+            For::Changing | For::Making => KeptNames::of(&self.kept),
+        };
         let mut above = Vec::new();
         let mut folder = self.folder.try_clone()?;
         let mut parts: VecDeque<String> = parts(path)?.collect();
@@ -117,11 +162,14 @@ impl Root {
                 }
                 _ => {}
             }
+            if kept.has(&folder, &part)? {
+                return Err(Why::Kept);
+            }
             let kind = match folder.symlink_metadata(&part) {
                 Ok(found) => found.file_type(),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
                 Err(_) if parts.is_empty() => return Ok(Place { folder, name: Some(part) }),
-                Err(_) if makes => {
+                Err(_) if purpose == For::Making => {
                     check_new(&part)?;
                     match folder.create_dir(&part) {
                         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
@@ -170,6 +218,15 @@ impl Root {
         }
         Ok(Place { folder, name: None })
     }
+}
+
+/// What is done where a path leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Reading,
+    Changing,
+    /// As that, and folders on the way are made.
+    Making,
 }
 
 /// Where a path has led: a name in a folder that is open, and that no link has to be followed for; or the folder itself.
@@ -290,6 +347,8 @@ pub(super) enum Why {
     Outside,
     #[error("belongs to the board; no tool sees it")]
     Hidden,
+    #[error("defines agents, models or servers; tools may read it and not change it: ask a person to change it")]
+    Kept,
     #[error("goes through more than {MAX_LINKS} links, or in circles")]
     Links,
     #[error("is more than {MAX_DEPTH} folders deep")]

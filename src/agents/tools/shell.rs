@@ -234,7 +234,7 @@ impl ShellExec {
                 Ok(home) => home,
                 Err(error) => return drop(has_started.send(Err(failed(error)))),
             };
-            let (mut child, started) = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
+            let (mut child, started, held) = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
                 Ok(child) => child,
                 Err(error) => return drop(has_started.send(Err(error))),
             };
@@ -245,6 +245,8 @@ impl ShellExec {
             let status = child.wait();
             drop(started);
             stray::kill(stray::MARK, &mark);
+            // Nothing of it can use what is given back here.
+            drop(held);
             drop(home);
             // Nobody may wait for it any more.
             let _ = has_ended.send(status);
@@ -261,17 +263,16 @@ impl ShellExec {
         (command, key, mark): (&str, Option<&str>, &str),
         output: io::PipeWriter,
         home: &Home,
-    ) -> Result<(Child, Started), ToolError> {
+    ) -> Result<(Child, Started, Option<confinement::Held>), ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
         let mut shell = self.command((command, key, mark), home);
         shell.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
-        if !self.is_unconfined {
-            self.confine(&mut shell, home)?;
-        }
-        start(|| shell.spawn(), |child| Some(child.id())).map_err(failed)
+        let held = if self.is_unconfined { None } else { Some(self.confine(&mut shell, home)?) };
+        let (child, started) = start(|| shell.spawn(), |child| Some(child.id())).map_err(failed)?;
+        Ok((child, started, held))
     }
 
-    fn confine(&self, command: &mut Command, home: &Home) -> Result<(), ToolError> {
+    fn confine(&self, command: &mut Command, home: &Home) -> Result<confinement::Held, ToolError> {
         let own = home.folders();
         let writes: Vec<_> = self.writes.iter().chain(&own).map(PathBuf::as_path).collect();
         confinement::confine(command, &self.root, &self.reads, &writes, self.kept)

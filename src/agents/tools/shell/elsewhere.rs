@@ -6,7 +6,10 @@ use std::process::Command;
 use super::super::root::Root;
 use super::{Kept, Protection};
 
-pub(super) fn confine(_: &mut Command, _: &Root, _: &[PathBuf], _: &[&Path], _: Kept) -> Result<(), String> {
+/// What has to be there for as long as a command runs: nothing.
+pub(super) struct Held;
+
+pub(super) fn confine(_: &mut Command, _: &Root, _: &[PathBuf], _: &[&Path], _: Kept) -> Result<Held, String> {
     Err("only Linux has it; ShellExec::unconfined does without".to_owned())
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use callboard_confine::{Confinement, View, confined, while_nothing_is_reaped};
+use callboard_confine::{Confinement, Pin, View, confined, while_nothing_is_reaped};
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -19,11 +19,19 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use crate::messages::visible::quoted;
 
+use super::super::kept::{StepKind, steps};
 use super::super::root::Root;
 use super::{Kept, Protection};
 
+use placeholder::Placeholder;
+
 #[path = "calls.rs"]
 mod calls;
+#[path = "placeholder.rs"]
+mod placeholder;
+
+/// What has to be there for as long as a command runs.
+pub(super) type Held = Vec<Placeholder>;
 
 /// Where programs keep named semaphores and shared memory, on a file system of the command's own.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -110,12 +118,13 @@ pub(super) fn confine(
     reads: &[PathBuf],
     writes: &[&Path],
     kept: Kept,
-) -> Result<(), String> {
-    confined(command, confinement(root, reads, writes, kept)?);
-    Ok(())
+) -> Result<Held, String> {
+    let (confinement, held) = confinement(root, reads, writes, kept)?;
+    confined(command, confinement);
+    Ok(held)
 }
 
-fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> Result<Confinement, String> {
+fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> Result<(Confinement, Held), String> {
     if let Some(moved) = root.hidden.iter().find(|hidden| !hidden.is_in_place()) {
         return Err(format!("the hidden folder {} is no longer in its place", shown(&moved.place)));
     }
@@ -154,12 +163,51 @@ fn confinement(root: &Root, reads: &[PathBuf], writes: &[&Path], kept: Kept) -> 
     let view = while_nothing_is_reaped(|| View::of(writable.iter().map(PathBuf::as_path)))
         .and_then(|view| view.read_only(hidden))
         .filter(|view| !is_everything && (kept == Kept::Nothing || !view.has_user_namespace()));
+    let (pins, held) = if view.is_some() { pins(root, &writable)? } else { Default::default() };
+    let view = view.and_then(|view| view.pinned(pins.iter().map(|(place, pin)| (&**place, *pin))));
     // What lies there would be covered.
     let mut used = reads.iter().chain(&writable).map(PathBuf::as_path).chain([&*root.place]);
     let is_covered = used.any(|path| path.starts_with(SHARED_MEMORY));
     let view = if is_covered { view.map(View::without_shared_memory) } else { view };
     let in_shared_memory = (AccessFs::from_all(NEEDED) ^ AccessFs::Execute).bits();
-    Ok(Confinement { ruleset, filters, capabilities, view, in_shared_memory, processes: MAX_PROCESSES })
+    let confinement = Confinement { ruleset, filters, capabilities, view, in_shared_memory, processes: MAX_PROCESSES };
+    Ok((confinement, held))
+}
+
+/// What has to stay as it is in the folders that a command may write in, and what holds the places of files that are missing.
+fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held), String> {
+    let (mut pins, mut held) = (Vec::new(), Vec::new());
+    if root.kept.is_empty() {
+        return Ok((pins, held));
+    }
+    if !root.is_in_place() {
+        let place = shown(&root.place);
+        return Err(format!("the folder of the tools is no longer in its place, {place}; begin anew where it is now"));
+    }
+    // These are mounts themselves.
+    let areas: Vec<&Path> = writable.iter().map(PathBuf::as_path).chain([&*root.place]).collect();
+    for step in root.kept.iter().flat_map(|path| steps(path)) {
+        let place = step.place();
+        if areas.contains(&&*place) || !areas.iter().any(|area| place.starts_with(area)) {
+            continue;
+        }
+        let pin = match step.kind {
+            StepKind::Folder => Pin::Folder,
+            StepKind::Link => Pin::Link,
+            StepKind::End if !placeholder::is_one(&place) => Pin::ReadOnly,
+            StepKind::End | StepKind::Missing => {
+                let placeholder = Placeholder::at(&place);
+                match placeholder.map_err(|error| format!("the place of {} cannot be held: {error}", shown(&place)))? {
+                    Some(placeholder) => held.push(placeholder),
+                    // Then the command cannot make it either.
+                    None => continue,
+                }
+                Pin::ReadOnly
+            }
+        };
+        pins.push((place, pin));
+    }
+    Ok((pins, held))
 }
 
 fn ruleset() -> Result<RulesetCreated, RulesetError> {
@@ -192,6 +240,11 @@ pub(super) fn protections() -> Vec<Protection> {
     let view = while_nothing_is_reaped(|| View::of([]));
     let has_view = view.is_some();
     let of_view = [
+        (
+            "what defines agents, models and servers",
+            "read-only to commands",
+            "not read-only to commands, so look at it before the next start; a run takes no change of it that permits more",
+        ),
         ("permissions and dates of files outside", "not to be changed", "not refused"),
         ("shared memory", "a command's own", "refused, so that semaphores and shared memory of libraries fail"),
     ];
@@ -323,7 +376,7 @@ mod tests {
             );
             let program: BpfProgram = filter.unwrap().try_into().unwrap();
             seccompiler::apply_filter(&program).unwrap();
-            confinement(&root, &[], &[], Kept::Nothing).map(|_| ())
+            confinement(&root, &[], &[], Kept::Nothing).map(drop)
         });
         let said = old_kernel.join().unwrap().unwrap_err();
         assert!(said.contains("the kernel has not what it needs"), "{said}");
@@ -331,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_shell_that_may_write_everything_sees_nothing_as_read_only() {
-        let view_of = |place: &Path| confinement(&Root::open(place).unwrap(), &[], &[], Kept::Nothing).unwrap().view;
+        let view_of = |place: &Path| confinement(&Root::open(place).unwrap(), &[], &[], Kept::Nothing).unwrap().0.view;
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(view_of(folder.path()).is_some(), View::of([]).is_some());
         assert!(view_of(Path::new("/")).is_none());
@@ -345,7 +398,7 @@ mod tests {
         let root = Root::open(folder.path()).unwrap().without(&hidden).unwrap();
         std::fs::rename(&hidden, &moved).unwrap();
         assert!(
-            confinement(&root, &[], &[], Kept::Nothing).map(|_| ()).unwrap_err().contains("is no longer in its place")
+            confinement(&root, &[], &[], Kept::Nothing).map(drop).unwrap_err().contains("is no longer in its place")
         );
     }
 }

@@ -46,7 +46,7 @@ fn tried() -> Result<(), String> {
     let [folder, _] = home.folders();
     let shell = ShellExec::new(&Root::open(folder).map_err(|error| error.to_string())?);
     let mut nothing = shell.command((":", None, ""), &home);
-    shell.confine(&mut nothing, &home).map_err(|error| error.to_string())?;
+    let _held = shell.confine(&mut nothing, &home).map_err(|error| error.to_string())?;
     nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match while_nothing_is_reaped(|| nothing.status()) {
         Ok(status) if status.success() => Ok(()),
