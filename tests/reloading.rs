@@ -278,7 +278,8 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
     ] {
         write(&files, "poet.toml", &text(change));
         let told = reload(&board, &mut agents).await;
-        let refused = "poet.toml: refused, and poet keeps its earlier definition:\npoet.toml: \"poet\" would be permitted more";
+        let refused =
+            "poet.toml: refused, and poet keeps its earlier definition:\npoet.toml: \"poet\" would be permitted more";
         assert!(told[0].starts_with(refused) && told[0].contains(more), "{change}: {told:?}");
         assert!(told[0].contains("takes effect at the next start"), "{told:?}");
     }
@@ -294,7 +295,10 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
     for change in ["capabilities.on_unknown = \"fail\"", "limits.concurrency = 2", ""] {
         write(&files, "poet.toml", &text(change).replace("You write.", &format!("You write {}.", change.len())));
         let told = reload(&board, &mut agents).await;
-        assert!(told[0].contains("poet takes tasks") || told[0].contains("later turns of poet use it"), "{change}: {told:?}");
+        assert!(
+            told[0].contains("poet takes tasks") || told[0].contains("later turns of poet use it"),
+            "{change}: {told:?}"
+        );
     }
     write(&files, "critic.toml", &text("").replace("\"poet\"", "\"critic\""));
     assert_eq!(reload(&board, &mut agents).await[0], "critic.toml: added: critic takes tasks");

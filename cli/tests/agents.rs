@@ -390,3 +390,30 @@ fn what_is_no_file_is_not_read() {
     let run = ["run", "look", "--to", "coder", "--model", "fake", "--no-input", "--ephemeral"];
     assert_eq!(callboard(folder.path(), &run).code, Some(0));
 }
+
+#[test]
+fn what_is_no_file_in_the_folder_of_agents_is_named_and_a_link_shows_nothing_from_elsewhere() {
+    let folder = begun();
+    let (odd, secret) = (folder.path().join("agents/odd.toml"), folder.path().join("secret"));
+    fs::write(&secret, "root:C4N4RY:1").unwrap();
+    let cases: [(&str, &dyn Fn(), &str); 4] = [
+        ("fifo", &|| assert!(Command::new("mkfifo").arg(&odd).status().unwrap().success()), "no regular file"),
+        ("folder", &|| fs::create_dir(&odd).unwrap(), "no regular file"),
+        ("dangling", &|| std::os::unix::fs::symlink("nothing", &odd).unwrap(), "a link to nothing"),
+        ("link", &|| std::os::unix::fs::symlink(&secret, &odd).unwrap(), "leads out of the folder of agents"),
+    ];
+    for (case, make, problem) in cases {
+        make();
+        for command in [&["check"][..], &["run", "--ephemeral", "--model", "fake", "x"]] {
+            let said = callboard(folder.path(), command);
+            let text = format!("{}{}", said.out, said.error);
+            assert_eq!(said.code, 2, "{case}: {text}");
+            assert!(text.contains("agents/odd.toml: ") && text.contains(problem), "{case}: {text}");
+            assert!(!text.contains("C4N4RY"), "{case}: {text}");
+        }
+        if case == "folder" { fs::remove_dir(&odd).unwrap() } else { fs::remove_file(&odd).unwrap() }
+    }
+    std::os::unix::fs::symlink("coder.toml", &odd).unwrap();
+    let said = callboard(folder.path(), &["check"]);
+    assert!(said.out.contains("agents/odd.toml: coder"), "{}{}", said.out, said.error);
+}

@@ -26,10 +26,10 @@ use super::process;
 use super::tool::Tools;
 
 use catalog::Catalog;
-use permissions::Loaded;
 pub use catalog::CatalogFile;
 pub(crate) use files::Files;
 pub use files::FolderError;
+use permissions::Loaded;
 pub use told::{FileChange, FileReport};
 
 /// Finds the model of an agent, or says why there is none.

@@ -167,7 +167,10 @@ async fn where_permissions_are_kept_no_model_is_asked_elsewhere_or_with_another_
     ] {
         fs::write(&file, &catalog).unwrap();
         let told = board.reload(&mut agents).await.unwrap()[0].to_string();
-        assert!(told.contains("another `provider`, `url` or `key_variable` than at the start: \""), "{catalog}: {told}");
+        assert!(
+            told.contains("another `provider`, `url` or `key_variable` than at the start: \""),
+            "{catalog}: {told}"
+        );
         assert!(told.contains("takes effect at the next start"), "{told}");
     }
     let other = format!("{usual}tags = [\"quick\"]\n{}", model("n", url, "key_variable = \"A_KEY\""));

@@ -139,7 +139,7 @@ fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in folder.read_dir().map_err(cannot)? {
         let file = entry.map_err(cannot)?.path();
-        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) && file.is_file() {
+        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
             files.push(file);
         }
         if files.len() > MAX_FILES {
@@ -152,7 +152,11 @@ fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
         )));
     }
     files.sort();
-    files.iter().map(|file| source(file)).collect()
+    let read = |file: &PathBuf| {
+        let cannot = |error| Failure::trouble(format!("{}: {error}", visible(&file.display().to_string())));
+        DefinitionSource::in_folder(folder, file).map_err(cannot)
+    };
+    files.iter().map(read).collect()
 }
 
 fn source(file: &Path) -> Result<DefinitionSource, Failure> {

@@ -43,7 +43,9 @@ impl AgentFolder {
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
         for (file, bytes) in &read.agents {
             let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
-            match read.and_then(|bytes| self.may_permit(file, self.may_declare(file, definition(&reader, file, bytes)?)?)) {
+            match read
+                .and_then(|bytes| self.may_permit(file, self.may_declare(file, definition(&reader, file, bytes)?)?))
+            {
                 Ok(definition) => drop(new.insert(file, definition)),
                 Err(why) => drop(refused.insert(file, why)),
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::documents::bytes_of;
+use crate::agents::definition::DefinitionSource;
 use crate::messages::visible::visible;
 
 use super::catalog::{self, Bytes};
@@ -59,11 +59,11 @@ impl Files {
         let mut files = BTreeMap::new();
         for entry in folder.read_dir().map_err(cannot)? {
             let path = entry.map_err(cannot)?.path();
-            if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("toml")) || !path.is_file() {
+            if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("toml")) {
                 continue;
             }
             let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
-            match bytes_of(&path) {
+            match DefinitionSource::in_folder(folder, &path).map(|source| source.bytes) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 read => drop(files.insert(name, read.map_err(|error| error.to_string()))),
             }
