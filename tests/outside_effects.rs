@@ -249,7 +249,8 @@ fn whoever_carried_it_out_is_asked_before_a_person_is() {
 #[test]
 fn a_reconciliation_that_never_answers_is_unknown_after_thirty_seconds_or_as_the_board_sets_it() {
     let never: Setting = |effect| effect.reconcile(|_| pending::<Result<_, TurnError>>());
-    let boards: [(fn(callboard::Builder) -> callboard::Builder, u64); 2] =
+    type Of = fn(callboard::Builder) -> callboard::Builder;
+    let boards: [(Of, u64); 2] =
         [(|builder| builder, 30), (|builder| builder.reconcile_within(Duration::from_secs(7)), 7)];
     for (of, seconds) in boards {
         simulate(seeds(5), async |sim: Sim| {

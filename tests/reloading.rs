@@ -241,7 +241,8 @@ async fn a_folder_that_cannot_be_read_changes_nothing() {
 /// Where permissions are kept, as on the command line.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
-    let no_op = |name: &str, effect| tool(name, "Does nothing.", effect, |_: Nothing, _| async { Ok("done".into()) });
+    let no_op =
+        |name: &'static str, effect| tool(name, "Does nothing.", effect, |_: Nothing, _| async { Ok("done".into()) });
     let tools = Tools::new().with(no_op("build", Effect::Executes)).unwrap();
     let tools = tools.with(no_op("look", Effect::Reads)).unwrap().with(no_op("send", Effect::Sends)).unwrap();
     let text = |changed: &str| {
