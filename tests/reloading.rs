@@ -275,7 +275,6 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
         ("capabilities.on_unknown = \"report\"", "`on_unknown = \"report\"`"),
         ("context.namespaces = [\"run\", \"secrets\"]", "namespaces \"secrets\""),
         ("capabilities.authority = [\"reads\", \"executes\", \"sends\"]", "effects sends"),
-        ("mode = \"explore\"", "mode explore in place of"),
     ] {
         write(&files, "poet.toml", &text(change));
         let told = reload(&board, &mut agents).await;

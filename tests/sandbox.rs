@@ -95,7 +95,7 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     let made = attempts(&said);
     let came_through: Vec<_> = made.iter().filter(|(name, answer)| !is_refused(name, answer)).collect();
     assert!(came_through.is_empty(), "{came_through:?}\n{said}");
-    assert!(said.starts_with("exit code 0") && made.len() >= 257, "{} attempts: {said}", made.len());
+    assert!(said.starts_with("exit code 0") && made.len() >= 309, "{} attempts: {said}", made.len());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "C4N4RY");
     assert!(definitions.iter().all(|file| fs::read_to_string(file).unwrap() == "a person's"));
     assert_eq!(fs::read_dir(inside.join("agents")).unwrap().count(), 1);

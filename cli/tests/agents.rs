@@ -364,12 +364,14 @@ fn control_is_passed_on_only_if_the_command_line_says_so() {
 #[test]
 fn what_is_no_file_is_not_read() {
     let folder = begun();
-    for name in ["models.toml", "named.toml", "agents/pipe.toml"] {
+    let pipe = |name: &str| {
         let pipe = folder.path().join(name);
         let _ = fs::remove_file(&pipe);
         let made = rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0);
         made.unwrap();
-    }
+        pipe
+    };
+    pipe("named.toml");
     let named = callboard(folder.path(), &["check", "--models", "named.toml"]);
     assert!(named.code == Some(2) && named.error.contains("named.toml: it is not a file"), "{}", named.error);
     let store = folder.path().join("store");
@@ -378,7 +380,7 @@ fn what_is_no_file_is_not_read() {
         &["run", "@named.toml", "--model", "fake", "--ephemeral"],
         &["workflow", "run", "--line", "workflow a: coder", "--model", "fake", "--input-json", "@named.toml"],
         &["workflow", "run", "--line", "workflow a: coder", "--model", "fake", "--input", "x=@named.toml"],
-        &["workflow", "check", "models.toml"],
+        &["workflow", "check", "named.toml"],
         &["runs", "import", "named.toml", "--store", store.to_str().unwrap()],
         &["runs", "fork", "@last", "--turn", "1", "--set", "a=@named.toml"],
     ] {
@@ -386,8 +388,15 @@ fn what_is_no_file_is_not_read() {
         let told = refused.out + &refused.error;
         assert!(refused.code == Some(2) && told.contains(".toml: it is not a file"), "{arguments:?}: {told}");
     }
-    // What nobody named is as if it were not there.
+    // What nobody named, but what has the name of a file that is read.
     let run = ["run", "look", "--to", "coder", "--model", "fake", "--no-input", "--ephemeral"];
+    for name in ["models.toml", "mcp.toml", "agents/pipe.toml"] {
+        let pipe = pipe(name);
+        let refused = callboard(folder.path(), &["check"]);
+        let told = refused.out + &refused.error;
+        assert!(refused.code == Some(2) && told.contains(&format!("{name}: ")), "{name}: {told}");
+        fs::remove_file(pipe).unwrap();
+    }
     assert_eq!(callboard(folder.path(), &run).code, Some(0));
 }
 
@@ -415,5 +424,11 @@ fn what_is_no_file_in_the_folder_of_agents_is_named_and_a_link_shows_nothing_fro
     }
     std::os::unix::fs::symlink("coder.toml", &odd).unwrap();
     let said = callboard(folder.path(), &["check"]);
-    assert!(said.out.contains("agents/odd.toml: coder"), "{}{}", said.out, said.error);
+    let twice = "agents/odd.toml: agents/coder.toml has an agent of the name \"coder\" too";
+    assert!(
+        said.error.contains(twice) || said.out.contains(twice),
+        "a link within the folder is read: {}{}",
+        said.out,
+        said.error
+    );
 }

@@ -172,6 +172,9 @@ async fn where_permissions_are_kept_no_model_is_asked_elsewhere_or_with_another_
             "{catalog}: {told}"
         );
         assert!(told.contains("takes effect at the next start"), "{told}");
+        // A problem is reported once.
+        fs::write(&file, &usual).unwrap();
+        board.reload(&mut agents).await.unwrap();
     }
     let other = format!("{usual}tags = [\"quick\"]\n{}", model("n", url, "key_variable = \"A_KEY\""));
     fs::write(&file, other).unwrap();

@@ -129,8 +129,8 @@ const CAMPAIGNS: &[Campaign] = &[
         beside: &[],
         variable: COUNT,
         unit: "attempts",
-        fast: 254,
-        long: 254,
+        fast: 309,
+        long: 309,
     },
     Campaign {
         name: "faults",
