@@ -360,7 +360,8 @@ if __name__ == '__main__':
     lock, queue = multiprocessing.Lock(), multiprocessing.Queue()
     process = multiprocessing.Process(target=work, args=(lock, queue, there)); process.start()
     assert queue.get() == 'queued'
-    with multiprocessing.Pool(2) as pool: assert pool.map(square, range(5)) == [0, 1, 4, 9, 16]
+    for how in 'fork', 'spawn':
+        with multiprocessing.get_context(how).Pool(2) as pool: assert pool.map(square, range(5)) == [0, 1, 4, 9, 16]
     memory = shared_memory.SharedMemory(create=True, size=8); memory.buf[0] = 7; memory.close(); memory.unlink()
     print(here.recv(), subprocess.check_output([sys.executable, '-c', 'print(1)']).decode().strip()); process.join()
 END
