@@ -227,8 +227,44 @@ async fn where_tools_write_no_program_comes_that_was_not_declared_before() {
     );
     assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
 
-    // All else may change.
     fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn where_permissions_are_kept_a_program_is_permitted_no_more_either() {
+    let usual = teller("Tells.", "old") + "[agent.capabilities]\nauthority = [\"reads\"]\non_unknown = \"ask\"\n";
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &usual)]);
+    let mut agents = agents(&folder, &ScriptedModel::new()).keep_permissions();
+    let board = start(&mut agents).await;
+    for (before, after, more) in [
+        ("[\"reads\"]", "[\"reads\", \"executes\"]", "effects executes"),
+        ("\"ask\"", "\"repeat\"", "`on_unknown = \"repeat\"`"),
+        (
+            "[agent.capabilities]",
+            "[agent.context]\nnamespaces = [\"secrets\"]\n[agent.capabilities]",
+            "namespaces \"secrets\"",
+        ),
+    ] {
+        write(&folder, "agents/teller.toml", &usual.replace(before, after));
+        let lines = reload(&board, &mut agents).await;
+        assert!(lines[0].contains("would be permitted more") && lines[0].contains(more), "{lines:?}");
+        let new = usual.replace(before, after).replace("\"teller\"", "\"other\"");
+        write(&folder, "agents/teller.toml", &usual);
+        write(&folder, "agents/other.toml", &new);
+        let lines = reload(&board, &mut agents).await;
+        assert!(lines[0].contains("it is new, and no other agent had this") && lines[0].contains(more), "{lines:?}");
+        fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
+        reload(&board, &mut agents).await;
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn where_programs_are_kept_all_else_may_change() {
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
+    let mut agents = agents(&folder, &ScriptedModel::new()).keep_programs();
+    let board = start(&mut agents).await;
     write(&folder, "agents/teller.toml", &teller("Tells it.", "old"));
     assert_eq!(reload(&board, &mut agents).await, ["teller.toml: changed: later turns of teller use it"]);
     assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");

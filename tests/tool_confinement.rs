@@ -363,7 +363,6 @@ fn a_folder_that_cannot_be_kept_is_told() {
     assert!(root().without(world.outside("")).is_ok());
 }
 
-/// While a folder is swapped for a link again and again, whatever is found is inside.
 #[tokio::test]
 async fn what_defines_agents_is_read_and_not_changed_whatever_it_is_called() {
     let folder = tempfile::tempdir().unwrap();
@@ -410,8 +409,13 @@ async fn what_defines_agents_is_read_and_not_changed_whatever_it_is_called() {
     let harmed: Vec<_> = harmed.map(|(path, _)| path.strip_prefix(folder.path()).unwrap()).collect();
     assert_eq!(harmed, [Path::new("agents.toml"), Path::new("other/new.toml")]);
     assert!(!inside("mcp.toml").exists() && !inside("agents/new").exists());
+    for same in ["agents", "way", "agents/deep/.."] {
+        let error = Root::open(inside("agents")).unwrap().keeping(inside(same)).unwrap_err();
+        assert!(error.to_string().contains("choose another folder"), "{error}");
+    }
 }
 
+/// While a folder is swapped for a link again and again, whatever is found is inside.
 #[tokio::test]
 async fn a_folder_that_becomes_a_link_meanwhile_leads_nowhere() {
     let world = World::new();

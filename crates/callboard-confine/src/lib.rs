@@ -25,7 +25,7 @@ pub use confinement::{Confinement, confined};
 #[cfg(target_os = "linux")]
 pub use view::{Pin, View};
 
-pub use started::{Started, start, unless_starting, while_nothing_is_reaped};
+pub use started::{Started, ended_child, start, unless_starting, while_nothing_is_reaped};
 
 use std::io;
 use std::os::unix::process::CommandExt as _;

@@ -57,6 +57,18 @@ pub fn unless_starting<T>(reap: impl FnOnce(&dyn Fn(u32) -> bool) -> T) -> Optio
     Some(reap(&|number| !started.contains_key(&number)))
 }
 
+/// A child of this process that has ended and whose status nobody has taken, the first that the kernel finds; its status stays.
+#[allow(unsafe_code, reason = "a system call")]
+pub fn ended_child() -> Option<u32> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all zeros are a value of this structure, which the call writes; it is read as that of a child.
+    let (found, number) = unsafe {
+        let mut status: libc::siginfo_t = std::mem::zeroed();
+        (libc::waitid(libc::P_ALL, 0, &raw mut status, options), status.si_pid())
+    };
+    (found == 0 && number > 0).then_some(number.cast_unsigned())
+}
+
 fn started() -> MutexGuard<'static, BTreeMap<u32, usize>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,25 +31,10 @@ impl Loaded {
 /// What `now` permits and `before` does not.
 fn more(before: &Definition, now: &Definition) -> Vec<String> {
     let mut more = Vec::new();
-    if now.process.is_some() {
-        // Which programs there may be is another matter.
-        return more;
+    // A program has no mode and no tools; which programs there may be is another matter.
+    if now.process.is_none() {
+        add_tools(&mut more, before, now);
     }
-    if before.mode.is_analysis_only() != now.mode.is_analysis_only() {
-        more.push(format!("mode {} in place of {}", now.mode.name(), before.mode.name()));
-    }
-    let none = Vec::new();
-    // A program has no tools of this process.
-    let had = if before.process.is_some() { Some(&none) } else { before.allowed_tools.as_ref() };
-    match (had, &now.allowed_tools) {
-        (None, _) => {}
-        (Some(_), None) => more.push("all tools".to_owned()),
-        (Some(had), Some(has)) => add(&mut more, "tools", new(has, had)),
-    }
-    let may_use = |tool: &&Arc<str>| now.allowed_tools.as_ref().is_none_or(|allowed| allowed.contains(tool));
-    let asked = before.ask.iter().filter(may_use);
-    add(&mut more, "without `ask` for", asked.filter(|tool| !now.ask.contains(tool)).collect());
-    add(&mut more, "`idempotent` for", new(&now.idempotent, &before.idempotent));
     if trust(now.on_unknown) > trust(before.on_unknown) {
         let name = now.on_unknown.unwrap_or_default().name();
         more.push(format!("`on_unknown = {}`", quoted(name)));
@@ -63,6 +48,25 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
     let namespaces = |of: &Definition| of.namespaces.clone().unwrap_or_else(|| run.clone());
     add(&mut more, "namespaces", new(&namespaces(now), &namespaces(before)));
     more
+}
+
+/// What it permits of tools.
+fn add_tools(more: &mut Vec<String>, before: &Definition, now: &Definition) {
+    if before.mode.is_analysis_only() != now.mode.is_analysis_only() {
+        more.push(format!("mode {} in place of {}", now.mode.name(), before.mode.name()));
+    }
+    let none = Vec::new();
+    // A program has no tools of this process.
+    let had = if before.process.is_some() { Some(&none) } else { before.allowed_tools.as_ref() };
+    match (had, &now.allowed_tools) {
+        (None, _) => {}
+        (Some(_), None) => more.push("all tools".to_owned()),
+        (Some(had), Some(has)) => add(more, "tools", new(has, had)),
+    }
+    let may_use = |tool: &&Arc<str>| now.allowed_tools.as_ref().is_none_or(|allowed| allowed.contains(tool));
+    let asked = before.ask.iter().filter(may_use);
+    add(more, "without `ask` for", asked.filter(|tool| !now.ask.contains(tool)).collect());
+    add(more, "`idempotent` for", new(&now.idempotent, &before.idempotent));
 }
 
 fn new<'a>(now: &'a [Arc<str>], before: &[Arc<str>]) -> BTreeSet<&'a Arc<str>> {

@@ -9,10 +9,13 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use callboard_confine::unless_starting;
+use callboard_confine::{ended_child, unless_starting};
 
 /// How long zombies are collected, so that many that end one after the other cost little.
 const COLLECT: Duration = Duration::from_millis(20);
+
+/// How many are reaped before programs can be started again.
+const AT_ONCE: usize = 10_000;
 
 /// Takes the status of each child of this process that has ended and was not started by an agent or a tool of this library, as
 /// soon as it has ended, until it is dropped.
@@ -44,20 +47,25 @@ pub async fn reap_orphans() -> io::Result<Infallible> {
     }
 }
 
-/// `false` if programs are being started, so that it is not known which children are orphans.
+/// `false` if there may be more, or programs are being started, so that it is not known which children are orphans.
 fn reap() -> bool {
     let reaped = unless_starting(|is_orphan| {
-        if has_zombie() {
-            let is_orphan = |pid: &&Pid| is_orphan(pid.as_raw_nonzero().get().cast_unsigned());
-            children().iter().filter(is_orphan).for_each(take);
+        let is_orphan = |pid: &Pid| is_orphan(pid.as_raw_nonzero().get().cast_unsigned());
+        // No program can be started meanwhile, so not for as long as there are any.
+        for _ in 0..AT_ONCE {
+            match ended_child().and_then(|number| Pid::from_raw(number.cast_signed())) {
+                Some(pid) if is_orphan(&pid) => take(&pid),
+                // A program's, whose status is its starter's: others may be behind it.
+                Some(_) => {
+                    children().iter().filter(|pid| is_orphan(pid)).for_each(take);
+                    return true;
+                }
+                None => return true,
+            }
         }
+        false
     });
-    reaped.is_some()
-}
-
-fn has_zombie() -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::All, options).is_ok_and(|status| status.is_some())
+    reaped == Some(true)
 }
 
 fn take(pid: &Pid) {

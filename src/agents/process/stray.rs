@@ -30,10 +30,20 @@ pub(in crate::agents) fn kill(variable: &str, value: &str) {
     let _ = (variable, value);
 }
 
+/// Whether a process has something mounted in this place, or may have and does not show it: what a board has left that was killed.
+#[cfg(all(target_os = "linux", feature = "shell"))]
+pub(in crate::agents) fn has_mount(place: &std::path::Path) -> bool {
+    linux::pids().any(|pid| linux::has_mount(pid, place))
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs;
+    #[cfg(feature = "shell")]
+    use std::io;
     use std::os::unix::fs::MetadataExt as _;
+    #[cfg(feature = "shell")]
+    use std::path::Path;
     use std::process::Command;
 
     use callboard_confine::{Marks, marked};
@@ -63,30 +73,70 @@ mod linux {
         let has_number = |(soft, hard): (u64, u64)| match variable {
             MARK => hard == number(value) | OF_PROGRAM,
             // Of programs alone, whatever others have for a limit.
-            _ => soft == number(value) && hard / OF_PROGRAM == 1,
+            _ => soft == number(value) && is_of_program(hard),
         };
         for _ in 0..LOOKS {
-            let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-            let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-            let killed =
-                pids.filter_map(Pid::from_raw).filter(|pid| kill_if(*pid, entry.as_bytes(), has_number)).count();
+            let killed = pids().filter(|pid| kill_if(*pid, entry.as_bytes(), has_number)).count();
             if killed == 0 {
                 return;
             }
         }
     }
 
+    pub(super) fn pids() -> impl Iterator<Item = Pid> {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?))
+    }
+
+    fn is_of_program(hard: u64) -> bool {
+        hard / OF_PROGRAM == 1
+    }
+
+    #[cfg(feature = "shell")]
+    pub(super) fn has_mount(pid: Pid, place: &Path) -> bool {
+        match fs::read(file(pid, "mountinfo")) {
+            Ok(mounts) => mounts.split(|byte| *byte == b'\n').any(|mount| is_at(mount, place)),
+            // One that has ended has none.
+            Err(error) => {
+                error.kind() == io::ErrorKind::PermissionDenied
+                    && limits(pid).is_some_and(|(_, hard)| is_of_program(hard))
+            }
+        }
+    }
+
+    /// Whether a line of a list of mounts is about this place. The kernel writes white space and backslashes in octal.
+    #[cfg(feature = "shell")]
+    fn is_at(mount: &[u8], place: &Path) -> bool {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let Some(written) = mount.split(|byte| *byte == b' ').nth(4) else { return false };
+        let mut expected = Vec::new();
+        for byte in place.as_os_str().as_bytes() {
+            match byte {
+                b' ' | b'\t' | b'\n' | b'\\' => expected.extend(format!("\\{byte:03o}").bytes()),
+                byte => expected.push(*byte),
+            }
+        }
+        written == expected
+    }
+
+    fn file(pid: Pid, name: &str) -> String {
+        format!("/proc/{}/{name}", pid.as_raw_nonzero())
+    }
+
+    /// It is readable also of those whose memory is not, to which the environment belongs.
+    fn limits(pid: Pid) -> Option<(u64, u64)> {
+        resident(&fs::read_to_string(file(pid, "limits")).ok()?)
+    }
+
     fn kill_if(pid: Pid, entry: &[u8], has_number: impl Fn((u64, u64)) -> bool) -> bool {
         // The number may be another's by the time of the signal; what is open is not.
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-        let file = |name: &str| format!("/proc/{}/{name}", pid.as_raw_nonzero());
         let has_entry = || {
-            fs::metadata(file("")).is_ok_and(|it| it.uid() == geteuid().as_raw())
-                && fs::read(file("environ")).unwrap_or_default().split(|byte| *byte == 0).any(|it| it == entry)
+            fs::metadata(file(pid, "")).is_ok_and(|it| it.uid() == geteuid().as_raw())
+                && fs::read(file(pid, "environ")).unwrap_or_default().split(|byte| *byte == 0).any(|it| it == entry)
         };
-        // It is readable also of those whose memory is not, to which the environment belongs.
-        let limits = || fs::read_to_string(file("limits")).ok().and_then(|limits| resident(&limits));
-        (has_entry() || limits().is_some_and(has_number)) && pidfd_send_signal(&process, Signal::KILL).is_ok()
+        (has_entry() || limits(pid).is_some_and(has_number)) && pidfd_send_signal(&process, Signal::KILL).is_ok()
     }
 
     /// The soft and the hard limit of resident memory.

@@ -57,6 +57,12 @@ pub enum RootError {
     /// The root would lie in what no tool may see.
     #[error("the folder of the tools lies in {}, which they may not see; choose another", quoted(&.0.display().to_string()))]
     Within(PathBuf),
+    /// The root would be what no tool may change.
+    #[error(
+        "the folder of the tools is {}, which they may not change, such as the folder of agents: choose another folder for one of them",
+        quoted(&.0.display().to_string())
+    )]
+    Kept(PathBuf),
 }
 
 impl Root {
@@ -85,7 +91,8 @@ impl Root {
     }
 
     /// The same folder, with a file or a folder that tools may read and not change, such as the definitions of the agents
-    /// themselves. It need not be there yet: then tools cannot make it. Links that the path goes through stay too. docs/tools.md
+    /// themselves. It need not be there yet: then tools cannot make it. Links that the path goes through stay too.
+    /// A root below such a folder is no part of it. docs/tools.md
     /// describes what holds for commands.
     ///
     /// ```
@@ -97,11 +104,14 @@ impl Root {
     /// ```
     ///
     /// # Errors
-    /// The path is relative, and there is no current folder.
+    /// It is the root itself, or the path is relative and there is no current folder.
     pub fn keeping(mut self, path: impl AsRef<Path>) -> Result<Self, RootError> {
         let place = path.as_ref();
         let absolute = std::path::absolute(place);
         let absolute = absolute.map_err(|error| RootError::Open { place: place.to_owned(), error })?;
+        if identity_at(&absolute).is_some_and(|kept| identity(&self.folder).is_ok_and(|own| own == kept)) {
+            return Err(RootError::Kept(place.to_owned()));
+        }
         self.kept = self.kept.iter().cloned().chain([absolute]).collect();
         Ok(self)
     }

@@ -2,17 +2,26 @@
 //! is that can be mounted over. Whoever reads such a file takes a folder for no file, and version control has no empty folders.
 //!
 //! Commands of several processes share one. Each holds a shared lock on it; whoever is the last removes it. What a process leaves
-//! that was killed is removed after the next command there.
+//! that was killed is removed after the next command there, unless commands of that process have outlived it: with the folder
+//! they would lose what is mounted on it. Then it stays until a command ends there after them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
+use crate::agents::process::stray;
+
 /// By this, and because they are empty, they are told from folders of people.
 const MODE: u32 = 0o1555;
+
+/// How often it is looked for processes that have outlived their board, and how long in between.
+const LOOKS: u32 = 50;
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// How often it is made anew because another process has just removed it.
 const MAX_TRIES: usize = 1_000;
@@ -61,8 +70,16 @@ impl Placeholder {
 impl Drop for Placeholder {
     fn drop(&mut self) {
         // Who shares it holds a lock too, and removes it later.
-        if self.folder.try_lock().is_ok() && self.is_in_place() {
-            let _ = fs::remove_dir(&self.place);
+        if self.folder.try_lock().is_err() || !self.is_in_place() {
+            return;
+        }
+        // What was killed takes a moment to end.
+        for _ in 0..LOOKS {
+            if !stray::has_mount(&self.place) {
+                let _ = fs::remove_dir(&self.place);
+                return;
+            }
+            thread::sleep(LOOK_AGAIN);
         }
     }
 }
@@ -76,6 +93,9 @@ pub(super) fn is_one(place: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufRead as _;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -94,6 +114,29 @@ mod tests {
         left.folder.unlock().unwrap();
         std::mem::forget(left);
         assert!(is_one(&place));
+        drop(Placeholder::at(&place).unwrap());
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn it_stays_while_a_process_lives_that_has_something_mounted_on_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = parent.path().canonicalize().unwrap().join("a \\ b\tmcp.toml");
+        let placeholder = Placeholder::at(&place).unwrap().unwrap();
+        let script = "mount --bind \"$0\" \"$0\" && echo mounted && exec cat";
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(&place);
+        let mut outlives = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        io::BufReader::new(outlives.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            assert!(std::env::var_os("CALLBOARD_CI").is_none(), "namespaces are refused here");
+            return;
+        }
+        drop(placeholder);
+        assert!(is_one(&place));
+        drop(outlives.stdin.take());
+        assert!(outlives.wait().unwrap().success());
         drop(Placeholder::at(&place).unwrap());
         assert!(!place.exists());
     }
