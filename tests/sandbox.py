@@ -72,6 +72,10 @@ attempt("write_inherited_descriptor", lambda: os.write(descriptor, b"H4RM"))
 # Other processes.
 calls(
     kill_board=(62, board, 0),
+    kill_first=(62, 1, 9),
+    ptrace_first=(101, 16, 1, 0, 0),
+    prlimit_first=(302, 1, 4, limits, 0),
+    setpriority_first=(141, 0, 1, 19),
     kill_continue_board=(62, board, 18),
     tkill_board=(200, board, 0),
     tgkill_board=(234, board, board, 0),

@@ -80,7 +80,7 @@ fn a_beginner_comes_to_a_review_without_a_key() {
 
 /// The parts of the confinement of commands, in the order of `check`.
 #[cfg(target_os = "linux")]
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "files that are not named",
     "system calls that are not listed",
     "capabilities, also of the superuser",
@@ -89,6 +89,7 @@ const PARTS: [&str; 10] = [
     "signals to other processes",
     "what defines agents, models and servers",
     "permissions and dates of files outside",
+    "what a command leaves",
     "shared memory",
     "the number of processes",
 ];

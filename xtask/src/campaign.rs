@@ -129,8 +129,8 @@ const CAMPAIGNS: &[Campaign] = &[
         beside: &[],
         variable: COUNT,
         unit: "attempts",
-        fast: 309,
-        long: 309,
+        fast: 313,
+        long: 313,
     },
     Campaign {
         name: "faults",

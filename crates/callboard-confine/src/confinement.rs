@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use crate::processes;
 use crate::view::{SHARED_MEMORY, View};
 
 /// The number of the last capability that a kernel may have: they are bits of a word.
@@ -22,7 +23,8 @@ pub struct Confinement {
     pub filters: Vec<Vec<libc::sock_filter>>,
     /// The capabilities that it keeps if it has them, as bits by their numbers.
     pub capabilities: u64,
-    /// Its view of the files of the machine; else it sees them as this process does.
+    /// Its view of the files of the machine; else it sees them as this process does. With a view it is in a PID namespace: what it has
+    /// started ends with it, and it ends with the thread that starts it.
     pub view: Option<View>,
     /// What the ruleset allows in a shared memory of its own, as bits of Landlock.
     pub in_shared_memory: u64,
@@ -39,14 +41,16 @@ pub struct Confinement {
 pub fn confined(command: &mut Command, mut confinement: Confinement) -> &mut Command {
     // SAFETY: `take_on` makes only system calls, on memory that was allocated before the fork; it neither allocates nor takes a
     // lock, so it may run in the child of a process with several threads.
-    unsafe { command.pre_exec(move || confinement.take_on()) }
+    let parent = std::process::id();
+    unsafe { command.pre_exec(move || confinement.take_on(parent)) }
 }
 
 impl Confinement {
-    fn take_on(&mut self) -> io::Result<()> {
+    fn take_on(&mut self, parent: u32) -> io::Result<()> {
         // Landlock lets nobody mount any more.
         if let Some(view) = &mut self.view {
             view.mount()?;
+            processes::separate()?;
             if view.has_user_namespace() {
                 limit_processes(self.processes)?;
             }
@@ -55,6 +59,9 @@ impl Confinement {
             }
         }
         drop_capabilities(self.capabilities)?;
+        if self.view.is_some() {
+            processes::begin(parent)?;
+        }
         self.restrict()
     }
 

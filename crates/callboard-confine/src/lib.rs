@@ -7,7 +7,8 @@
 //!
 //! That alone is no boundary: a program that runs under the same user and is not confined otherwise can trace its parent or open
 //! the terminal by its path. On Linux [`confined`] has a program take a [`Confinement`] upon itself as well: Landlock, seccomp, no
-//! capabilities, and a view of the files of the machine that is read-only but for what is named.
+//! capabilities, and a view of the files of the machine that is read-only but for what is named; with a view it is in a PID namespace of
+//! its own, too, so that it ends with all that it has started, and with the process that started it.
 //!
 //! The package holds the only `unsafe` code of callboard. What runs between fork and exec allocates nothing, takes no lock and makes
 //! only calls that are async-signal-safe.
@@ -16,6 +17,8 @@
 
 #[cfg(target_os = "linux")]
 mod confinement;
+#[cfg(target_os = "linux")]
+mod processes;
 mod started;
 #[cfg(target_os = "linux")]
 mod view;

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use libc::{c_int, c_long};
 
 use crate::confinement::{done, done_long};
+use crate::processes;
 
 /// Where the C library looks for shared memory.
 pub(crate) const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -251,8 +252,9 @@ fn works(way: Way) -> bool {
     let Some(mut view) = View::by(way, []) else { return false };
     let mut nothing = Command::new("true");
     nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(std::env::temp_dir());
-    // SAFETY: `mount` makes only system calls, on memory that was allocated before the fork.
-    let nothing = unsafe { nothing.pre_exec(move || view.mount()) };
+    let enter = move || view.mount().and_then(|()| processes::separate());
+    // SAFETY: it makes only system calls, on memory that was allocated before the fork.
+    let nothing = unsafe { nothing.pre_exec(enter) };
     nothing.status().is_ok_and(|status| status.success())
 }
 

@@ -246,6 +246,7 @@ pub(super) fn protections() -> Vec<Protection> {
             "not read-only to commands, so look at it before the next start; a run takes no change of it that permits more",
         ),
         ("permissions and dates of files outside", "not to be changed", "not refused"),
+        ("what a command leaves", "ended by the kernel", "ended as far as it is found"),
         ("shared memory", "a command's own", "refused, so that semaphores and shared memory of libraries fail"),
     ];
     let of_view = of_view.map(|(name, means, otherwise)| {

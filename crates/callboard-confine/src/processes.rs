@@ -1,0 +1,155 @@
+//! Processes that end with their program, whatever they do: in a PID namespace the kernel ends them all with its first process.
+//!
+//! The program is not that first process, because the kernel keeps signals from it, and it would have to reap what others leave.
+//! So there are two more of this package's own: the *keeper*, a child of the process that starts the program, which ends as the
+//! program does, and the first process of the namespace, which starts the program, reaps, and ends when the program has ended. Each is
+//! killed when its parent ends.
+
+use std::io;
+use std::ptr;
+
+use libc::{c_int, c_uint, pid_t};
+
+use crate::confinement::{done, done_long};
+
+/// What stands for a status that is not known.
+const UNKNOWN: c_int = -1;
+
+/// The last signal, of real time.
+const LAST_SIGNAL: c_int = 64;
+
+/// Begins a PID namespace, for children.
+#[allow(unsafe_code, reason = "a system call")]
+pub(crate) fn separate() -> io::Result<()> {
+    // SAFETY: integers alone.
+    done(unsafe { libc::unshare(libc::CLONE_NEWPID) })
+}
+
+/// After [`separate`]: returns in the program alone, which is a process of it and leads a session of
+/// its own. `parent` is the process that starts the program, in the thread that lives as long as the program does.
+///
+/// Runs in the child, between fork and exec, where there is one thread.
+#[allow(unsafe_code, reason = "system calls")]
+pub(crate) fn begin(parent: u32) -> io::Result<()> {
+    die_with_parent()?;
+    // SAFETY: it takes no arguments.
+    if unsafe { libc::getppid() }.cast_unsigned() != parent {
+        // It has ended before.
+        exit(1);
+    }
+    let (shared, private) = (libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: memory of its own, of the size of what is written there.
+    let status = unsafe { libc::mmap(ptr::null_mut(), size_of::<c_int>(), private, shared, -1, 0) };
+    if status == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let status = status.cast::<c_int>();
+    // SAFETY: memory that was just mapped, and is aligned to a page.
+    unsafe { status.write_volatile(UNKNOWN) };
+    let mut alive = [-1; 2];
+    // SAFETY: two integers that live through the call.
+    done(unsafe { libc::pipe2(alive.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    let first = fork()?;
+    if first != 0 {
+        keep(first, status, alive[1]);
+    }
+    begin_namespace(status, alive)
+}
+
+/// The keeper: ends as the program has ended.
+#[allow(unsafe_code, reason = "system calls")]
+fn keep(first: pid_t, status: *const c_int, alive: c_int) -> ! {
+    let alive = alive.cast_unsigned();
+    close(0, alive - 1);
+    close(alive + 1, c_uint::MAX);
+    forget_handlers();
+    let mut ended = 0;
+    // SAFETY: an integer that lives through the call.
+    while unsafe { libc::waitpid(first, &raw mut ended, 0) } == -1 && is_interrupted() {}
+    // SAFETY: memory that stays mapped; the process that wrote there has ended.
+    let status = unsafe { status.read_volatile() };
+    if status != UNKNOWN && libc::WIFEXITED(status) {
+        exit(libc::WEXITSTATUS(status));
+    }
+    // The first process was killed, and the program with it; or the program was.
+    let signal = if status == UNKNOWN { libc::SIGKILL } else { libc::WTERMSIG(status) };
+    // SAFETY: integers alone.
+    unsafe { libc::kill(libc::getpid(), signal) };
+    exit(128 + signal)
+}
+
+/// The first process of the namespace. It returns in the program.
+#[allow(unsafe_code, reason = "system calls")]
+fn begin_namespace(status: *mut c_int, [ends, alive]: [c_int; 2]) -> io::Result<()> {
+    die_with_parent()?;
+    // SAFETY: a descriptor that is open.
+    done(unsafe { libc::close(alive) })?;
+    let mut keeper = libc::pollfd { fd: ends, events: 0, revents: 0 };
+    // SAFETY: a structure that lives through the call.
+    done(unsafe { libc::poll(&raw mut keeper, 1, 0) })?;
+    if keeper.revents & libc::POLLHUP != 0 {
+        // The keeper has ended before.
+        exit(1);
+    }
+    let program = fork()?;
+    if program == 0 {
+        // SAFETY: it takes no arguments.
+        return if unsafe { libc::setsid() } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    }
+    close(0, c_uint::MAX);
+    forget_handlers();
+    loop {
+        let mut ended = 0;
+        // SAFETY: an integer that lives through the call.
+        let pid = unsafe { libc::waitpid(-1, &raw mut ended, 0) };
+        if pid == program {
+            // SAFETY: memory that stays mapped.
+            unsafe { status.write_volatile(ended) };
+            exit(0);
+        }
+        if pid == -1 && !is_interrupted() {
+            exit(1);
+        }
+    }
+}
+
+/// As `fork`, without what the C library does besides: 0 in the child.
+#[allow(unsafe_code, reason = "a system call")]
+fn fork() -> io::Result<pid_t> {
+    // SAFETY: the child has a copy of this thread, its stack included, and no other thread's lock is taken between fork and exec.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(libc::SIGCHLD), 0, 0, 0, 0) };
+    done_long(pid)?;
+    Ok(pid as pid_t)
+}
+
+#[allow(unsafe_code, reason = "a system call")]
+fn die_with_parent() -> io::Result<()> {
+    // SAFETY: integers alone.
+    done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
+}
+
+/// The handlers of the process that starts the program are not for these.
+#[allow(unsafe_code, reason = "a system call")]
+fn forget_handlers() {
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: a number and the usual action; a signal that has no other one is an error that changes nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+/// Closes these descriptors, so that nobody waits for the end of what they lead to.
+#[allow(unsafe_code, reason = "a system call")]
+fn close(first: c_uint, last: c_uint) {
+    // SAFETY: integers alone; nothing here uses them any more.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+fn is_interrupted() -> bool {
+    io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+}
+
+#[allow(unsafe_code, reason = "a system call")]
+fn exit(status: c_int) -> ! {
+    // SAFETY: it runs nothing of this process.
+    unsafe { libc::_exit(status) }
+}
