@@ -7,8 +7,9 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use callboard::agents::{AgentFolder, Effect, FileChange, FolderError, Tools, tool};
+use callboard::agents::{AgentFolder, Definition, Effect, FileChange, FolderError, Model, Tools, tool};
 use callboard::messages::Refusal;
 use callboard::prelude::*;
 use callboard::runtime::Builder;
@@ -305,5 +306,25 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
     // At the next start it counts.
     write(&files, "poet.toml", &text("-capabilities.ask"));
     assert_eq!(agents.load().unwrap().len(), 2);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_left_out_at_the_start_is_permitted_what_its_file_permitted_then() {
+    let files = folder(&[("poet.toml", &agent("poet", "You write.")), ("odd.toml", &agent("odd", "You paint."))]);
+    let model = ScriptedModel::new();
+    let is_there = Arc::new(AtomicBool::new(false));
+    let has_model = Arc::clone(&is_there);
+    let model_of = move |definition: &Definition| match definition.name.as_str() {
+        "odd" if !has_model.load(Ordering::Relaxed) => Err("no model is chosen".to_owned()),
+        _ => Ok(Arc::new(model.clone()) as Arc<dyn Model>),
+    };
+    let mut agents = AgentFolder::new(files.path()).model_of(model_of).keep_permissions();
+    let (specs, left_out) = agents.load_valid().unwrap();
+    assert!(left_out[0].to_string().contains("no model is chosen"), "{left_out:?}");
+    let board = specs.into_iter().fold(builder(), Builder::with).start().await.unwrap();
+    assert_eq!(reload(&board, &mut agents).await, ["odd.toml: unchanged", "poet.toml: unchanged"]);
+    is_there.store(true, Ordering::Relaxed);
+    assert_eq!(reload(&board, &mut agents).await[0], "odd.toml: added: odd takes tasks");
     board.shutdown().await;
 }

@@ -311,6 +311,32 @@ async fn what_starts_the_next_process_and_ends_over_and_over_ends_with_its_comma
     as_an_ordinary_user("what_starts_the_next_process_and_ends_over_and_over_ends_with_its_command");
 }
 
+/// Has this binary run a command with a `PATH` that has this folder first.
+const WITH_PATH: &str = "CALLBOARD_SANDBOX_WITH_PATH";
+
+#[tokio::test]
+async fn no_program_of_path_is_run_in_place_of_the_shell_or_before_it() {
+    if let Some(inside) = std::env::var_os(WITH_PATH) {
+        assert_eq!(run(&ShellExec::new(&Root::open(inside).unwrap()), "echo said").await, "exit code 0\nsaid\n");
+        return;
+    }
+    let inside = tempfile::tempdir().unwrap();
+    for name in ["sh", "true"] {
+        let program = inside.path().join(name);
+        fs::write(&program, "#!/bin/sh\necho ran >> \"${0%/*}/ran\"\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let usual = std::env::var("PATH").unwrap();
+    let board = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "no_program_of_path_is_run_in_place_of_the_shell_or_before_it"])
+        .env(WITH_PATH, inside.path())
+        .env("PATH", format!("{}:{usual}", inside.path().display()))
+        .output()
+        .unwrap();
+    assert!(board.status.success(), "{}", String::from_utf8_lossy(&board.stdout));
+    assert!(!inside.path().join("ran").exists());
+}
+
 /// Has this binary start a command in this folder, and be killed.
 const KILLED: &str = "CALLBOARD_SANDBOX_KILLED";
 

@@ -29,8 +29,15 @@ const VARIABLE: &str = "CALLBOARD_STORE";
 /// What helps where the project's own stores cannot be used.
 const ELSEWHERE: &str = "name a folder with --store or CALLBOARD_STORE, or keep nothing with --ephemeral";
 
-/// What a project's folder has.
-const MARKS: [&str; 3] = [".callboard", "agents", ".git"];
+/// What a project's folder has, one of these or agents.
+const MARKS: [&str; 2] = [".callboard", ".git"];
+const AGENTS: &str = "agents";
+
+/// A folder of agents that is empty is none: while a command runs, one may stand in the place of one that is not there.
+fn is_project(folder: &Path) -> bool {
+    MARKS.iter().any(|mark| folder.join(mark).exists())
+        || folder.join(AGENTS).read_dir().is_ok_and(|mut entries| entries.next().is_some())
+}
 
 /// The newest run, on the command line.
 pub(crate) const LAST: &str = "@last";
@@ -154,7 +161,7 @@ impl Project {
     fn here() -> Result<Self, Failure> {
         let folder = std::env::current_dir()
             .map_err(|error| Failure::trouble(format!("the current folder cannot be read: {error}")))?;
-        let root = folder.ancestors().find(|parent| MARKS.iter().any(|mark| parent.join(mark).exists()));
+        let root = folder.ancestors().find(|parent| is_project(parent));
         let root = root.unwrap_or(&folder).to_owned();
         let state = state_folder().ok_or_else(|| {
             Failure::trouble(format!("there is no folder to keep runs in, because HOME names none: {ELSEWHERE}"))
@@ -336,6 +343,19 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
+
+    #[test]
+    fn an_empty_folder_of_agents_makes_no_project() {
+        let folder = tempfile::tempdir().unwrap();
+        let agents = folder.path().join("agents");
+        std::fs::create_dir(&agents).unwrap();
+        assert!(!is_project(folder.path()));
+        std::fs::write(agents.join("a.toml"), "").unwrap();
+        assert!(is_project(folder.path()));
+        std::fs::remove_dir_all(agents).unwrap();
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        assert!(is_project(folder.path()));
+    }
 
     #[test]
     fn projects_of_one_name_are_told_apart_and_names_are_plain() {

@@ -193,6 +193,11 @@ fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wr
     run.ends_with("three\n");
 }
 
+/// The catalog of another model at the same address.
+fn other(model: &Model) -> String {
+    model.catalog() + "model = \"other\"\n"
+}
+
 #[test]
 fn a_catalog_that_changes_during_a_run_counts_from_the_next_turn_on_unless_it_is_wrong() {
     let folder = folder(&["writer"]);
@@ -206,10 +211,12 @@ fn a_catalog_that_changes_during_a_run_counts_from_the_next_turn_on_unless_it_is
     old.says("one");
     old.asked();
     write(&folder, "models.toml", &new.catalog());
+    run.tells("models.toml: another `provider`, `url` or `key_variable` than at the start: \"m\"");
+    write(&folder, "models.toml", &other(&old));
     run.tells("models.toml: changed: later turns use it");
     old.says("two");
-    new.asked();
-    new.says("three");
+    assert_eq!(old.asked().body["model"], "other");
+    old.says("three");
     run.ends_with("three\n");
 }
 
@@ -218,40 +225,40 @@ fn built_in_agents_have_the_models_of_a_catalog_that_has_changed() {
     let folder = folder(&[]);
     let lead = "[agent]\nname = \"lead\"\n[agent.capabilities]\nallowed_tools = [\"Task\"]\n[agent.delegation]\nbuilt_in = [\"enricher\"]\n";
     write(&folder, "agents/lead.toml", lead);
-    let (old, new) = (Model::start(), Model::start());
-    write(&folder, "models.toml", &old.catalog());
+    let model = Model::start();
+    write(&folder, "models.toml", &model.catalog());
     let mut run = Running::start(&folder, &["run", "a boat", "--no-input"]);
-    old.asked();
-    write(&folder, "models.toml", &new.catalog());
+    model.asked();
+    write(&folder, "models.toml", &other(&model));
     run.tells("models.toml: changed: later turns use it");
-    old.calls("Task", json!({ "agent": "enricher", "task": "a boat" }));
-    new.asked();
-    new.says("how long is it?");
-    old.asked();
-    old.says("done");
+    model.calls("Task", json!({ "agent": "enricher", "task": "a boat" }));
+    assert_eq!(model.asked().body["model"], "other");
+    model.says("how long is it?");
+    assert_eq!(model.asked().body["model"], "m");
+    model.says("done");
     run.ends_with("done\n");
 }
 
 #[test]
 fn files_that_change_while_a_workflow_runs_count_from_the_next_turn_on_and_leave_programs_alone() {
     let folder = folder(&["writer", "shout", "editor"]);
-    let (old, new) = (Model::start(), Model::start());
-    write(&folder, "models.toml", &old.catalog());
+    let model = Model::start();
+    write(&folder, "models.toml", &model.catalog());
     let line = ["workflow", "run", "--line", "writer -> shout -> summarizer -> editor", "--input-json", "\"a boat\""];
     let agents = ["--agents", "agents", "--agent", "shout=tr a-z A-Z", "--agent", "summarizer=cat", "--no-input"];
     let mut run = Running::start(&folder, &[&line[..], &agents].concat());
-    assert!(old.asked().body.to_string().contains("You work."));
+    assert!(model.asked().body.to_string().contains("You work."));
     write(&folder, "agents/shout.toml", &agent("shout", "You shout."));
     write(&folder, "agents/editor.toml", &agent("editor", "You edit."));
     run.tells("editor.toml: changed: later turns of editor use it");
     write(&folder, "agents/editor.toml", &agent("editor", "You {{ nothing }}."));
     fs::remove_file(folder.path().join("agents/shout.toml")).unwrap();
     run.tells("editor.toml: refused, and editor keeps its earlier definition:");
-    write(&folder, "models.toml", &new.catalog());
+    write(&folder, "models.toml", &other(&model));
     run.tells("models.toml: changed: later turns use it");
-    old.says("one");
-    let asked = new.asked().body.to_string();
-    assert!(asked.contains("You edit.") && asked.contains("ONE"), "{asked}");
-    new.says("two");
+    model.says("one");
+    let asked = model.asked().body.to_string();
+    assert!(asked.contains("You edit.") && asked.contains("ONE") && asked.contains("\"other\""), "{asked}");
+    model.says("two");
     run.ends_with("two\n");
 }

@@ -305,11 +305,11 @@ impl AgentFolder {
             let standing = self.files.values().filter_map(|known| known.agent.as_ref());
             *loaded = Some(standing.filter_map(|agent| agent.definition.process.clone()).collect());
         }
-        if let Permissions::AsLoaded(loaded) = &mut self.permissions {
-            let standing = self.files.values().filter_map(|known| known.agent.as_ref());
-            let agents = standing.map(|agent| agent.definition.clone()).collect();
+        if matches!(self.permissions, Permissions::AsLoaded(_)) {
+            // Also those that are left out, as for want of a model: they were there.
+            let agents = self.definitions(&read).filter_map(Result::ok).collect();
             let models = self.catalog.as_ref().and_then(Catalog::current).map(|current| current.models.clone());
-            *loaded = Some(Arc::new(Loaded { agents, models }));
+            self.permissions = Permissions::AsLoaded(Some(Arc::new(Loaded { agents, models })));
         }
         Ok((specs, wrong))
     }

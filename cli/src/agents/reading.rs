@@ -4,7 +4,9 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use callboard::agents::tools::{self, Root, ShellExec};
-use callboard::agents::{CatalogFile, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools};
+use callboard::agents::{
+    CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
+};
 use callboard::env::Env;
 use callboard::messages::visible;
 
@@ -102,12 +104,17 @@ pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, F
     }
     let tools = tools::standard_with_shell(&root, shell);
     let mut tools = tools.map_err(|error| Failure::trouble(error.to_string()))?;
-    let sources = sources(&files.agents)?;
+    let (sources, problems): (Vec<_>, Vec<_>) = sources(&files.agents)?.into_iter().unzip();
     let mcp = match servers(files)? {
         Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
         None => None,
     };
     let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
+    let or_unread = |((definition, problem), source): (_, &DefinitionSource)| match problem {
+        None => definition,
+        Some(problem) => Err(Defects::of(&source.origin, None, vec![Defect { problem, advice: None, place: None }])),
+    };
+    let definitions = definitions.into_iter().zip(problems).zip(&sources).map(or_unread).collect();
     Ok(Read { sources, definitions, tools, mcp })
 }
 
@@ -128,7 +135,8 @@ fn readable(folder: &Path) -> Result<PathBuf, Failure> {
     if place.is_dir() { Ok(place) } else { Err(cannot("it is not a folder".to_owned())) }
 }
 
-fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
+/// The texts of the files, each with why it cannot be read, if so.
+fn sources(folder: &Path) -> Result<Vec<(DefinitionSource, Option<String>)>, Failure> {
     let shown = visible(&folder.display().to_string());
     let cannot = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -152,11 +160,14 @@ fn sources(folder: &Path) -> Result<Vec<DefinitionSource>, Failure> {
         )));
     }
     files.sort();
-    let read = |file: &PathBuf| {
-        let cannot = |error| Failure::trouble(format!("{}: {error}", visible(&file.display().to_string())));
-        DefinitionSource::in_folder(folder, file).map_err(cannot)
+    let read = |file: &PathBuf| match DefinitionSource::in_folder(folder, file) {
+        Ok(source) => (source, None),
+        Err(error) => {
+            let nothing = DefinitionSource { origin: file.display().to_string(), bytes: Vec::new() };
+            (nothing, Some(error.to_string()))
+        }
     };
-    files.iter().map(read).collect()
+    Ok(files.iter().map(read).collect())
 }
 
 fn source(file: &Path) -> Result<DefinitionSource, Failure> {

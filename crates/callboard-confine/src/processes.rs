@@ -149,7 +149,7 @@ fn is_interrupted() -> bool {
 }
 
 #[allow(unsafe_code, reason = "a system call")]
-fn exit(status: c_int) -> ! {
+pub(crate) fn exit(status: c_int) -> ! {
     // SAFETY: it runs nothing of this process.
     unsafe { libc::_exit(status) }
 }

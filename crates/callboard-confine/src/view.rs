@@ -68,7 +68,7 @@ impl View {
     /// absolute. `None` where the kernel refuses namespaces to this process. In the user namespace of an ordinary user, files of
     /// all others seem to belong to `nobody`.
     ///
-    /// What the kernel allows is tried once in the life of this process, by starting `true`.
+    /// What the kernel allows is tried once in the life of this process, in a process that runs no program.
     #[must_use]
     pub fn of<'p>(writable: impl IntoIterator<Item = &'p Path>) -> Option<Self> {
         static WAY: OnceLock<Option<Way>> = OnceLock::new();
@@ -250,9 +250,14 @@ fn make_read_only(path: &CStr) -> io::Result<()> {
 #[allow(unsafe_code, reason = "a hook between fork and exec")]
 fn works(way: Way) -> bool {
     let Some(mut view) = View::by(way, []) else { return false };
-    let mut nothing = Command::new("true");
+    // It ends before any program is run: one that is looked for may be another's.
+    let mut nothing = Command::new("/");
     nothing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(std::env::temp_dir());
-    let enter = move || view.mount().and_then(|()| processes::separate());
+    let enter = move || {
+        view.mount()?;
+        processes::separate()?;
+        processes::exit(0)
+    };
     // SAFETY: it makes only system calls, on memory that was allocated before the fork.
     let nothing = unsafe { nothing.pre_exec(enter) };
     nothing.status().is_ok_and(|status| status.success())

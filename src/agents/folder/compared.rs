@@ -37,15 +37,20 @@ pub(crate) struct Put {
 type ByFile<'a, T> = BTreeMap<&'a str, T>;
 
 impl AgentFolder {
+    /// What the files say by themselves.
+    pub(super) fn definitions(&self, read: &Files) -> impl Iterator<Item = Result<Definition, String>> {
+        let reader = Definition::reader().tools(&self.tools).root(&self.root);
+        read.agents.iter().map(move |(file, bytes)| {
+            let bytes = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)))?;
+            definition(&reader, file, bytes)
+        })
+    }
+
     /// What has to be done for the agents to be as these files say.
     pub(crate) fn compare(&self, read: &Files) -> Changes {
-        let reader = Definition::reader().tools(&self.tools).root(&self.root);
         let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
-        for (file, bytes) in &read.agents {
-            let read = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)));
-            match read
-                .and_then(|bytes| self.may_permit(file, self.may_declare(file, definition(&reader, file, bytes)?)?))
-            {
+        for (file, definition) in read.agents.keys().zip(self.definitions(read)) {
+            match definition.and_then(|definition| self.may_permit(file, self.may_declare(file, definition)?)) {
                 Ok(definition) => drop(new.insert(file, definition)),
                 Err(why) => drop(refused.insert(file, why)),
             }

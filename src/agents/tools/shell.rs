@@ -280,7 +280,8 @@ impl ShellExec {
     }
 
     fn command(&self, (command, key, mark): (&str, Option<&str>, &str), home: &Home) -> Command {
-        let mut shell = Command::new("sh");
+        // Not the one of `PATH`, which may have folders that commands write in.
+        let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(command);
         apart(&mut shell, CoreDumps::Forbidden);
         shell.env_clear().envs(self.environment()).envs(home.variables());

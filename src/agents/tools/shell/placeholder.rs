@@ -23,7 +23,7 @@ const MODE: u32 = 0o1555;
 const LOOKS: u32 = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// How often it is made anew because another process has just removed it.
+/// How often it is tried because another process has just removed or locked it.
 const MAX_TRIES: usize = 1_000;
 
 /// One that is there, for as long as this is held.
@@ -52,13 +52,21 @@ impl Placeholder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
-            folder.lock_shared()?;
+            match folder.try_lock_shared() {
+                Ok(()) => {}
+                // By one that removes it just now, or by a command, which is not waited for longer.
+                Err(fs::TryLockError::WouldBlock) => {
+                    thread::sleep(LOOK_AGAIN);
+                    continue;
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+            }
             let placeholder = Self { place: place.to_owned(), folder };
             if placeholder.is_in_place() {
                 return Ok(Some(placeholder));
             }
         }
-        Err(io::Error::other(format!("{} is made and removed all the time", place.display())))
+        Err(io::Error::other(format!("{} is locked, or made and removed, all the time", place.display())))
     }
 
     fn is_in_place(&self) -> bool {
@@ -116,6 +124,17 @@ mod tests {
         assert!(is_one(&place));
         drop(Placeholder::at(&place).unwrap());
         assert!(!place.exists());
+    }
+
+    #[test]
+    fn a_lock_of_others_is_an_error_and_not_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = parent.path().join("mcp.toml");
+        fs::create_dir(&place).unwrap();
+        let other = File::open(&place).unwrap();
+        other.lock().unwrap();
+        let error = Placeholder::at(&place).unwrap_err();
+        assert!(error.to_string().contains("mcp.toml is locked"), "{error}");
     }
 
     #[test]
