@@ -102,6 +102,14 @@ async fn an_export_that_was_cut_or_changed_is_noticed() {
     let gap = import(without(2)).await;
     assert!(matches!(gap, TransferError::Store(StorageError::WrongSequence { .. })), "{gap}");
     assert!(matches!(import(text.replacen("\"payload\":\"0", "\"payload\":\"x", 1)).await, TransferError::Line { .. }));
+    for changed in [text.replacen("abab", "abac", 1), text.replacen("\"sequence\":3", "\"sequence\": 3", 1)] {
+        assert!(changed != text && matches!(import(changed).await, TransferError::Damaged));
+    }
+    // As an older version wrote it.
+    let (without, _) = text.trim_end().rsplit_once(",\"crc32\":").unwrap();
+    let into = Memory::new(clock.clone());
+    let without = format!("{without}}}\n");
+    transfer::import(&mut without.as_bytes(), &into, clock.now().wall).await.unwrap();
     let newer = import(text.replacen("\"version\":1", "\"version\":2", 1)).await;
     assert!(newer.to_string().contains("newer version"), "{newer}");
     let hostile =

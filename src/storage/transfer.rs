@@ -10,12 +10,16 @@
 //! {"callboard":"export","version":1}
 //! {"stream":["run","1"],"sequence":1,"payload":"7b7d"}
 //! {"key":["context","a"],"value":"7b7d","expires_at":1767225600000}
-//! {"end":{"records":1,"values":1}}
+//! {"end":{"records":1,"values":1},"crc32":1234567890}
 //! ```
+//!
+//! `crc32` is that of all lines before, with their ends. Exports of older versions have none.
 
+use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
+use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 
 use super::{Append, Durability, Expected, Fence, Key, Put, Sequence, Storage, StorageError};
@@ -40,6 +44,12 @@ pub struct Transferred {
     pub values: u64,
 }
 
+impl fmt::Display for Transferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records and {} values", self.records, self.values)
+    }
+}
+
 /// Why a transfer ended early. What was written by then stays in the target.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,13 +69,19 @@ pub enum TransferError {
         detail: String,
     },
     /// The end of the text is missing, or it counts other than what was read.
-    #[error("the export is incomplete: read {read:?}, it ends with {stated:?}")]
+    #[error("the export is incomplete: {read} were read, and {}", match stated {
+        Some(stated) => format!("it had {stated}"),
+        None => "it has no end".to_owned(),
+    })]
     Incomplete {
         /// What was read.
         read: Transferred,
         /// What the last line says; `None` if there is none.
         stated: Option<Transferred>,
     },
+    /// The text is whole, and other than it was written.
+    #[error("the export is damaged: the checksum of its lines does not match; use another copy")]
+    Damaged,
     /// The target already holds something.
     #[error("the target is not empty; import into a new store")]
     NotEmpty,
@@ -74,10 +90,25 @@ pub enum TransferError {
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum Line {
-    Begin { callboard: String, version: u32 },
-    Record { stream: Vec<String>, sequence: Sequence, payload: String },
-    Value { key: Vec<String>, value: String, expires_at: Option<Timestamp> },
-    End { end: Transferred },
+    Begin {
+        callboard: String,
+        version: u32,
+    },
+    Record {
+        stream: Vec<String>,
+        sequence: Sequence,
+        payload: String,
+    },
+    Value {
+        key: Vec<String>,
+        value: String,
+        expires_at: Option<Timestamp>,
+    },
+    End {
+        end: Transferred,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        crc32: Option<u32>,
+    },
 }
 
 /// One thing on its way.
@@ -123,7 +154,8 @@ pub async fn copy_all(from: &dyn Storage, to: &dyn Storage, now: Timestamp) -> R
 /// # Errors
 /// What the store or the writer says.
 pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<Transferred, TransferError> {
-    write_line(to, &Line::Begin { callboard: "export".to_owned(), version: VERSION })?;
+    let mut lines = Hasher::new();
+    write_line(to, &mut lines, &Line::Begin { callboard: "export".to_owned(), version: VERSION })?;
     let mut moved = Transferred::default();
     let mut source = Source::open(from).await?;
     while let Some(parcels) = source.next_page().await? {
@@ -138,10 +170,11 @@ pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<T
                     Line::Value { key: key.segments(), value: to_hex(&value), expires_at }
                 }
             };
-            write_line(to, &line)?;
+            write_line(to, &mut lines, &line)?;
         }
     }
-    write_line(to, &Line::End { end: moved })?;
+    let crc32 = Some(lines.clone().finalize());
+    write_line(to, &mut lines, &Line::End { end: moved, crc32 })?;
     to.flush()?;
     Ok(moved)
 }
@@ -149,15 +182,15 @@ pub async fn export(from: &dyn Storage, to: &mut (dyn Write + Send)) -> Result<T
 /// Reads an export into an empty store; see [`copy_all`] for expiry.
 ///
 /// # Errors
-/// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line, or
-/// [`TransferError::Incomplete`] if the text was cut.
+/// [`TransferError::NotEmpty`], [`TransferError::Line`] with the number of the first wrong line,
+/// [`TransferError::Incomplete`] if the text was cut, or [`TransferError::Damaged`] if it was changed.
 pub async fn import(
     from: &mut (dyn BufRead + Send),
     to: &dyn Storage,
     now: Timestamp,
 ) -> Result<Transferred, TransferError> {
     let mut target = Target::open(to, now).await?;
-    let mut number = 0;
+    let (mut number, mut lines) = (0, Hasher::new());
     let mut text = String::new();
     loop {
         text.clear();
@@ -169,6 +202,7 @@ pub async fn import(
         let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         let parcel = match line {
             Line::Begin { callboard, version } if number == 1 && callboard == "export" && version == VERSION => {
+                lines.update(text.as_bytes());
                 continue;
             }
             Line::Begin { version, .. } if number == 1 && version > VERSION => {
@@ -184,17 +218,18 @@ pub async fn import(
                 value: from_hex(&value).ok_or_else(|| wrong("the value is not hexadecimal".to_owned()))?,
                 expires_at,
             },
-            Line::End { end } if number > 1 => {
-                return if end == target.counted {
-                    target.finish().await
-                } else {
-                    Err(TransferError::Incomplete { read: target.counted, stated: Some(end) })
-                };
+            Line::End { end, .. } if number > 1 && end != target.counted => {
+                return Err(TransferError::Incomplete { read: target.counted, stated: Some(end) });
             }
+            Line::End { crc32: Some(crc32), .. } if number > 1 && crc32 != lines.clone().finalize() => {
+                return Err(TransferError::Damaged);
+            }
+            Line::End { .. } if number > 1 => return target.finish().await,
             Line::Begin { .. } | Line::Record { .. } | Line::Value { .. } | Line::End { .. } => {
                 return Err(wrong("it is not the first line of an export, or not in its place".to_owned()));
             }
         };
+        lines.update(text.as_bytes());
         target.put(parcel).await?;
     }
 }
@@ -331,9 +366,11 @@ impl<'a> Target<'a> {
     }
 }
 
-fn write_line(to: &mut dyn Write, line: &Line) -> io::Result<()> {
-    serde_json::to_writer(&mut *to, line)?;
-    to.write_all(b"\n")
+fn write_line(to: &mut dyn Write, lines: &mut Hasher, line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    lines.update(&text);
+    to.write_all(&text)
 }
 
 fn to_hex(bytes: &[u8]) -> String {
