@@ -3,10 +3,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use rustix::fs::OFlags;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::stores::state_folder;
@@ -18,33 +19,58 @@ struct Scratch {
     _lock: File,
 }
 
-static SCRATCH: OnceLock<Option<Scratch>> = OnceLock::new();
+/// None where the state folder cannot be used, and an error where something that is no file is in its way.
+static SCRATCH: OnceLock<Result<Option<Scratch>, String>> = OnceLock::new();
 
 /// A file that is removed with the value.
 pub(crate) fn file(suffix: &str) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("callboard-").suffix(suffix);
-    let scratch = SCRATCH.get_or_init(|| state_folder().and_then(|state| Scratch::open(&state.join("scratch")).ok()));
-    match scratch {
-        Some(scratch) => builder.tempfile_in(scratch.folder.path()),
-        None => builder.tempfile(),
+    match SCRATCH.get_or_init(Scratch::of_process) {
+        Ok(Some(scratch)) => builder.tempfile_in(scratch.folder.path()),
+        Ok(None) => builder.tempfile(),
+        Err(error) => Err(io::Error::other(error.clone())),
     }
 }
 
 impl Scratch {
+    fn of_process() -> Result<Option<Self>, String> {
+        let Some(place) = state_folder().map(|state| state.join("scratch")) else { return Ok(None) };
+        match Self::open(&place) {
+            Ok(scratch) => Ok(Some(scratch)),
+            Err(_) => match odd(&place.join("lock")) {
+                Some(error) => Err(error),
+                None => Ok(None),
+            },
+        }
+    }
+
     fn open(place: &Path) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(place)?;
         // Nobody removes a folder that is being made.
-        let all = File::create(place.join("lock"))?;
+        let all = lock_file(&place.join("lock"))?;
         all.lock()?;
         for left in abandoned(place)? {
             fs::remove_dir_all(left)?;
         }
         let folder = tempfile::Builder::new().prefix("").tempdir_in(place)?;
-        let lock = File::create(folder.path().join("lock"))?;
+        let lock = lock_file(&folder.path().join("lock"))?;
         lock.lock()?;
         Ok(Self { folder, _lock: lock })
     }
+}
+
+/// Opens a file to be locked, or makes it. What it holds stays; a link is not followed, and a pipe or a device is not waited for.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+    let file = File::options().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+}
+
+/// What is wrong if something stands there that is no file.
+fn odd(path: &Path) -> Option<String> {
+    let is_odd = fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+    is_odd.then(|| format!("{} is no regular file, so it cannot be locked: remove it", path.display()))
 }
 
 /// The folders whose processes have gone.

@@ -611,3 +611,27 @@ fn no_status_of_many_short_programs_is_lost_while_what_they_leave_is_reaped() {
     let said = workflow(folder.path(), &arguments);
     assert_eq!((said.code, &*said.out, &*said.error), (Some(0), "done\n", ""));
 }
+
+#[test]
+fn what_is_no_file_in_the_place_of_the_lock_of_scratch_files_is_named_and_neither_waited_for_nor_followed() {
+    let folder = folder(&[("victim", "precious")]);
+    let lock = folder.path().join("state/callboard/scratch/lock");
+    let victim = folder.path().join("victim");
+    let odd: [&dyn Fn(); 3] = [
+        &|| assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success()),
+        &|| std::os::unix::fs::symlink(&victim, &lock).unwrap(),
+        &|| fs::create_dir(&lock).unwrap(),
+    ];
+    for make in odd {
+        fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        make();
+        let arguments = ["run", "--line", "a(attempts=1)", "--agent", "a=cat $CALLBOARD_STATE", "--ephemeral"];
+        let mut run = command(folder.path(), &arguments);
+        let output = run.env("XDG_STATE_HOME", folder.path().join("state")).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("scratch/lock is no regular file") && error.contains("remove it"), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        fs::remove_dir_all(folder.path().join("state")).unwrap();
+    }
+}
