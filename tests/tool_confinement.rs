@@ -1217,3 +1217,24 @@ fn what_leads_outside_by_its_text_is_known_before_it_is_used() {
         assert_eq!(write.check(&json!({ "path": path, "content": "x" }).into()), Ok(()), "{path:?}");
     }
 }
+
+#[test]
+fn what_defines_agents_is_refused_by_its_path_before_anybody_is_asked_about_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |path: &str| folder.path().join(path);
+    fs::create_dir(inside("agents")).unwrap();
+    let kept = ["agents", "models.toml", "mcp.toml"].map(inside);
+    let root = kept.iter().try_fold(Root::open(folder.path()).unwrap(), Root::keeping).unwrap();
+    let write = tools::file_write(&root);
+    let check = |path: &str| write.check(&json!({ "path": path, "content": "x" }).into());
+    for path in
+        ["agents", "agents/a.toml", "./agents//new/a.toml", "Agents/a.toml", "models.toml", "mcp.toml", "mcp.toml/x"]
+    {
+        let error = check(path).unwrap_err();
+        assert!(error.0.contains("tools may read it and not change it"), "{path}: {error}");
+    }
+    for path in ["agents.toml", "other/agents/a.toml", "other/models.toml", "agents/../a"] {
+        assert_eq!(check(path), Ok(()), "{path}");
+    }
+    assert_eq!(tools::file_read(&root).check(&json!({ "path": "models.toml" }).into()), Ok(()));
+}

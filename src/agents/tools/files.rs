@@ -13,7 +13,7 @@ use crate::messages::visible::{cut, quoted};
 use crate::messages::{Intent, Json, Reconciled};
 
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};
-use super::root::{PathError, Place, Root, Why, check_new, check_plain, check_text};
+use super::root::{PathError, Place, Root, Why, check_new, check_plain};
 use super::{GivenUp, beginning, blocking, whole};
 
 /// The largest file that is read, and the largest that is written, in bytes.
@@ -148,12 +148,12 @@ pub fn file_write(root: &Root) -> impl Tool {
         let root = root.clone();
         blocking(move |given_up| written(&root, write, given_up))
     });
-    FileWrite { tool: OfPath(tool), root: written_root }
+    FileWrite { tool, root: written_root }
 }
 
 /// Writes files, and finds out whether one was written.
 struct FileWrite<T> {
-    tool: OfPath<T>,
+    tool: T,
     root: Root,
 }
 
@@ -163,7 +163,8 @@ impl<T: Tool> Tool for FileWrite<T> {
     }
 
     fn check(&self, arguments: &Json) -> Result<(), ToolError> {
-        self.tool.check(arguments)
+        let path = arguments.get("path").and_then(|path| path.as_str());
+        Ok(path.map_or(Ok(()), |path| self.root.check_text_to_change(path))?)
     }
 
     fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
@@ -249,24 +250,6 @@ fn reconciled(standing: &Standing, before: &Json, write: &Write) -> Reconciled<T
         _ => false,
     };
     if is_done { Reconciled::Done(format!("{} was written", cut(&write.path)).into()) } else { Reconciled::Unknown }
-}
-
-/// A tool whose `path` is looked at first.
-struct OfPath<T>(T);
-
-impl<T: Tool> Tool for OfPath<T> {
-    fn spec(&self) -> ToolSpec {
-        self.0.spec()
-    }
-
-    fn check(&self, arguments: &Json) -> Result<(), ToolError> {
-        let path = arguments.get("path").and_then(|path| path.as_str());
-        Ok(path.map_or(Ok(()), check_text)?)
-    }
-
-    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
-        self.0.call(arguments, scope)
-    }
 }
 
 fn written(root: &Root, write: Write, given_up: &GivenUp) -> Result<ToolOutput, ToolError> {

@@ -138,6 +138,30 @@ impl KeptNames {
     }
 }
 
+/// The path from the root to what is to stay, if its text leads through the root: the names below the root are as they were written,
+/// whatever links they are.
+pub(super) fn name_below(root: &Path, kept: &Path) -> Option<PathBuf> {
+    let above = kept.ancestors().skip(1).find(|above| above.canonicalize().is_ok_and(|above| above == root))?;
+    let below = kept.strip_prefix(above).ok()?;
+    below.components().all(|part| matches!(part, Component::Normal(_))).then(|| below.to_owned())
+}
+
+/// Whether a path below the root leads to what is to stay, or into it, as far as its text tells. After a name, links decide where `..`
+/// leads.
+pub(super) fn is_kept_by_text(path: &str, kept: &Path) -> bool {
+    let mut parts = Path::new(path).components().filter(|part| *part != Component::CurDir);
+    let mut names = kept.components().peekable();
+    while let Some(name) = names.next() {
+        let Some(part) = parts.next() else { return false };
+        let is_last = names.peek().is_none();
+        let is_same = if is_last { folded(part.as_os_str()) == folded(name.as_os_str()) } else { part == name };
+        if !is_same {
+            return false;
+        }
+    }
+    parts.all(|part| part != Component::ParentDir)
+}
+
 /// Some file systems take names for the same that differ in case.
 fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_lowercase()
@@ -148,6 +172,33 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn the_text_of_a_path_tells_that_it_leads_to_what_is_kept_only_where_no_link_decides() {
+        let kept = Path::new("conf/agents");
+        for path in ["conf/agents", "./conf//agents/a.toml", "conf/AGENTS/", "conf/./agents/deep/a"] {
+            assert!(is_kept_by_text(path, kept), "{path}");
+        }
+        for path in ["conf", "agents", "CONF/agents", "conf/agents.toml", "x/../conf/agents", "conf/agents/../x", "."] {
+            assert!(!is_kept_by_text(path, kept), "{path}");
+        }
+    }
+
+    #[test]
+    fn names_below_the_root_are_found_through_links_above_it() {
+        let world = tempfile::tempdir().unwrap();
+        let base = world.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("root/sub")).unwrap();
+        symlink("root", base.join("link")).unwrap();
+        let root = base.join("root");
+        let below = |path: &str| name_below(&root, &base.join(path));
+        assert_eq!(below("root/agents"), Some("agents".into()));
+        assert_eq!(below("link/conf/agents"), Some("conf/agents".into()));
+        assert_eq!(below("root/sub/../agents"), Some("agents".into()));
+        for path in ["root", "agents", "root/conf/../agents"] {
+            assert_eq!(below(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn the_way_to_a_path_has_its_folders_and_links_and_ends_with_what_is_missing() {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::messages::visible::{cut, quoted, visible};
 
-use super::kept::KeptNames;
+use super::kept::{KeptNames, is_kept_by_text, name_below};
 
 /// The longest path, in bytes, the most folders below each other, and the most links on the way.
 const MAX_PATH: usize = 4096;
@@ -28,6 +28,8 @@ pub struct Root {
     pub(super) hidden: Arc<[Hidden]>,
     /// What tools may read and not change: absolute paths.
     pub(super) kept: Arc<[PathBuf]>,
+    /// Those of them that lie below the root by their text, as seen from there.
+    kept_below: Arc<[PathBuf]>,
     /// Held by whoever changes a file, so that two changes of one file do not lose either.
     pub(super) change: Arc<Mutex<()>>,
 }
@@ -72,8 +74,8 @@ impl Root {
     /// It is not there, is no folder, or may not be opened.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RootError> {
         let (folder, place) = opened(path.as_ref())?;
-        let (hidden, kept, change) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { folder: Arc::new(folder), place: place.into(), hidden, kept, change })
+        let (hidden, kept, kept_below) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { folder: Arc::new(folder), place: place.into(), hidden, kept, kept_below, change: Arc::default() })
     }
 
     /// The same folder, without another one that no tool may see, such as the board's data folder. It is known by what it is,
@@ -112,8 +114,19 @@ impl Root {
         if identity_at(&absolute).is_some_and(|kept| identity(&self.folder).is_ok_and(|own| own == kept)) {
             return Err(RootError::Kept(place.to_owned()));
         }
+        self.kept_below = self.kept_below.iter().cloned().chain(name_below(&self.place, &absolute)).collect();
         self.kept = self.kept.iter().cloned().chain([absolute]).collect();
         Ok(self)
+    }
+
+    /// Whether a path may lead to something that is changed, as far as its text tells.
+    ///
+    /// # Errors
+    /// It leads nowhere that a tool may go, or to what is to stay as it is.
+    pub(super) fn check_text_to_change(&self, path: &str) -> Result<(), PathError> {
+        check_text(path)?;
+        let is_kept = self.kept_below.iter().any(|kept| is_kept_by_text(path, kept));
+        if is_kept { Err(PathError { path: path.to_owned(), why: Why::Kept }) } else { Ok(()) }
     }
 
     /// Where a path leads. Only its last part may be missing.
