@@ -67,13 +67,24 @@ const WITHIN_A_TURN: [&str; 3] = ["CALLBOARD_PROCESS", "CALLBOARD_AGENT", "CALLB
 /// Begins or changes runs unless a turn of another run has started this program: what it begins would have limits, a chain and a
 /// budget of its own, in place of those that the turn has to keep to (SEMANTICS 1).
 fn by_itself(begin: impl FnOnce() -> ExitCode) -> ExitCode {
-    let within = WITHIN_A_TURN.into_iter().find(|name| std::env::var_os(name).is_some());
+    let is_set = WITHIN_A_TURN.into_iter().find(|name| std::env::var_os(name).is_some());
+    let within = is_set
+        .map(|name| format!("{name} is set"))
+        .or_else(|| is_marked().then(|| "its limit of resident memory is one that programs of agents have".to_owned()));
     let Some(within) = within else { return begin() };
     let told = format!(
-        "this process was started by an agent ({within} is set), and what it begins or changes would not count against the limits \
+        "this process was started by an agent ({within}), and what it begins or changes would not count against the limits \
          of the agent's run: have the agent delegate the task, or call the program outside of any agent"
     );
     page::print(Err(page::Failure::trouble(told)), usage::wants_json())
+}
+
+/// Whether it was started so, whatever its environment is.
+fn is_marked() -> bool {
+    #[cfg(target_os = "linux")]
+    return callboard::agents::is_program_of_board();
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 fn talk(command: &Conversations) -> ExitCode {

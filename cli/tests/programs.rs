@@ -412,3 +412,31 @@ fn files_are_read_again_and_a_run_ends_well_where_no_more_threads_can_be_had() {
     assert!(said.out.starts_with("other.toml: ") && said.out.ends_with("taken\n"), "{}", said.out);
     assert!(!said.out.contains("panicked"), "{}", said.out);
 }
+
+/// Begins a run of its own, with an environment that has no word of the one that it is in.
+const NESTED: &str = r#"#!/bin/sh
+read hello; echo '{"type":"ready","protocol":1}'
+while read turn; do
+    id=${turn#*'"id":"'}
+    env -i "PATH=$PATH" "HOME=FOLDER" CALLBOARD workflow run --line a --agent a=cat --ephemeral >FOLDER/told 2>&1
+    echo "code $?" >>FOLDER/told
+    echo '{"type":"command","turn":"'${id%%'"'*}'","output":"done"}'
+done
+"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_clears_its_environment_begins_no_run_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let nested = NESTED.replace("CALLBOARD", env!("CARGO_BIN_EXE_callboard"));
+    write(&folder, "nested.sh", &nested.replace("FOLDER", folder.path().to_str().unwrap()));
+    write(&folder, "agents/nested.toml", "[agent]\nname = \"nested\"\n[agent.process]\ncommand = [\"./nested.sh\"]\n");
+    let said = callboard(&folder, &["run", "x", "--to", "nested", "--ephemeral"]);
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    let told = fs::read_to_string(folder.path().join("told")).unwrap();
+    assert!(
+        told.contains("its limit of resident memory") && told.contains("have the agent delegate the task"),
+        "{told}"
+    );
+    assert!(told.ends_with("code 2\n"), "{told}");
+}

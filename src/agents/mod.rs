@@ -53,7 +53,7 @@ pub use permission::Tier;
 #[cfg(all(unix, feature = "process"))]
 pub use process::ProcessAgent;
 #[cfg(all(target_os = "linux", feature = "process"))]
-pub use process::reap_orphans;
+pub use process::{is_program_of_board, reap_orphans};
 pub use prompt::Section;
 #[cfg(any(feature = "genai", all(unix, feature = "process")))]
 pub use secret::Secret;

@@ -41,6 +41,8 @@ use protocol::{OutgoingLine, VERSION, read_ready};
 pub(super) use declared::{find, spec};
 #[cfg(target_os = "linux")]
 pub use orphans::reap_orphans;
+#[cfg(target_os = "linux")]
+pub use stray::is_program_of_board;
 pub(super) use variables::redacted;
 
 /// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.

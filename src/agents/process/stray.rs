@@ -30,6 +30,18 @@ pub(in crate::agents) fn kill(variable: &str, value: &str) {
     let _ = (variable, value);
 }
 
+/// Whether an agent or a tool of a board has started this process, or a process that has: by a number that it cannot change if it is
+/// confined, whatever its environment is. If the board itself had a limit of resident memory, there is no number, and this is false.
+///
+/// ```
+/// assert!(!callboard::agents::is_program_of_board());
+/// ```
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_program_of_board() -> bool {
+    linux::is_marked()
+}
+
 /// Whether a process has something mounted in this place, or may have and does not show it: what a board has left that was killed.
 #[cfg(all(target_os = "linux", feature = "shell"))]
 pub(in crate::agents) fn has_mount(place: &std::path::Path) -> bool {
@@ -47,7 +59,7 @@ mod linux {
     use std::process::Command;
 
     use callboard_confine::{Marks, marked};
-    use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, PidfdFlags, Resource, Signal, geteuid, getrlimit, pidfd_open, pidfd_send_signal};
     use xxhash_rust::xxh3::xxh3_64;
 
     use super::MARK;
@@ -86,6 +98,10 @@ mod linux {
     pub(super) fn pids() -> impl Iterator<Item = Pid> {
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         processes.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?))
+    }
+
+    pub(super) fn is_marked() -> bool {
+        getrlimit(Resource::Rss).maximum.is_some_and(is_of_program)
     }
 
     fn is_of_program(hard: u64) -> bool {
