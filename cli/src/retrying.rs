@@ -73,8 +73,10 @@ pub(crate) fn retry_of(run: &Loaded, limits: Option<&LimitChoice>) -> Result<(u3
         ));
     }
     let outcome = run.replay.result().map(|result| &result.outcome);
-    let failed = FailedTurn::of(&run.history, outcome)
-        .ok_or_else(|| trouble("no turn of it has failed; --resume continues it, or prints its result".to_owned()))?;
+    let failed = FailedTurn::of(&run.history, outcome).ok_or_else(|| {
+        let line = if run.replay.submission().task.plan.is_some() { "workflow resume" } else { "run --resume" };
+        trouble(format!("no turn of it has failed; `callboard {line} {}` continues it, or prints its result", run.id))
+    })?;
     let mut fork = Fork::new().in_conversation();
     if let Some(choice) = limits {
         let limits = choice.over(run.replay.submission().limits());

@@ -112,7 +112,8 @@ fn a_workflow_that_failed_prints_the_line_that_does_the_failed_node_again() {
     let again = typed(&folder, &line);
     assert_eq!((again.code, &*again.out), (Some(0), "well\n"), "{line}: {}", again.error);
     let ended = callboard(&folder, &["workflow", "retry", "@last", "--store", "data", "--agent", agent]);
-    assert!(ended.code == Some(2) && ended.error.contains("no turn of it has failed"), "{}", ended.error);
+    let line = "no turn of it has failed; `callboard workflow resume ";
+    assert!(ended.code == Some(2) && ended.error.contains(line), "{}", ended.error);
 }
 
 #[test]
