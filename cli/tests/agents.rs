@@ -78,6 +78,19 @@ fn a_beginner_comes_to_a_review_without_a_key() {
     assert_eq!((quiet.error.as_str(), &result["outcome"]["kind"]), ("", &Value::from("finished")));
 }
 
+#[test]
+fn a_name_that_looks_like_another_stops_only_its_own_agent_and_is_a_defect() {
+    let folder = begun();
+    let file = folder.path().join("agents/a.toml");
+    fs::write(&file, "[agent]\nname = \"c\u{43e}der\"\n").unwrap();
+    let alike = "agents/a.toml: the name \"c\\u{43e}der\" looks like that of the agent \"coder\"";
+    let checked = callboard(folder.path(), &["check"]);
+    let told = checked.out + &checked.error;
+    assert!(checked.code == Some(1) && told.contains(alike), "{:?} {told}", checked.code);
+    let run = callboard(folder.path(), &["run", "x", "--to", "coder", "--model", "fake", "--ephemeral", "--no-input"]);
+    assert!(run.code == Some(0) && run.error.contains(alike), "{} {}", run.out, run.error);
+}
+
 /// The parts of the confinement of commands, in the order of `check`.
 #[cfg(target_os = "linux")]
 const PARTS: [&str; 11] = [

@@ -9,13 +9,13 @@ mod model;
 mod screen;
 
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 use model::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 use screen::{Screen, code_on};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -190,17 +190,18 @@ fn what_commands_may_read_besides_is_said_on_the_command_line() {
 fn waiting_command(folder: &TempDir) -> (Value, std::path::PathBuf) {
     let pipe = folder.path().join("began");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    (json!({ "command": "echo $$ > began; exec sleep 1000" }), pipe)
+    (json!({ "command": "exec 3> began; echo began >&3; exec sleep 1000" }), pipe)
 }
 
-/// The process that has told its id.
-fn told_by(pipe: &std::path::Path) -> OwnedFd {
-    let id: i32 = fs::read_to_string(pipe).unwrap().trim().parse().unwrap();
-    pidfd_open(Pid::from_raw(id).unwrap(), PidfdFlags::empty()).unwrap()
+/// What the command holds open that has begun.
+fn told_by(pipe: &std::path::Path) -> fs::File {
+    let mut told = fs::File::open(pipe).unwrap();
+    told.read_exact(&mut [0; 6]).unwrap();
+    told
 }
 
-fn assert_ended(process: &OwnedFd) {
-    let mut ended = [PollFd::new(process, PollFlags::IN)];
+fn assert_ended(command: &fs::File) {
+    let mut ended = [PollFd::new(command, PollFlags::IN)];
     let deadline = Timespec { tv_sec: 60, tv_nsec: 0 };
     assert_eq!(poll(&mut ended, Some(&deadline)), Ok(1), "the command goes on");
 }
@@ -273,7 +274,7 @@ fn a_command_of_an_agent_whose_shell_is_idempotent_runs_again_after_a_kill() {
     killed.consents(&card);
     let command = told_by(&pipe);
     killed.kill();
-    pidfd_send_signal(&command, Signal::KILL).unwrap();
+    assert_ended(&command);
 
     let mut again = screen(&folder, &["run", "--resume", "@last"]);
     let command = told_by(&pipe);
@@ -327,8 +328,7 @@ fn a_command_whose_result_was_lost_with_the_process_is_not_repeated_and_a_person
     killed.consents(&card);
     let command = told_by(&pipe);
     killed.kill();
-    // Nobody is left who would end it.
-    pidfd_send_signal(&command, Signal::KILL).unwrap();
+    assert_ended(&command);
 
     let folders = || fs::read_dir(private.path()).unwrap().filter(|it| named(it.as_ref().unwrap(), "shell")).count();
     assert_eq!(folders(), 1, "what the command had stays");

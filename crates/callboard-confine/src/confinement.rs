@@ -39,9 +39,9 @@ pub struct Confinement {
 /// error of [`Command::spawn`], and the program does not run.
 #[allow(unsafe_code, reason = "a hook between fork and exec")]
 pub fn confined(command: &mut Command, mut confinement: Confinement) -> &mut Command {
+    let parent = std::process::id();
     // SAFETY: `take_on` makes only system calls, on memory that was allocated before the fork; it neither allocates nor takes a
     // lock, so it may run in the child of a process with several threads.
-    let parent = std::process::id();
     unsafe { command.pre_exec(move || confinement.take_on(parent)) }
 }
 

@@ -12,7 +12,7 @@ use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
 use crate::documents::values::{Item, count, duration, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
-use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
+use crate::messages::names::{check_name, check_own_name, did_you_mean, name_alike, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME, OnUnknown};
 
@@ -179,7 +179,19 @@ impl DefinitionReader {
             }
             Ok(definition)
         });
-        read.collect()
+        let mut read: Vec<Result<Definition, Defects>> = read.collect();
+        let names: Vec<AgentName> = read.iter().flatten().map(|definition| definition.name.clone()).collect();
+        for (definition, source) in read.iter_mut().zip(sources) {
+            let alike = definition
+                .as_ref()
+                .ok()
+                .and_then(|it| name_alike(it.name.as_str(), names.iter().map(AgentName::as_str)));
+            if let Some(problem) = alike {
+                let defect = Defect::new(&None, problem).advise("give one of them another name");
+                *definition = Err(Defects::of(&source.origin, text_of(&source.bytes).ok(), vec![defect]));
+            }
+        }
+        read
     }
 
     fn document(&self, document: &DeTable<'_>, found: &mut Found) -> Option<Definition> {

@@ -6,6 +6,7 @@ use crate::actors::AgentSpec;
 use crate::agents::definition::{Definition, DefinitionReader, DefinitionSource};
 use crate::agents::llm::Teammate;
 use crate::messages::AgentName;
+use crate::messages::names::name_alike;
 use crate::messages::visible::{quoted, visible};
 
 use super::catalog::{Bytes, Catalog, Current};
@@ -188,6 +189,10 @@ impl AgentFolder {
             standing.iter().partition(|(file, definition)| had(file, &definition.name));
         let mut owners: BTreeMap<&AgentName, &str> = BTreeMap::new();
         for (file, definition) in keep.into_iter().chain(take) {
+            let others = standing.values().map(|other| other.name.as_str());
+            if let Some(problem) = name_alike(definition.name.as_str(), others).filter(|_| new.contains_key(file)) {
+                return Err((file, format!("{problem}\n  advice: give one of them another name")));
+            }
             if let Some(owner) = owners.insert(&definition.name, file)
                 && new.contains_key(file)
             {

@@ -149,6 +149,7 @@ mod tests {
         let mut line = String::new();
         io::BufReader::new(outlives.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line.is_empty() {
+            drop(outlives.wait());
             assert!(std::env::var_os("CALLBOARD_CI").is_none(), "namespaces are refused here");
             return;
         }
