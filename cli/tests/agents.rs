@@ -81,13 +81,15 @@ fn a_beginner_comes_to_a_review_without_a_key() {
 #[test]
 fn a_name_that_looks_like_another_stops_only_its_own_agent_and_is_a_defect() {
     let folder = begun();
-    let file = folder.path().join("agents/a.toml");
-    fs::write(&file, "[agent]\nname = \"c\u{43e}der\"\n").unwrap();
-    let alike = "agents/a.toml: the name \"c\\u{43e}der\" looks like that of the agent \"coder\"";
+    for (file, name) in [("a", "\u{441}\u{43e}\u{440}\u{435}"), ("b", "cope")] {
+        let text = format!("[agent]\nname = \"{name}\"\n[agent.capabilities]\nallowed_tools = []\n");
+        fs::write(folder.path().join(format!("agents/{file}.toml")), text).unwrap();
+    }
+    let alike = "looks like that of the agent \"cope\"";
     let checked = callboard(folder.path(), &["check"]);
     let told = checked.out + &checked.error;
     assert!(checked.code == Some(1) && told.contains(alike), "{:?} {told}", checked.code);
-    let run = callboard(folder.path(), &["run", "x", "--to", "coder", "--model", "fake", "--ephemeral", "--no-input"]);
+    let run = callboard(folder.path(), &["run", "x", "--to", "cope", "--model", "fake", "--ephemeral", "--no-input"]);
     assert!(run.code == Some(0) && run.error.contains(alike), "{} {}", run.out, run.error);
 }
 
