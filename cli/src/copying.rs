@@ -47,6 +47,20 @@ pub(crate) fn copy_if_needed(folder: &Path) -> Result<Option<TempDir>, StorageEr
     })
 }
 
+/// The error of a store that cannot be opened; on a full disk with what it has and what helps.
+pub(crate) fn with_room(folder: &Path, error: StorageError) -> StorageError {
+    match (error, free(folder)) {
+        (StorageError::Open { path, detail }, Some(free)) if free < ROOM => {
+            let detail = format!(
+                "{detail}; its disk has {free} bytes free, and opening a store takes {ROOM}, even to remove runs: remove other files \
+                 there, or move the folder of the store to another disk and name it with --store"
+            );
+            StorageError::Open { path, detail }
+        }
+        (error, _) => error,
+    }
+}
+
 fn why_not_writable(folder: &Path) -> Option<&'static str> {
     match OpenOptions::new().write(true).open(folder.join("lock")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some("this user may not write to it"),

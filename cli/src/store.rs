@@ -13,7 +13,7 @@ use callboard::supervision::runs::replay::{Replay, ReplayError};
 
 use tempfile::TempDir;
 
-use crate::copying::copy_if_needed;
+use crate::copying::{copy_if_needed, with_room};
 use crate::page::{Failure, brief};
 use crate::unmade::Missing;
 
@@ -26,7 +26,7 @@ pub(crate) struct Store {
     journal: Journal,
     folder: PathBuf,
     /// What is read, if it cannot be opened where it is. Removed after the store is closed.
-    _copy: Option<TempDir>,
+    copy: Option<TempDir>,
 }
 
 /// A run that was read.
@@ -57,11 +57,24 @@ impl Store {
         Self::read(folder).map_err(trouble)
     }
 
+    /// As [`Store::open`]; where that is not possible, a copy of it.
+    pub(crate) fn open_or_copy(folder: &Path) -> Result<Self, Failure> {
+        check_is_there(folder)?;
+        Self::write_or_copy(folder).map_err(trouble)
+    }
+
+    pub(crate) fn write_or_copy(folder: &Path) -> Result<Self, StorageError> {
+        match Self::open_or_make(folder) {
+            Err(StorageError::Open { .. }) => Self::read(folder),
+            opened => opened,
+        }
+    }
+
     pub(crate) fn read(folder: &Path) -> Result<Self, StorageError> {
         match copy_if_needed(folder)? {
             Some(copy) => {
                 let opened = Self::open_or_make(copy.path())?;
-                Ok(Self { folder: folder.to_owned(), _copy: Some(copy), ..opened })
+                Ok(Self { folder: folder.to_owned(), copy: Some(copy), ..opened })
             }
             None => Self::open_or_make(folder),
         }
@@ -70,8 +83,14 @@ impl Store {
     /// Opens a store, or makes one. Of one that cannot be made nothing is left.
     pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
         let missing = Missing::before(folder);
-        let sled = Arc::new(Sled::open(folder).inspect_err(|_| missing.remove())?);
-        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), _copy: None })
+        let sled = Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_room(folder, error))?;
+        let sled = Arc::new(sled);
+        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), copy: None })
+    }
+
+    /// Whether it is a copy: what is written to it is lost.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.copy.is_some()
     }
 
     /// Where it is.

@@ -121,6 +121,22 @@ impl Stores {
         self.open_to_change()?.find(wanted).await
     }
 
+    /// A run that is to be resumed, with its store. Of one that has ended the result is printed, which changes nothing: so it is also
+    /// read from a copy, where its store cannot be opened to be written to.
+    pub(crate) async fn load_to_resume(&self, wanted: &str) -> Result<(Store, Loaded), Failure> {
+        let open = match self {
+            Self::Named(folder) => Open { stores: vec![Store::open_or_copy(folder)?], ..Open::default() },
+            Self::Project(project) => project.open(Store::write_or_copy)?,
+        };
+        let (store, run) = open.find(wanted).await?;
+        let loaded = store.load(run).await?;
+        if store.is_copy() && loaded.replay.result().is_none() {
+            // It has to be written to: this fails with the reason why it cannot be.
+            return Store::open(store.folder()).map(|store| (store, loaded));
+        }
+        Ok((store, loaded))
+    }
+
     /// All stores, to be written to.
     pub(crate) fn open_to_change(&self) -> Result<Open, Failure> {
         match self {

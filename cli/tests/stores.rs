@@ -484,7 +484,9 @@ fn a_store_that_may_not_be_written_to_is_read_from_a_copy() {
     assert_eq!(fs::read(store.join("db")).unwrap(), before);
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1, "the copy is removed");
     let resumed = as_somebody_else(&["run", "--resume", "@last", "--model", "fake"]);
-    assert!(resumed.code == Some(2) && resumed.error.contains("cannot be opened"), "{}", resumed.error);
+    assert_eq!((resumed.code, resumed.out.as_str()), (Some(0), "one\n"), "its result is printed: {}", resumed.error);
+    let retried = as_somebody_else(&["run", "--retry", "@last", "--model", "fake"]);
+    assert!(retried.code == Some(2) && retried.error.contains("cannot be opened"), "{}", retried.error);
     change(&store, 0o755);
 }
 

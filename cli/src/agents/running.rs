@@ -102,6 +102,10 @@ impl Kept {
     async fn open(arguments: &Run) -> Result<Self, Failure> {
         let stores = arguments.choice.stores()?;
         let (store, before) = match arguments.resume.as_ref().or(arguments.retry.as_ref()) {
+            Some(wanted) if arguments.resume.is_some() => {
+                let (store, before) = stores.load_to_resume(wanted).await?;
+                (store, Some(before))
+            }
             Some(wanted) => {
                 let (store, run) = stores.take_with(wanted).await?;
                 let before = store.load(run).await?;

@@ -115,7 +115,7 @@ pub(crate) async fn run(
 
 /// Goes on with a run that is in a store.
 pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, going: &Going) -> Result<End, Failure> {
-    let (kept, loaded) = load(stored).await?;
+    let (kept, loaded) = load_to_resume(stored).await?;
     if let Some(result) = loaded.replay.result() {
         note(&format!("run {} has ended already", loaded.id));
         advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), going));
@@ -483,10 +483,20 @@ async fn load(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
     let stores = stored.choice.stores()?;
     let (store, run) = stores.take_with(&stored.run).await?;
     let loaded = store.load(run).await?;
-    match loaded.rules.missing.first() {
-        Some((channel, reducer)) => Err(no_reducer(channel, reducer)),
-        None => Ok(((stores, store), loaded)),
-    }
+    check_loaded_reducers(&loaded)?;
+    Ok(((stores, store), loaded))
+}
+
+/// As [`load`], for a run that is resumed.
+async fn load_to_resume(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
+    let stores = stored.choice.stores()?;
+    let (store, loaded) = stores.load_to_resume(&stored.run).await?;
+    check_loaded_reducers(&loaded)?;
+    Ok(((stores, store), loaded))
+}
+
+fn check_loaded_reducers(loaded: &Loaded) -> Result<(), Failure> {
+    loaded.rules.missing.first().map_or(Ok(()), |(channel, reducer)| Err(no_reducer(channel, reducer)))
 }
 
 /// The agents of a run's workflow.

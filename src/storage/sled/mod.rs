@@ -329,7 +329,7 @@ fn open_sled(path: &Path) -> Result<sled::Db, String> {
             // The disk, and not what is on it.
             Ok(Err(sled::Error::Io(error))) if !is_damage(error.kind()) => {
                 let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-                let help = if is_full { "; free at least 16 MiB there" } else { "" };
+                let help = if is_full { format!("; free at least {} bytes there", 2 * SEGMENT) } else { String::new() };
                 return Err(format!("its files cannot be used: {error}{help}"));
             }
             Ok(Err(error)) => return Err(format!("the file `db` cannot be read: {error}; {WAY_OUT}")),
