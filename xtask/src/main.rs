@@ -1,6 +1,7 @@
 //! Chores of the workspace: `cargo xtask test` is the whole test run, `cargo xtask campaign` repeats a part of it.
 
 mod campaign;
+mod circles;
 mod mutants;
 mod release;
 mod tools;
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         Some("test") => test(),
         Some("campaign") => campaign::campaign(arguments),
+        Some("circles") => circles::report(arguments),
         Some("release") => release::release(),
         name => {
             if let Some(name) = name {
@@ -20,6 +22,9 @@ fn main() -> ExitCode {
             }
             eprintln!("usage: cargo xtask test    format, lints, tests, doc tests, docs, minimal build, licences");
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
+            eprintln!(
+                "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
+            );
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");
             ExitCode::from(2)
         }
