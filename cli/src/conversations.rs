@@ -45,11 +45,11 @@ pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
             "also_in": also_in,
         }));
     }
-    let text = match found.len() {
-        0 => format!("there are no conversations\n{notes}"),
-        number => format!("{}{}\n{notes}", lines_of(&drawn), count(number, "conversation")),
+    let (text, code) = match found.len() {
+        0 => open.nothing_found("conversations"),
+        number => (format!("{}{}\n{notes}", lines_of(&drawn), count(number, "conversation")), 0),
     };
-    Ok(Page::new(text, Value::from(rows)))
+    Ok(Page { code, ..Page::new(text, Value::from(rows)) })
 }
 
 /// What the runs of a conversation have left, one after the other.

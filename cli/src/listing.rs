@@ -127,7 +127,8 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
     rows.extend(open.closed.iter().map(Closed::json));
     if count_of_runs == 0 {
         let such = if filter.is_empty() { "" } else { "such " };
-        return Ok(Page::new(format!("there are no {such}runs\n{unreadable}"), Value::from(rows)));
+        let (text, code) = open.nothing_found(&format!("{such}runs"));
+        return Ok(Page { code, ..Page::new(text, Value::from(rows)) });
     }
     let width = table([""], &[]).width();
     let text = format!("{}{}\n{doubles}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));

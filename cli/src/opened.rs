@@ -104,6 +104,17 @@ impl Open {
         Err(Failure::trouble(doubled).with(&self.notes()))
     }
 
+    /// What is printed where none of these (`runs`, `conversations`) was found, and the exit code: that there is none is only known of
+    /// stores that were looked into.
+    pub(crate) fn nothing_found(&self, what: &str) -> (String, u8) {
+        let (text, code) = match (self.stores.is_empty(), self.closed.is_empty()) {
+            (_, true) => (format!("there are no {what}\n"), 0),
+            (false, false) => (format!("the stores that were looked into have no {what}\n"), 0),
+            (true, false) => (format!("whether there are {what} is not known: no store could be looked into\n"), 2),
+        };
+        (text + &self.notes(), code)
+    }
+
     /// What is printed of the stores that could not be looked into.
     pub(crate) fn notes(&self) -> String {
         let note = |Closed { folder, why }: &Closed| format!("not looked into: {}: {}\n", shown(folder), visible(why));

@@ -81,3 +81,18 @@ fn where_a_full_disk_lets_no_run_be_removed_the_error_has_the_bytes_that_are_nee
     let deleted = on_a_disk(&place, room, &["runs", "delete", &id]);
     assert_eq!(deleted.out, format!("run {id} is deleted\n"), "{}", deleted.error);
 }
+
+#[test]
+fn that_there_are_no_runs_is_not_printed_of_stores_that_could_not_be_looked_into() {
+    let place = Place::new();
+    place.run("one");
+    let no_copy = format!("{FULL} && export TMPDIR=\"$1\"");
+    for (what, command) in [("runs", "runs"), ("conversations", "conversations")] {
+        let listed = on_a_disk(&place, &no_copy, &[command, "list"]);
+        let unknown =
+            format!("whether there are {what} is not known: no store could be looked into\nnot looked into: ");
+        assert!(listed.code == Some(2) && listed.out.starts_with(&unknown), "{}{}", listed.out, listed.error);
+        let json = on_a_disk(&place, &no_copy, &[command, "list", "--json"]);
+        assert_eq!(json.code, Some(2), "{}", json.out);
+    }
+}
