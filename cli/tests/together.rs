@@ -78,6 +78,33 @@ fn agents_of_a_folder_work_together_in_ready_made_ways() {
 }
 
 #[test]
+fn a_conversation_of_several_agents_names_the_option_that_continues_it() {
+    let folder = folder(&["ann", "bob", "eve"]);
+    let data = ["--store", "data", "--conversation", "x:y"];
+    for (option, names, of) in
+        [("--pipeline", "bob,ann", "pipeline"), ("--peers", "ann,bob", "peers"), ("--review", "ann,bob,eve", "review")]
+    {
+        let run = |words: &str, more: &[&str]| callboard(&folder, &[&["run", words], &data[..], more, &FAKE].concat());
+        assert_ne!(run("count", &[option, names]).code, Some(2), "{option}");
+        let refused = format!(
+            "error: conversation x:y belongs to the {of} of several agents: give {option} {names} again to continue it\n"
+        );
+        for to in [&[][..], &["--to", "eve"]] {
+            let said = run("again", to);
+            assert_eq!((said.code, said.error.ends_with(&refused)), (Some(2), true), "{to:?}: {}", said.error);
+        }
+        assert_ne!(run("again", &[option, names]).code, Some(2), "{option}");
+        assert_eq!(callboard(&folder, &["conversations", "delete", "x:y", "--store", "data"]).code, Some(0));
+    }
+    let workflow = ["workflow", "run", "--line", "workflow daily: a", "--agent", "a=cat"];
+    assert_eq!(callboard(&folder, &[&workflow[..], &data].concat()).code, Some(0));
+    let said = callboard(&folder, &[&["run", "again"], &data[..], &FAKE].concat());
+    let line = "belongs to the workflow daily: continue it with the option that began it, such as --pipeline AGENT,…, or with \
+                callboard workflow run FILE --conversation x:y\n";
+    assert!(said.code == Some(2) && said.error.ends_with(line), "{}", said.error);
+}
+
+#[test]
 fn what_is_wrong_with_a_way_is_told_before_anybody_works() {
     let folder = folder(&["ann", "bob"]);
     let told = |arguments: &[&str], says: &str| {

@@ -35,6 +35,7 @@ use super::hints;
 use super::loading::{self, Thinkers};
 use super::logged;
 use super::telling::Teller;
+use super::together::option_of;
 use super::watching::Watch;
 
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
@@ -305,8 +306,42 @@ impl<'a> Session<'a> {
         let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
         let line = |run| hints::resumption(run, store, self.arguments);
         check_none_is_open(&conversations, conversation, store, line).await?;
-        let info = conversations.info(conversation).await;
-        Ok(info.map_err(|error| Failure::trouble(error.to_string()))?.map(|info| info.owner))
+        let trouble = |error: callboard::storage::StorageError| Failure::trouble(error.to_string());
+        let Some(info) = conversations.info(conversation).await.map_err(trouble)? else { return Ok(None) };
+        if self.arguments.way.members().next().is_none() {
+            let runs = conversations.read(conversation).await.map_err(trouble)?;
+            self.check_no_workflow(conversation, &info.owner, runs.last().map(|run| run.run)).await?;
+        }
+        Ok(Some(info.owner))
+    }
+
+    /// Refuses a conversation of a workflow, which no agent can continue. `last` is its newest run, which may have been removed.
+    async fn check_no_workflow(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+        last: Option<RunId>,
+    ) -> Result<(), Failure> {
+        let loaded = match (&self.kept, last) {
+            (Some(kept), Some(run)) => kept.store.load(run).await.ok(),
+            (None, _) | (_, None) => None,
+        };
+        let plan = loaded.as_ref().and_then(|loaded| loaded.replay.submission().task.plan.as_ref());
+        let is_known = loaded.is_some() || self.agents.iter().any(|agent| agent == owner);
+        let (Some(name), false) = (owner.strip_prefix("workflow "), plan.is_none() && is_known) else { return Ok(()) };
+        Err(Failure::trouble(match plan.and_then(|plan| option_of(plan)) {
+            Some(option) => format!(
+                "conversation {conversation} belongs to the {} of several agents: give {} again to continue it",
+                visible(name),
+                visible(&option)
+            ),
+            None => format!(
+                "conversation {conversation} belongs to the workflow {}: continue it with the option that began it, such as \
+                 --pipeline AGENT,…, or with callboard workflow run FILE --conversation {}",
+                visible(name),
+                visible(&quoted(conversation.as_str()))
+            ),
+        }))
     }
 
     /// Who does it; without a name, the agent that the conversation belongs to.

@@ -1,11 +1,15 @@
 //! Agents that work together in a ready-made way, as the command line says it.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 
+use callboard::messages::Plan;
 use callboard::workflow::Workflow;
 use callboard::workflow::ways::{Peers, Pipeline, Review};
 
 use crate::page::Failure;
+use crate::quoting::quoted;
 
 /// How several agents work together. Without it one agent does it, and may give tasks to the others.
 #[derive(Debug, Args)]
@@ -100,9 +104,74 @@ impl Way {
     }
 }
 
+/// The option that makes a plan such as this one, if one does.
+pub(super) fn option_of(plan: &Plan) -> Option<String> {
+    let mut members: Vec<String> = plan.cast().into_iter().map(ToString::to_string).collect();
+    let option = match &*plan.name {
+        "pipeline" => "--pipeline",
+        "peers" => "--peers",
+        "review" => "--review",
+        _ => return None,
+    };
+    if option != "--pipeline" {
+        // They are asked at several places.
+        let mut seen = BTreeSet::new();
+        members.retain(|member| seen.insert(member.clone()));
+    }
+    let listed = vec![Names(members)];
+    let (none, Names(names)) = (Vec::new, &listed[0]);
+    let argument = quoted(&names.iter().map(|name| in_list(name)).collect::<Vec<_>>().join(","));
+    let way = match option {
+        "--pipeline" => Way { pipeline: listed, peers: none(), review: none() },
+        "--peers" => Way { pipeline: none(), peers: listed, review: none() },
+        _ => Way { pipeline: none(), peers: none(), review: listed },
+    };
+    // A workflow in a file may have such a name too, with other nodes.
+    let made = way.workflow(None).ok().flatten()?;
+    let nodes =
+        |plan: &Plan| plan.body.nodes.iter().map(|node| (node.name.clone(), node.after.clone())).collect::<Vec<_>>();
+    (nodes(made.plan()) == nodes(plan) && made.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
+}
+
+/// A name as a list has it.
+fn in_list(name: &str) -> String {
+    if name.contains(',') || name.starts_with('"') {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use clap::Parser as _;
+
+    use crate::arguments::Arguments;
+
     use super::*;
+
+    fn way(arguments: &[&str]) -> Option<String> {
+        let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
+            panic!("it is a run")
+        };
+        option_of(run.way.workflow(run.rounds).unwrap().unwrap().plan())
+    }
+
+    #[test]
+    fn a_plan_has_the_option_that_made_it() {
+        for (option, names) in [("--pipeline", "a,b,a"), ("--peers", "a,b"), ("--review", "a,b,c")] {
+            assert_eq!(way(&[option, names]), Some(format!("{option} {names}")));
+        }
+        assert_eq!(way(&["--peers", "a,b", "--rounds", "7"]).unwrap(), "--peers a,b");
+        let awkward = r#""a b,c",it's"#;
+        assert_eq!(way(&["--pipeline", awkward]).unwrap(), r#"--pipeline '"a b,c",it'\''s'"#);
+        let other = Workflow::from_line("", "workflow pipeline: plan | write").unwrap();
+        assert_eq!(option_of(other.plan()), None);
+        let other = Workflow::from_line("", "workflow daily: plan -> write").unwrap();
+        assert_eq!(option_of(other.plan()), None);
+    }
 
     fn read(text: &str) -> Result<Vec<String>, String> {
         names(text).map(|Names(names)| names)
