@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Subcommand as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Subcommand as _};
 
-use crate::arguments::Runs;
+use crate::arguments::{Arguments, Runs};
 use crate::page::{self, Failure};
 
 /// Prints why the command line was not read: as JSON if that is what it asks for. Help that was asked for is printed as text.
@@ -30,21 +30,57 @@ fn is_json_among(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
-/// Names the command that is meant if `runs` was left out.
+/// Names the command that is meant: one whose `runs` was left out, or one that is a slip away, where clap finds none.
 fn with_tip(mut error: clap::Error) -> clap::Error {
-    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
-        && Runs::has_subcommand(name)
-    {
-        let tip = ContextValue::Strings(vec![format!("runs {name}")]);
-        error.insert(ContextKind::SuggestedSubcommand, tip);
+    else {
+        return error;
+    };
+    let meant = if Runs::has_subcommand(name) {
+        Some(format!("runs {name}"))
+    } else if error.get(ContextKind::SuggestedSubcommand).is_none() {
+        similar_subcommand(std::env::args().skip(1), name)
+    } else {
+        None
+    };
+    if let Some(meant) = meant {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
     }
     error
+}
+
+/// The subcommand that is a slip away from `name`, of the command that the words before it name.
+fn similar_subcommand(words: impl Iterator<Item = String>, name: &str) -> Option<String> {
+    let mut command = Arguments::command();
+    for word in words {
+        let Some(named) = command.find_subcommand(word) else { break };
+        command = named.clone();
+    }
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    similar(name, names).map(str::to_owned)
+}
+
+/// The only one of these words that is one letter away from `word`, or two neighbours that changed places, whatever their case.
+pub(crate) fn similar<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let is_similar = |other: &&str| strsim::osa_distance(&word.to_lowercase(), &other.to_lowercase()) <= 1;
+    let mut fitting = words.into_iter().filter(is_similar);
+    fitting.next().filter(|_| fitting.next().is_none())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_subcommand_that_is_a_slip_away_is_named_if_it_is_the_only_one() {
+        let similar = |words: &[&str], name| similar_subcommand(words.iter().map(|word| (*word).to_owned()), name);
+        assert_eq!(similar(&["workflow", "rnu"], "rnu").as_deref(), Some("run"));
+        assert_eq!(similar(&["workflow", "dra"], "dra").as_deref(), Some("draw"));
+        assert_eq!(similar(&["INIT"], "INIT").as_deref(), Some("init"));
+        assert_eq!(similar(&["runz"], "runz"), None, "run and runs");
+        assert_eq!(similar(&["workflow", "list"], "list"), None);
+    }
 
     #[test]
     fn json_is_wanted_by_the_option_and_not_by_a_value_after_two_dashes() {

@@ -229,6 +229,25 @@ fn the_fake_model_needs_no_catalog_and_what_is_kept_nowhere_is_said_to_be() {
 }
 
 #[test]
+fn a_model_that_only_the_command_line_names_wrongly_is_blamed_on_the_option() {
+    let folder = begun();
+    let refused = |model: &str| {
+        let said = callboard(folder.path(), &["run", "x", "--to", "coder", "--ephemeral", "--model", model]);
+        let names = said.error.starts_with(&format!("error: --model {model}: there is no model \"{model}\""));
+        assert!(said.code == Some(2) && names && !said.error.contains("agents/"), "{model}: {}", said.error);
+        said.error
+    };
+    assert!(refused("fakee").ends_with("\n\n  tip: a similar value exists: 'fake'\n"));
+    assert!(!refused("nonsense").contains("tip:"));
+    let model = "[[models]]\nname = \"large\"\nprovider = \"ollama\"\n";
+    fs::write(folder.path().join("models.toml"), model).unwrap();
+    assert!(refused("lagre").ends_with("; did you mean \"large\"?\n"));
+    let workflow = ["workflow", "run", "--line", "coder", "--agents", "agents", "--ephemeral", "--model", "lagre"];
+    let said = callboard(folder.path(), &workflow);
+    assert!(said.code == Some(2) && said.error.starts_with("error: --model lagre: "), "{}", said.error);
+}
+
+#[test]
 fn editors_get_a_schema() {
     let folder = tempfile::tempdir().unwrap();
     let said = callboard(folder.path(), &["check", "--schema"]);

@@ -44,6 +44,19 @@ fn what_is_wrong_with_a_command_line_is_json_on_standard_output_if_json_is_among
 }
 
 #[test]
+fn what_is_a_slip_away_from_a_subcommand_is_named_as_a_tip() {
+    for (arguments, tip) in [
+        (&["workflow", "rnu"][..], "tip: a similar subcommand exists: 'run'"),
+        (&["workflow", "retyr", "@last"], "tip: a similar subcommand exists: 'retry'"),
+        (&["runs", "lst"], "tip: a similar subcommand exists: 'list'"),
+    ] {
+        let output = callboard(arguments, None);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(tip), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn people_read_what_is_wrong_on_standard_error_and_help_is_no_error() {
     for arguments in [&["run", "x", "--nonsense"][..], &["run", "--nonsense", "--", "--json"]] {
         let output = callboard(arguments, None);

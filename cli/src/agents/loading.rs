@@ -18,7 +18,8 @@ use super::arguments::Files;
 use super::broken::BrokenAgents;
 use super::reading::{self, Read};
 use super::watching::Watch;
-use crate::quoting::quoted_path;
+use crate::quoting::{quoted, quoted_path};
+use crate::usage::similar;
 
 /// The model that does not think.
 pub(super) const FAKE: &str = "fake";
@@ -51,6 +52,9 @@ pub(crate) async fn load(
     left: &[&str],
 ) -> Result<Thinkers, Failure> {
     let Read { sources, definitions: read, tools, mcp } = reading::read(files, hidden).await?;
+    if let Some(named) = named {
+        check_named(files, named)?;
+    }
     let problems: Vec<McpProblem> = mcp.into_iter().flat_map(|mcp| mcp.problems).collect();
     for problem in &problems {
         note(&format!("warning: {problem}"));
@@ -102,6 +106,19 @@ pub(crate) async fn load(
     let own = definitions.iter().map(|definition| definition.name.to_string()).collect();
     specs.extend(built_in.specs(&folder).map_err(Failure::trouble)?);
     Ok(Thinkers { names, own, specs, broken, watch: Watch::new(folder, built_in) })
+}
+
+/// Refuses a `--model` that there is none of: no file of an agent is to blame for it.
+fn check_named(files: &Files, named: &str) -> Result<(), Failure> {
+    if named == FAKE {
+        return Ok(());
+    }
+    // What is wrong with the file of models is reported where it is read for the agents.
+    let Ok(models) = reading::models(files) else { return Ok(()) };
+    models.candidates(&ModelChoice::of(named)).map(drop).map_err(|error| {
+        let tip = similar(named, [FAKE]).map(|name| format!("\n\n  tip: a similar value exists: '{name}'"));
+        Failure::trouble(format!("--model {}: {error}{}", visible(&quoted(named)), tip.unwrap_or_default()))
+    })
 }
 
 fn lies_in(folder: &Path, root: &Path) -> bool {
