@@ -161,7 +161,8 @@ fn line(event: &AgentEvent) -> Option<String> {
             format!("{} failed: {}", visible(name), brief(&text.replace('\n', " "), SHOWN))
         }
         AgentEvent::ModelFailed { model, error, next } => {
-            format!("the model {} failed: {}; the next one is {}", visible(model), brief(error, SHOWN), visible(next))
+            let next = if next == model { "it is asked again" } else { &*format!("the next one is {}", visible(next)) };
+            format!("the model {} failed: {}; {next}", visible(model), brief(error, SHOWN))
         }
         AgentEvent::PermissionDecided { is_granted: false, reason, .. } => {
             format!("not allowed: {}", brief(reason, SHOWN))
@@ -276,6 +277,13 @@ mod tests {
         assert!(!told.teller.has_told("Done."), "it is not over");
         told.tell(1, "coder", AgentEvent::Ended { end: LoopEnd::Answered });
         assert!(told.teller.has_told("Done.") && !told.teller.has_told("I look.") && !told.teller.has_told(""));
+    }
+
+    #[test]
+    fn a_model_that_is_asked_again_after_a_failure_is_no_other_one() {
+        let failed = |next: &str| AgentEvent::ModelFailed { model: "m".into(), error: "503".into(), next: next.into() };
+        assert_eq!(line(&failed("m")).unwrap(), "the model m failed: 503; it is asked again");
+        assert_eq!(line(&failed("n")).unwrap(), "the model m failed: 503; the next one is n");
     }
 
     #[test]
