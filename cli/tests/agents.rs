@@ -444,7 +444,7 @@ fn what_is_no_file_in_the_folder_of_agents_is_named_and_a_link_shows_nothing_fro
         ("fifo", &|| assert!(Command::new("mkfifo").arg(&odd).status().unwrap().success()), "no regular file"),
         ("folder", &|| fs::create_dir(&odd).unwrap(), "no regular file"),
         ("dangling", &|| std::os::unix::fs::symlink("nothing", &odd).unwrap(), "a link to nothing"),
-        ("link", &|| std::os::unix::fs::symlink(&secret, &odd).unwrap(), "leads out of the folder of agents"),
+        ("link", &|| std::os::unix::fs::symlink(&secret, &odd).unwrap(), "leads out of its folder"),
     ];
     for (case, make, problem) in cases {
         make();

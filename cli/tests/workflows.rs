@@ -118,6 +118,48 @@ fn a_check_tells_every_defect_of_every_text_with_its_place() {
 }
 
 #[test]
+fn what_is_no_file_in_a_folder_of_workflows_is_left_out_with_a_warning_and_a_link_shows_nothing_from_elsewhere() {
+    let folder = folder(&[("secret", "root:C4N4RY:1")]);
+    let flows = folder.path().join("flows");
+    fs::create_dir(&flows).unwrap();
+    fs::write(flows.join("one.flow"), "workflow one: a").unwrap();
+    fs::write(flows.join("two.flow"), "workflow two: x(workflow=\"three\")").unwrap();
+    let (odd, secret) = (flows.join("odd.flow"), folder.path().join("secret"));
+    let cases: [(&str, &dyn Fn(), &str); 4] = [
+        ("fifo", &|| assert!(Command::new("mkfifo").arg(&odd).status().unwrap().success()), "no regular file"),
+        ("folder", &|| fs::create_dir(&odd).unwrap(), "no regular file"),
+        ("dangling", &|| std::os::unix::fs::symlink("nothing", &odd).unwrap(), "a link to nothing"),
+        ("link", &|| std::os::unix::fs::symlink(&secret, &odd).unwrap(), "leads out of its folder"),
+    ];
+    for (case, make, problem) in cases {
+        make();
+        for (command, code, warns) in [
+            (&["check", "flows"][..], 1, true),
+            (&["check", "flows/two.flow"], 1, true),
+            (&["check", "flows/one.flow"], 0, false),
+        ] {
+            let said = workflow(folder.path(), command);
+            let text = format!("{}{}", said.out, said.error);
+            assert_eq!(said.code, Some(code), "{case}, {command:?}: {text}");
+            let is_named = text.contains("flows/odd.flow") && text.contains(problem);
+            assert_eq!(is_named, warns, "{case}, {command:?}: {text}");
+            assert!(!text.contains("C4N4RY"), "{case}, {command:?}: {text}");
+        }
+        if case == "folder" { fs::remove_dir(&odd).unwrap() } else { fs::remove_file(&odd).unwrap() }
+    }
+    fs::write(flows.join("real.toml.txt"), "workflow three: c").unwrap();
+    std::os::unix::fs::symlink("real.toml.txt", flows.join("three.flow")).unwrap();
+    let said = workflow(folder.path(), &["check", "flows/two.flow"]);
+    assert_eq!(said.code, Some(0), "a link within the folder is read: {}{}", said.out, said.error);
+    fs::remove_file(flows.join("two.flow")).unwrap();
+    fs::remove_file(flows.join("three.flow")).unwrap();
+    fs::create_dir(&odd).unwrap();
+    let said = workflow(folder.path(), &["draw", "flows"]);
+    let warning = "warning: the workflow of flows/odd.flow is left out: it is no regular file";
+    assert!(said.code == Some(0) && said.error.contains(warning), "{}{}", said.out, said.error);
+}
+
+#[test]
 fn a_text_of_one_line_is_checked_and_formatted() {
     let folder = folder(&[("a.flow", "x->y"), ("review.toml", REVIEW), ("readme.txt", "x")]);
     let told = |arguments: &[&str], code: i32| {

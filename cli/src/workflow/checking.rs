@@ -9,28 +9,30 @@ use callboard::workflow::{Defect, Defects, Form, Source, Workflow};
 
 use crate::page::{Failure, Page, count};
 
-use super::reading;
+use super::reading::{self, Texts};
 
 /// Everything that is wrong with these workflows.
 pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failure> {
-    let texts = reading::texts(files, line)?;
+    let Texts { read: texts, left_out } = reading::texts(files, line)?;
     let read = reading::workflows(files, &texts);
     let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
-    for (Source { origin, .. }, read) in texts.iter().zip(&read) {
+    let all = texts.len() + left_out.len();
+    let unread = left_out.iter().map(|unread| (&unread.origin, Err(unread.defects())));
+    for (origin, read) in texts.iter().map(|text| &text.origin).zip(read).chain(unread) {
         match read {
             Ok(workflow) => {
-                text.push_str(&format!("{}: {}\n", visible(origin), summary(workflow)));
-                rows.push(row(origin, workflow));
+                text.push_str(&format!("{}: {}\n", visible(origin), summary(&workflow)));
+                rows.push(row(origin, &workflow));
             }
             Err(found) => {
                 remarks.push_str(&format!("{found}\n\n"));
                 (defects, wrong) = (defects + found.list().len(), wrong + 1);
-                rows.push(json!({ "kind": "unread", "file": origin, "defects": defects_json(found) }));
+                rows.push(json!({ "kind": "unread", "file": origin, "defects": defects_json(&found) }));
             }
         }
     }
     if defects > 0 {
-        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(texts.len(), "workflow")));
+        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(all, "workflow")));
     }
     Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
 }
@@ -38,7 +40,7 @@ pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failu
 /// Texts of the one-line syntax in their usual form.
 pub(crate) fn format(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failure> {
     let (mut text, mut remarks) = (String::new(), String::new());
-    for Source { origin, bytes, form } in reading::texts(files, line)? {
+    for Source { origin, bytes, form } in reading::texts_or_warn(files, line)? {
         if form == Form::Toml {
             let text = "only the one-line syntax has a usual form; TOML has many formatters";
             return Err(Failure::trouble(format!("{}: {text}", visible(&origin))));

@@ -19,7 +19,7 @@ pub(crate) async fn draw(
     is_svg: bool,
     run: Option<(&str, &Choice)>,
 ) -> Result<Page, Failure> {
-    let texts = reading::texts(files, line)?;
+    let texts = reading::texts_or_warn(files, line)?;
     let workflow = match reading::workflows(files, &texts).into_iter().next() {
         Some(Ok(workflow)) => workflow,
         Some(Err(defects)) => {

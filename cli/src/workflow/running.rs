@@ -449,7 +449,7 @@ fn waiting(run: RunId, asked: Value, follower: &Follower, hint: Option<&str>) ->
 
 /// The workflow that is to run.
 fn one(files: &[PathBuf], line: Option<&str>) -> Result<Workflow, Failure> {
-    let texts = reading::texts(files, line)?;
+    let texts = reading::texts_or_warn(files, line)?;
     let [_] = texts.as_slice() else {
         return Err(Failure::trouble(format!("one workflow can be run, and there are {}", texts.len())));
     };

@@ -66,12 +66,10 @@ impl DefinitionSource {
             _ => error,
         })?;
         if is_link && !place.starts_with(folder.canonicalize()?) {
-            return Err(io::Error::other(
-                "it is a link that leads out of the folder of agents: put the file itself there",
-            ));
+            return Err(io::Error::other("it is a link that leads out of its folder: put the file itself there"));
         }
         if !place.metadata()?.is_file() {
-            let problem = "it is no regular file, so no agent can be read from it: remove it, or give it another name";
+            let problem = "it is no regular file, so it is not read: remove it, or give it another name";
             return Err(io::Error::other(problem));
         }
         Ok(Self { origin: file.display().to_string(), bytes: documents::bytes_of(&place)? })
