@@ -345,15 +345,6 @@ pub(crate) fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a st
     others.find(|other| *other != name && !(is_plain && other.is_ascii()) && looks(other) == seen)
 }
 
-/// What is wrong with a name that people cannot tell from one of these. A plain one is none that others are mistaken for.
-pub(crate) fn name_alike<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Option<String> {
-    if name.is_ascii() {
-        return None;
-    }
-    let other = look_alike(name, others)?;
-    Some(format!("the name {} looks like that of the agent {}", quoted(name), quoted(other)))
-}
-
 /// What a name looks like: equal for names that are confusable by Unicode Technical Standard 39, whatever their case.
 pub(crate) fn looks(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()

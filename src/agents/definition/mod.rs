@@ -21,6 +21,7 @@ use super::permission::Tier;
 use super::prompt::Section;
 
 pub use process::ProcessSettings;
+pub(crate) use reading::name_alike;
 pub use reading::{DefinitionReader, DefinitionSource};
 
 /// How many tokens another agent is told of a conversation, if nothing is said.

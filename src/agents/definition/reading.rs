@@ -12,7 +12,7 @@ use crate::documents::fields::{Field, Fields};
 use crate::documents::found::Found;
 use crate::documents::values::{Item, count, duration, list, string, text, word};
 use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
-use crate::messages::names::{check_name, check_own_name, did_you_mean, name_alike, nearest};
+use crate::messages::names::{check_name, check_own_name, did_you_mean, look_alike, nearest};
 use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME, OnUnknown};
 
@@ -83,6 +83,17 @@ pub struct DefinitionReader {
     models: Option<BTreeSet<String>>,
     root: Option<PathBuf>,
     tier: Tier,
+}
+
+/// What is wrong with a name that people cannot tell from one of these. A plain one is none that others are mistaken for.
+pub(crate) fn name_alike<'a>(name: &AgentName, others: impl Iterator<Item = &'a AgentName>) -> Option<Defect> {
+    let name = name.as_str();
+    if name.is_ascii() {
+        return None;
+    }
+    let other = look_alike(name, others.map(AgentName::as_str))?;
+    let problem = format!("the name {} looks like that of the agent {}", quoted(name), quoted(other));
+    Some(Defect::new(&None, problem).advise("give one of them another name"))
 }
 
 impl Definition {
@@ -180,12 +191,8 @@ impl DefinitionReader {
         let mut read: Vec<Result<Definition, Defects>> = read.collect();
         let names: Vec<AgentName> = read.iter().flatten().map(|definition| definition.name.clone()).collect();
         for (definition, source) in read.iter_mut().zip(sources) {
-            let alike = definition
-                .as_ref()
-                .ok()
-                .and_then(|it| name_alike(it.name.as_str(), names.iter().map(AgentName::as_str)));
-            if let Some(problem) = alike {
-                let defect = Defect::new(&None, problem).advise("give one of them another name");
+            let alike = definition.as_ref().ok().and_then(|it| name_alike(&it.name, names.iter()));
+            if let Some(defect) = alike {
                 *definition = Err(Defects::of(&source.origin, text_of(&source.bytes).ok(), vec![defect]));
             }
         }

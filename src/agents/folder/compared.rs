@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actors::AgentSpec;
-use crate::agents::definition::{Definition, DefinitionReader, DefinitionSource};
+use crate::agents::definition::{Definition, DefinitionReader, DefinitionSource, name_alike};
 use crate::agents::llm::Teammate;
 use crate::messages::AgentName;
-use crate::messages::names::name_alike;
 use crate::messages::visible::{quoted, visible};
 
 use super::catalog::{Bytes, Catalog, Current};
@@ -189,9 +188,10 @@ impl AgentFolder {
             standing.iter().partition(|(file, definition)| had(file, &definition.name));
         let mut owners: BTreeMap<&AgentName, &str> = BTreeMap::new();
         for (file, definition) in keep.into_iter().chain(take) {
-            let others = standing.values().map(|other| other.name.as_str());
-            if let Some(problem) = name_alike(definition.name.as_str(), others).filter(|_| new.contains_key(file)) {
-                return Err((file, format!("{problem}\n  advice: give one of them another name")));
+            let others = standing.values().map(|other| &other.name);
+            if let Some(defect) = name_alike(&definition.name, others).filter(|_| new.contains_key(file)) {
+                let advice = defect.advice.map(|advice| format!("\n  advice: {advice}")).unwrap_or_default();
+                return Err((file, defect.problem + &advice));
             }
             if let Some(owner) = owners.insert(&definition.name, file)
                 && new.contains_key(file)
