@@ -73,7 +73,7 @@ pub(crate) enum Runs {
         /// The state as this turn saw it and as it left it, instead of all events
         #[arg(long, value_name = "N", conflicts_with = "step", allow_negative_numbers = true)]
         turn: Option<u32>,
-        /// Stop after each event with the whole state; Enter goes on, q ends
+        /// Stop after each event with the whole state; Enter continues, q ends
         #[arg(long, conflicts_with = "json")]
         step: bool,
     },
@@ -121,7 +121,7 @@ pub(crate) enum Runs {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// A new run that begins as a copy of one, up to a turn; the program with the agents goes on with it at its next start
+    /// A new run that begins as a copy of one, up to a turn; the program with the agents continues it at its next start
     Fork {
         #[command(flatten)]
         common: Common,

@@ -107,7 +107,7 @@ pub(crate) async fn check_none_is_open(
     let runs = conversations.read(conversation).await.map_err(trouble)?;
     let Some(open) = runs.iter().find(|run| run.ended_at.is_none()) else { return Ok(()) };
     Err(Failure::trouble(format!(
-        "run {run} of conversation {conversation} has not ended; to go on with it: {line}; to remove it: callboard runs delete \
+        "run {run} of conversation {conversation} has not ended; to continue it: {line}; to remove it: callboard runs delete \
          {run}{flag}",
         run = open.run,
         line = visible(&line(open.run)),
@@ -200,7 +200,7 @@ async fn refused(store: &Store, error: &ConversationError) -> Failure {
             let is_planned = store.load(*run).await.is_ok_and(|run| run.replay.submission().task.plan.is_some());
             let line = if is_planned { "workflow resume" } else { "run --resume" };
             Failure::trouble(format!(
-                "{error}: callboard {line} {run} goes on with the run, and callboard runs delete {run} removes it"
+                "{error}: callboard {line} {run} continues the run, and callboard runs delete {run} removes it"
             ))
         }
         _ => Failure::trouble(error.to_string()),

@@ -31,7 +31,7 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[String]) -> Result<Page, F
     Ok(Page { done: Some("the runs are deleted".to_owned()), ..Page::new(text, json!({ "deleted": deleted })) })
 }
 
-/// Removes the runs that have ended and are wanted. Those that go on, or cannot be read, stay. A store that cannot be looked into is
+/// Removes the runs that have ended and are wanted. Those that have not ended, or cannot be read, stay. A store that cannot be looked into is
 /// an error: what it has of them stays, too.
 pub(crate) async fn prune(stores: &Stores, filter: &Filter) -> Result<Page, Failure> {
     if filter.is_empty() {

@@ -1,7 +1,7 @@
 //! `callboard runs fork RUN --turn N`.
 //!
 //! The agents live in the program that the store belongs to. So this writes the beginning of a run and leaves it open: that
-//! program goes on with it at its next start, as with any run that it finds unfinished.
+//! program continues it at its next start, as with any run that it finds unfinished.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub(crate) async fn fork(
     for Setting { channel, value } in settings {
         text.push_str(&format!("  {} set to {}\n", visible(channel), brief_json(&value.clone().into(), 200)));
     }
-    text.push_str("At its next start the program with the agents goes on with it, and runs\n");
+    text.push_str("At its next start the program with the agents continues it, and runs\n");
     for turn in &open {
         text.push_str(&format!(
             "  turn {} ({}) with the input {}\n",

@@ -143,7 +143,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes what imports have left that were killed. One that goes on holds the lock of its store.
+/// Removes what imports have left that were killed. One that still runs holds the lock of its store.
 fn remove_abandoned(beside: &Path) {
     let folders = fs::read_dir(beside).into_iter().flatten().flatten();
     let unfinished = folders.filter(|folder| folder.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()));

@@ -10,7 +10,7 @@ pub(crate) fn adopt() {
     linux::adopt();
 }
 
-/// Takes the status of adopted children as soon as they have ended, for as long as the run goes on: a command whose processes start
+/// Takes the status of adopted children as soon as they have ended, until the run ends: a command whose processes start
 /// others and end, over and over, would fill the process table of the machine with zombies.
 pub(crate) async fn reap() {
     #[cfg(target_os = "linux")]

@@ -77,7 +77,7 @@ impl Choice {
 }
 
 impl Stores {
-    /// What a command line that goes on in the same place has to name.
+    /// What a command line that continues in the same place has to name.
     pub(crate) fn named(&self) -> Option<&Path> {
         match self {
             Self::Named(folder) => Some(folder),
@@ -116,7 +116,7 @@ impl Stores {
         }
     }
 
-    /// The store that a run to go on with is in, and its id.
+    /// The store that a run to continue is in, and its id.
     pub(crate) async fn take_with(&self, wanted: &str) -> Result<(Store, RunId), Failure> {
         self.open_to_change()?.find(wanted).await
     }

@@ -83,7 +83,11 @@ fn a_run_that_a_killed_process_left_in_a_conversation_is_named_with_the_lines_th
     assert_eq!(refused.code, Some(2), "{}", refused.error);
     let line = refused.error.split("callboard run --resume ").nth(1).unwrap();
     let run = line.split([';', ' ']).next().unwrap().to_owned();
+    assert!(refused.error.contains(&format!("has not ended; to continue it: callboard run --resume {run}")));
     assert!(refused.error.contains(&format!("callboard runs delete {run}")), "{}", refused.error);
+    let kept = place.said(&["conversations", "delete", "ann"]);
+    let ways = format!("callboard run --resume {run} continues the run, and callboard runs delete {run} removes it\n");
+    assert!(kept.code == Some(2) && kept.error.ends_with(&ways), "{}", kept.error);
     place.model.says("Here.");
     assert_eq!(place.said(&["run", "--resume", &run]).out, "Here.\n");
     place.model.asked();

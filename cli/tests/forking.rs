@@ -1,4 +1,4 @@
-//! `callboard runs fork`: the program that has the agents goes on with what the command line has begun.
+//! `callboard runs fork`: the program that has the agents continues what the command line has begun.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -122,7 +122,7 @@ for line in sys.stdin:
     assert_eq!(said.code, Some(3), "{}", said.error);
     let expected = "turn 1 cannot go on: the agent asker cannot be used:\n\nagents/asker.toml:";
     assert!(said.error.contains(expected), "{}", said.error);
-    assert!(said.error.contains("\n\ncorrect the file, and go on with --resume"), "{}", said.error);
+    assert!(said.error.contains("\n\ncorrect the file, and continue with --resume"), "{}", said.error);
 }
 
 #[test]

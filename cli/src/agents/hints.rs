@@ -1,4 +1,4 @@
-//! Command lines that people are told to go on with.
+//! Command lines that are printed to continue with.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::quoting::{quoted, quoted_path};
 use super::arguments::{Files, Run};
 use super::broken::BrokenAgents;
 
-/// The command line that goes on with a run, with the same agents, models and tools, in the same place.
+/// The command line that continues a run, with the same agents, models and tools, in the same place.
 pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {
     going_on(&format!("--resume {run}"), store, arguments)
 }
@@ -39,12 +39,12 @@ pub(super) fn needs_attention(turn: u32, why: &str, broken: &BrokenAgents) -> St
     let unregistered = why.split_once(" is not registered;");
     let name = unregistered.and_then(|(agent, _)| agent.strip_prefix("agent "));
     if let Some(why) = name.and_then(|name| broken.why(name)) {
-        return format!("turn {turn} cannot go on: {why}\n\ncorrect the file, and go on with --resume");
+        return format!("turn {turn} cannot go on: {why}\n\ncorrect the file, and continue with --resume");
     }
     match unregistered {
         Some((agent, _)) => format!(
             "turn {turn} cannot go on: {} has no file in the folder of the agents; put it there, or name its folder with --agents, \
-             and go on with --resume",
+             and continue with --resume",
             visible(agent)
         ),
         None => format!("turn {turn} needs attention: {}", visible_lines(why)),

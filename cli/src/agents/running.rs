@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says which command line goes on with the run, if one does.
+    /// Prints which command line continues the run, if one does.
     fn tell_how_to_go_on(&self, run: &RunHandle) -> Option<String> {
         let hint = self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
         match &hint {
@@ -471,7 +471,7 @@ async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
     replay.turn(turn).map(|turn| turn.agent.clone())
 }
 
-/// Tells of a turn that needs attention, and ends what follows the run if no other turn goes on.
+/// Tells of a turn that needs attention, and ends what follows the run if no other turn continues.
 fn stuck(
     run: &callboard::supervision::runs::run::Run,
     (turn, broken): (u32, &BrokenAgents),

@@ -1,4 +1,4 @@
-//! Files of agents and models that change while a run goes on.
+//! Files of agents and models that change during a run.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -66,7 +66,7 @@ impl Watch {
         }
     }
 
-    /// Has the built-in agents choose among the models that there are now. Gives a line for each that goes on as before.
+    /// Has the built-in agents choose among the models that there are now. Gives a line for each that stays as it was.
     async fn renew_built_in(&self, board: &Callboard) -> Vec<String> {
         let specs = match self.built_in.specs(&self.folder) {
             Ok(specs) => specs,
@@ -76,7 +76,7 @@ impl Watch {
         for spec in specs {
             let name = spec.name();
             if let (Err(error), Ok(name)) = (board.replace(spec).await, name) {
-                news.push(format!("{name} goes on as before: {error}"));
+                news.push(format!("{name} stays as it was: {error}"));
             }
         }
         news

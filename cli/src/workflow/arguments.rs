@@ -188,7 +188,7 @@ pub(crate) struct Change {
     pub(crate) set: Vec<Setting>,
 }
 
-/// How a run goes on in this process.
+/// How a run is worked on in this process.
 #[derive(Debug, Args)]
 pub(crate) struct Going {
     /// The program that is an agent; '*=COMMAND' is all that are not named

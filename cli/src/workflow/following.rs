@@ -1,4 +1,4 @@
-//! A run as it goes on: the line that says what has happened to a node.
+//! A run as it continues: the line that reports what has happened to a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,7 @@ impl Follower {
         turns.map(|(turn, why)| (node(turn.number), why.to_owned())).collect()
     }
 
-    /// Whether it goes on by itself, or has ended. These turns wait no more, though no event says so yet.
+    /// Whether it continues by itself, or has ended. These turns wait no more, though no event says so yet.
     pub(crate) fn goes_on(&self, decided: &BTreeSet<u32>) -> bool {
         let Some(run) = self.turns.run() else { return true };
         let open = run.open_turns().count();

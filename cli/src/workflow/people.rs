@@ -61,7 +61,7 @@ fn asked(person: &mut impl Person, interrupt: &Interrupt) -> Decision {
     }
 }
 
-/// The command line that goes on with a run.
+/// The command line that continues a run.
 pub(crate) fn resumption(run: RunId, store: Option<&Path>, going: &Going) -> String {
     continuation(&format!("resume {run}"), store, going)
 }

@@ -121,7 +121,7 @@ async fn end_of(mut stderr: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Reads what is there; whether the stream goes on. Nothing is lost if it is dropped.
+/// Reads what is there; whether the stream continues. Nothing is lost if it is dropped.
 async fn read(stream: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>) -> Result<bool, TurnError> {
     let mut buffer = [0; KEPT_BYTES];
     let count = stream.read(&mut buffer).await.map_err(|error| TurnError::transient(error.to_string()))?;

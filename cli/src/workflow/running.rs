@@ -355,7 +355,7 @@ impl<'a> Session<'a> {
         Ok(End::Result(Box::new(result)))
     }
 
-    /// Asks the person at the terminal about the nodes that wait. `false` if nothing goes on after that.
+    /// Asks the person at the terminal about the nodes that wait. `false` if nothing continues after that.
     async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
         if !is_anybody_here(self.going.no_input) {
             return Ok(false);
@@ -405,7 +405,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says where the run is kept, or shows that it goes on.
+    /// Prints where the run is kept, or that it continues.
     fn say(&self, text: &str) {
         if self.going.watch || self.kept.is_some() {
             note(text);
@@ -503,7 +503,7 @@ fn check_loaded_reducers(loaded: &Loaded) -> Result<(), Failure> {
 fn cast(loaded: &Loaded) -> Result<Vec<String>, Failure> {
     let submission = loaded.replay.submission();
     if submission.task.plan.is_none() {
-        let text = format!("run {} has no workflow; the program that has its agents goes on with it", loaded.id);
+        let text = format!("run {} has no workflow; the program that has its agents continues it", loaded.id);
         return Err(Failure::trouble(text));
     }
     Ok(submission.cast.iter().map(ToString::to_string).collect())

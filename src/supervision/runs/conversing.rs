@@ -318,7 +318,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// That of a run in a conversation; `None` if it is in none, or goes on.
+    /// That of a run in a conversation; `None` if it is in none, or has not ended.
     pub(super) fn of(run: &Run) -> Option<(ConversationId, Self)> {
         let conversation = run.conversation()?.clone();
         let end = end_of(run)?;
