@@ -11,7 +11,7 @@ use callboard::env::Env;
 use callboard::messages::{ConversationId, Durability, Message, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, ConversationError, RunHandle};
-use callboard::storage::{Memory, Storage};
+use callboard::storage::{Key, Memory, Storage};
 use callboard::supervision::runs::fork::Fork;
 use callboard::supervision::runs::inbox::SubmitError;
 use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
@@ -434,6 +434,99 @@ fn a_crash_anywhere_loses_no_message_and_doubles_none() {
         let places: Vec<_> = runs.iter().map(|run| run.run).filter(|run| acknowledged.contains(run)).collect();
         assert_eq!(places, acknowledged, "acknowledged runs are there in their order");
         sim.assert_nothing_left().await;
+        Ok(())
+    });
+}
+
+/// The values that a store has of a conversation.
+async fn values_of(storage: &dyn Storage, conversation: &str) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for kind in ["conversation", "conversation-messages"] {
+        let values = storage.scan(&Key::new([kind, conversation]).children(), None, 100).await.unwrap();
+        keys.extend(values.into_iter().map(|(key, _)| key));
+    }
+    keys
+}
+
+#[test]
+fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
+    simulate(seeds(200), async |sim: Sim| {
+        let board = counting(sim.board()).start().await?;
+        for body in ["1", "2", "3"] {
+            finish(&board, talk(body)).await;
+        }
+        let conversations = board.conversations();
+        let last = conversations.read(&id("ann")).await?[2].run;
+        tokio::time::sleep(secs(1)).await;
+        sim.faults().at("storage.put").crash().on_pass(1 + sim.below(6)).at_rest();
+        let crashed = sim.until_crash(conversations.fork(&id("ann"), last, &id("copy"))).await;
+        sim.faults().forget();
+        let board = match crashed {
+            Some(copied) => {
+                copied?;
+                board
+            }
+            None => counting(sim.board()).start().await?,
+        };
+        let conversations = board.conversations();
+        let runs = async |conversation| Ok::<_, callboard::Error>(conversations.read(&id(conversation)).await?);
+        let listed: Vec<_> = conversations.list().await?.into_iter().map(|info| (info.id, info.runs)).collect();
+        if runs("copy").await?.is_empty() {
+            assert_eq!(listed, [(id("ann"), 3)]);
+            if sim.below(2) == 0 {
+                conversations.fork(&id("ann"), last, &id("copy")).await?;
+            } else {
+                // The id is free.
+                assert_eq!(finish(&board, Task::new("1").conversation(&id("copy"))).await.output, 0);
+                assert_eq!(finish(&board, Task::new("2").conversation(&id("copy"))).await.output, 2);
+                assert_eq!(runs("copy").await?.len(), 2);
+                assert_eq!(values_of(&*sim.storage(), "copy").await.len(), 4, "nothing of the copy is left");
+                return Ok(());
+            }
+        }
+        assert_eq!(runs("copy").await?, runs("ann").await?);
+        assert_eq!(finish(&board, Task::new("4").conversation(&id("copy"))).await.output, 6);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
+    simulate(seeds(200), async |sim: Sim| {
+        let board = counting(sim.board()).start().await?;
+        for body in ["1", "2", "3"] {
+            finish(&board, talk(body)).await;
+        }
+        let conversations = board.conversations();
+        let last = conversations.read(&id("ann")).await?[2].run;
+        conversations.fork(&id("ann"), last, &id("copy")).await?;
+        finish(&board, Task::new("4").conversation(&id("copy"))).await;
+        let conversation = ["ann", "copy"][sim.below(2) as usize];
+        let before = conversations.read(&id(conversation)).await?;
+        let point = ["storage.put", "storage.delete"][sim.below(2) as usize];
+        tokio::time::sleep(secs(1)).await;
+        sim.faults().at(point).crash().on_pass(1 + sim.below(7)).at_rest();
+        let crashed = sim.until_crash(conversations.delete(&id(conversation))).await;
+        sim.faults().forget();
+        let board = match crashed {
+            Some(deleted) => {
+                assert!(deleted?);
+                board
+            }
+            None => counting(sim.board()).start().await?,
+        };
+        let conversations = board.conversations();
+        let after = conversations.read(&id(conversation)).await?;
+        assert!(after.is_empty() || after == before, "{after:?}");
+        let storage = sim.storage();
+        let has_rest = !values_of(&*storage, conversation).await.is_empty();
+        if !after.is_empty() || sim.below(2) == 0 {
+            assert_eq!(conversations.delete(&id(conversation)).await?, has_rest);
+        } else {
+            tokio::time::sleep(secs(200)).await; // What is left is swept.
+        }
+        assert_eq!(values_of(&*storage, conversation).await, []);
+        assert_eq!(conversations.list().await?.len(), 1, "the other one is there");
         Ok(())
     });
 }

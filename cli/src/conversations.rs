@@ -139,10 +139,17 @@ pub(crate) async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result
     let open = stores.open_to_change()?;
     for conversation in wanted {
         let place = open.place_of_conversation(conversation).await.map_err(|failure| failure.with(&text))?;
-        let place = place.ok_or_else(|| unknown(conversation, &open).with(&text))?;
-        let store = &open.stores[place];
-        if let Err(error) = store.conversations().delete(conversation).await {
-            return Err(refused(store, &error).await.with(&text));
+        // Where it is not there, what a deletion or a copy that was killed has left of it is removed.
+        let stores = place.map_or(&open.stores[..], |place| &open.stores[place..=place]);
+        let mut is_deleted = false;
+        for store in stores {
+            match store.conversations().delete(conversation).await {
+                Ok(was_there) => is_deleted |= was_there,
+                Err(error) => return Err(refused(store, &error).await.with(&text)),
+            }
+        }
+        if !is_deleted {
+            return Err(unknown(conversation, &open).with(&text));
         }
         text.push_str(&format!("conversation {conversation} is deleted\n"));
         deleted.push(conversation);

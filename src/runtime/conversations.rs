@@ -1,6 +1,5 @@
 //! Conversations, which several runs of an agent or a workflow share.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -126,9 +125,8 @@ impl ConversationsHandle {
     /// What the store reports.
     pub async fn list(&self) -> Result<Vec<ConversationInfo>, StorageError> {
         let queue = &self.queue;
-        let ids: BTreeSet<ConversationId> = queue.store().all().await?.into_iter().map(|(id, _)| id).collect();
-        let mut infos = Vec::with_capacity(ids.len());
-        for id in ids {
+        let mut infos = Vec::new();
+        for (id, _) in queue.store().all().await?.conversations {
             infos.extend(info(&id, &queue.settled(&id).await?));
         }
         Ok(infos)
@@ -151,8 +149,11 @@ impl ConversationsHandle {
         let queue = &self.queue;
         let mut runs = Vec::new();
         for Taken { number, ticket, .. } in queue.settled(conversation).await? {
-            let messages = queue.store().messages(conversation, number).await?;
             let Ticket { run, taken_at, end, .. } = ticket;
+            let messages = match end {
+                Some(_) => queue.store().messages(conversation, number).await?,
+                None => None,
+            };
             let (ended_at, failure) = end.map(|end| (end.at, end.failure)).unzip();
             runs.push(ConversationRun {
                 run,
@@ -169,18 +170,15 @@ impl ConversationsHandle {
     /// there was none.
     ///
     /// # Errors
-    /// A run of it has not ended, or what the store reports. Deleting again is safe.
+    /// A run of it has not ended, or what the store reports. The conversation is there whole or not at all; deleting again
+    /// removes what a crash has left in the store.
     pub async fn delete(&self, conversation: &ConversationId) -> Result<bool, ConversationError> {
         let queue = &self.queue;
         let tickets = queue.settled(conversation).await?;
         if let Some(open) = tickets.iter().find(|taken| taken.ticket.end.is_none()) {
             return Err(ConversationError::RunIsOpen { conversation: conversation.clone(), run: open.ticket.run });
         }
-        // The last one last: until then no number is given out again.
-        for taken in &tickets {
-            queue.store().delete(conversation, taken.number).await?;
-        }
-        Ok(!tickets.is_empty())
+        Ok(queue.store().delete(conversation, &tickets).await?)
     }
 
     /// Copies a conversation up to a run that has ended, that one included, under a new id.
@@ -204,7 +202,7 @@ impl ConversationsHandle {
     /// ```
     ///
     /// # Errors
-    /// See [`ConversationError`]. A copy that a crash has cut short is there in part: delete it and fork again.
+    /// See [`ConversationError`]. The copy is there whole or not at all; forking again is safe.
     pub async fn fork(
         &self,
         conversation: &ConversationId,
@@ -219,17 +217,10 @@ impl ConversationsHandle {
         let last = tickets.iter().position(|taken| taken.ticket.run == up_to && taken.ticket.end.is_some());
         let no_run = || ConversationError::NoRun { conversation: conversation.clone(), run: up_to };
         tickets.truncate(last.ok_or_else(no_run)? + 1);
-        if !queue.store().tickets(copy).await?.is_empty() {
-            return Err(ConversationError::Exists(copy.clone()));
+        match queue.store().copy((conversation, &tickets), copy, *durability).await? {
+            true => Ok(()),
+            false => Err(ConversationError::Exists(copy.clone())),
         }
-        for Taken { number, ticket, .. } in &tickets {
-            let messages = queue.store().messages(conversation, *number).await?.unwrap_or_default();
-            match queue.store().copy(copy, (*number, ticket), messages, *durability).await {
-                Err(StorageError::WrongRevision { .. }) => return Err(ConversationError::Exists(copy.clone())),
-                copied => copied?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -4,7 +4,13 @@
 //! before the ticket says that the run has ended: so a crash between the two leaves an open ticket, and whoever comes next
 //! ends it from the run's journal. Numbers are given out by revisioned writes: two runs never have the same, and one run
 //! has one ticket however often it is entered.
+//!
+//! A conversation is there as long as its first value is: one write of that value copies or deletes a whole conversation. A
+//! copy first writes [`First::Unfinished`] and the messages, and then all tickets at once ([`First::Copied`]); a deletion
+//! first writes [`First::Unfinished`]. What a crash leaves behind that mark is the rest of a conversation: nobody sees it,
+//! and whoever needs the id next removes it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::{ConversationId, Durability, Json, RunId, Timestamp};
 
-use super::codec::{self, Stored};
-use super::{Expected, Key, KeyPrefix, Put, Revision, Storage, StorageError};
+use super::codec::{self, CodecError, Stored};
+use super::{Entry, Expected, Key, KeyPrefix, Put, Revision, Storage, StorageError};
 
 /// The place of one run in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +67,38 @@ impl Stored for Said {
     const NAME: &'static str = "conversation-messages";
 }
 
+/// The first value of a conversation where it is no ticket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum First {
+    /// There is no such conversation: it is being copied or deleted, or a crash has cut that short.
+    Unfinished,
+    /// The first places, which a copy has.
+    Copied(Vec<Ticket>),
+}
+
+impl Stored for First {
+    const SCHEMA: u16 = 11;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "conversation-first";
+}
+
+/// What a store has of conversations.
+#[derive(Debug, Default)]
+pub struct AllConversations {
+    /// The conversations with their tickets in order, by id.
+    pub conversations: Vec<(ConversationId, Vec<Taken>)>,
+    /// Those that are not there and of which something is: a copy or a deletion is under way, or was cut short.
+    pub unfinished: BTreeSet<ConversationId>,
+}
+
+/// A conversation as it was read.
+#[derive(Debug, Default)]
+struct Found {
+    tickets: Vec<Taken>,
+    /// It is not there, and something of it is.
+    has_rest: bool,
+}
+
 /// A ticket as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
@@ -71,8 +109,14 @@ pub struct Taken {
     revision: Revision,
 }
 
-/// How many values are read at once.
+/// How many tickets are read at once.
 const PAGE: usize = 256;
+
+/// How many values are read at once to be removed; messages may be long.
+const REMOVED_AT_ONCE: usize = 16;
+
+/// The number of the first place.
+const FIRST: u64 = 1;
 
 const TICKET: &str = "conversation";
 const SAID: &str = "conversation-messages";
@@ -95,35 +139,50 @@ impl Conversations {
     /// # Errors
     /// What the store reports.
     pub async fn tickets(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
-        let tickets = self.scan(&Key::new([TICKET, conversation.as_str()]).children()).await?;
-        Ok(tickets.into_iter().map(|(_, taken)| taken).collect())
+        Ok(self.find(conversation).await?.tickets)
     }
 
-    /// The tickets of all conversations, each in its order.
+    async fn find(&self, conversation: &ConversationId) -> Result<Found, StorageError> {
+        let found = self.scan(&Key::new([TICKET, conversation.as_str()]).children()).await?;
+        Ok(found.into_iter().next().map(|(_, found)| found).unwrap_or_default())
+    }
+
+    /// All conversations, by id.
     ///
     /// # Errors
     /// What the store reports.
-    pub async fn all(&self) -> Result<Vec<(ConversationId, Taken)>, StorageError> {
-        self.scan(&Key::new([TICKET]).children()).await
+    pub async fn all(&self) -> Result<AllConversations, StorageError> {
+        let mut all = AllConversations::default();
+        for (id, found) in self.scan(&Key::new([TICKET]).children()).await? {
+            if found.has_rest {
+                all.unfinished.insert(id);
+            } else {
+                all.conversations.push((id, found.tickets));
+            }
+        }
+        Ok(all)
     }
 
-    async fn scan(&self, prefix: &KeyPrefix) -> Result<Vec<(ConversationId, Taken)>, StorageError> {
-        let mut tickets = Vec::new();
+    async fn scan(&self, prefix: &KeyPrefix) -> Result<Vec<(ConversationId, Found)>, StorageError> {
+        let mut conversations: Vec<(ConversationId, Found)> = Vec::new();
         let mut after: Option<Key> = None;
         loop {
             let page = self.storage.scan(prefix, after.as_ref(), PAGE).await?;
             for (key, entry) in &page {
-                let ticket = codec::decode(&entry.value)
-                    .map_err(|error| StorageError::Corrupt { key: key.clone(), detail: error.to_string() })?;
                 let segments = key.segments();
                 let conversation = segments.get(1).and_then(|id| ConversationId::new(id).ok());
                 let number = segments.get(2).and_then(|number| number.parse().ok());
                 let (Some(conversation), Some(number)) = (conversation, number) else { continue };
-                tickets.push((conversation, Taken { number, ticket, revision: entry.revision }));
+                if conversations.last().is_none_or(|(last, _)| *last != conversation) {
+                    conversations.push((conversation, Found { tickets: Vec::new(), has_rest: number != FIRST }));
+                }
+                if let Some((_, found)) = conversations.last_mut().filter(|(_, found)| !found.has_rest) {
+                    found.add(number, entry).map_err(|error| corrupt(key, &error))?;
+                }
             }
             match page.last() {
                 Some((key, _)) if page.len() == PAGE => after = Some(key.clone()),
-                _ => return Ok(tickets),
+                _ => return Ok(conversations),
             }
         }
     }
@@ -139,20 +198,28 @@ impl Conversations {
         durability: Durability,
     ) -> Result<Vec<Taken>, StorageError> {
         loop {
-            let mut tickets = self.tickets(conversation).await?;
+            let mut tickets = self.cleared(conversation).await?;
             if tickets.iter().any(|taken| taken.ticket.run == ticket.run) {
                 return Ok(tickets);
             }
-            let number = tickets.last().map_or(1, |last| last.number + 1);
-            match self.put(key_of(TICKET, conversation, number), ticket, Expected::Absent, durability).await {
-                Ok(revision) => {
-                    tickets.push(Taken { number, ticket: ticket.clone(), revision });
-                    return Ok(tickets);
-                }
-                // Another run was quicker.
-                Err(StorageError::WrongRevision { .. }) => {}
-                Err(error) => return Err(error),
+            let number = tickets.last().map_or(FIRST, |last| last.number + 1);
+            let key = key_of(TICKET, conversation, number);
+            // If another run was quicker, its ticket is there now.
+            if let Some(revision) = self.put_if(key, ticket, Expected::Absent, durability).await? {
+                tickets.push(Taken { number, ticket: ticket.clone(), revision });
+                return Ok(tickets);
             }
+        }
+    }
+
+    /// The tickets of a conversation, after the rest of an earlier one was removed.
+    async fn cleared(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
+        loop {
+            let found = self.find(conversation).await?;
+            if !found.has_rest {
+                return Ok(found.tickets);
+            }
+            self.clear(conversation).await?;
         }
     }
 
@@ -170,17 +237,16 @@ impl Conversations {
     ) -> Result<bool, StorageError> {
         let ticket = Ticket { end: Some(end), ..taken.ticket.clone() };
         let said = key_of(SAID, conversation, taken.number);
-        self.put(said.clone(), &Said { messages }, Expected::Any, durability).await?;
+        let stored = self.put(said.clone(), &Said { messages }, Expected::Any, durability).await?;
         let key = key_of(TICKET, conversation, taken.number);
-        match self.put(key, &ticket, Expected::Revision(taken.revision), durability).await {
-            Ok(_) => Ok(true),
-            Err(StorageError::WrongRevision { actual: Some(_), .. }) => Ok(false),
-            Err(StorageError::WrongRevision { actual: None, .. }) => {
-                self.remove(&said).await?;
-                Ok(false)
-            }
-            Err(error) => Err(error),
+        if self.put_if(key, &ticket, Expected::Revision(taken.revision), durability).await?.is_some() {
+            return Ok(true);
         }
+        let tickets = self.tickets(conversation).await?;
+        if !tickets.iter().any(|now| (now.number, now.ticket.run) == (taken.number, ticket.run)) {
+            self.remove(&said, stored).await?;
+        }
+        Ok(false)
     }
 
     /// The messages of a run; none if it has left none yet.
@@ -192,33 +258,105 @@ impl Conversations {
         let Some(entry) = self.storage.get(&key).await? else { return Ok(None) };
         match codec::decode::<Said>(&entry.value) {
             Ok(said) => Ok(Some(said.messages)),
-            Err(error) => Err(StorageError::Corrupt { key, detail: error.to_string() }),
+            Err(error) => Err(corrupt(&key, &error)),
         }
     }
 
-    /// Deletes one run's place and messages.
+    /// Deletes a conversation whose tickets were read before, or the rest of one if there were none. `false` if nothing of it
+    /// is there, or if its first ticket has changed since: then it is another one now.
     ///
     /// # Errors
-    /// What the store reports. Deleting again is safe.
-    pub async fn delete(&self, conversation: &ConversationId, number: u64) -> Result<(), StorageError> {
-        self.remove(&key_of(TICKET, conversation, number)).await?;
-        self.remove(&key_of(SAID, conversation, number)).await
+    /// What the store reports. From the moment when this call writes first the conversation is gone; deleting again removes
+    /// what is left.
+    pub async fn delete(&self, conversation: &ConversationId, tickets: &[Taken]) -> Result<bool, StorageError> {
+        match tickets.first() {
+            Some(first) => {
+                let expected = Expected::Revision(first.revision);
+                let key = key_of(TICKET, conversation, FIRST);
+                let durability = self.storage.default_durability();
+                if self.put_if(key, &First::Unfinished, expected, durability).await?.is_none() {
+                    return Ok(false);
+                }
+            }
+            None if !self.find(conversation).await?.has_rest => return Ok(false),
+            None => {}
+        }
+        self.clear(conversation).await?;
+        Ok(true)
     }
 
-    /// Writes a ticket with its messages to a place of another conversation, which nobody has.
+    /// Removes the rest of a conversation, the mark last: what was read while the mark stands belongs to the rest.
+    async fn clear(&self, conversation: &ConversationId) -> Result<(), StorageError> {
+        let first = key_of(TICKET, conversation, FIRST);
+        let durability = self.storage.default_durability();
+        let mark = match self.storage.get(&first).await? {
+            Some(entry) => match codec::decode(&entry.value) {
+                Ok(First::Unfinished) => entry.revision,
+                _ => return Ok(()),
+            },
+            None => match self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await? {
+                Some(revision) => revision,
+                None => return Ok(()),
+            },
+        };
+        for kind in [SAID, TICKET] {
+            let prefix = Key::new([kind, conversation.as_str()]).children();
+            let mut after: Option<Key> = None;
+            loop {
+                let page = self.storage.scan(&prefix, after.as_ref(), REMOVED_AT_ONCE).await?;
+                if self.storage.get(&first).await?.is_none_or(|entry| entry.revision != mark) {
+                    return Ok(());
+                }
+                for (key, entry) in page.iter().filter(|(key, _)| *key != first) {
+                    self.remove(key, entry.revision).await?;
+                }
+                match page.last() {
+                    Some((key, _)) if page.len() == REMOVED_AT_ONCE => after = Some(key.clone()),
+                    _ => break,
+                }
+            }
+        }
+        self.remove(&first, mark).await
+    }
+
+    /// Writes these tickets with their messages as a new conversation, all at once. `false` if there is one of that id, or
+    /// if one was begun meanwhile: then nothing is left of the copy.
     ///
     /// # Errors
-    /// [`StorageError::WrongRevision`] when somebody has it; what the store reports.
+    /// What the store reports. Then there is no such conversation, and copying again is safe.
     pub async fn copy(
         &self,
-        conversation: &ConversationId,
-        (number, ticket): (u64, &Ticket),
-        messages: Json,
+        (conversation, tickets): (&ConversationId, &[Taken]),
+        copy: &ConversationId,
         durability: Durability,
-    ) -> Result<(), StorageError> {
-        self.put(key_of(SAID, conversation, number), &Said { messages }, Expected::Absent, durability).await?;
-        self.put(key_of(TICKET, conversation, number), ticket, Expected::Absent, durability).await?;
-        Ok(())
+    ) -> Result<bool, StorageError> {
+        if !self.cleared(copy).await?.is_empty() {
+            return Ok(false);
+        }
+        let first = key_of(TICKET, copy, FIRST);
+        let Some(mark) = self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await? else {
+            return Ok(false);
+        };
+        let mut copied = Vec::with_capacity(tickets.len());
+        for taken in tickets {
+            let messages = self.messages(conversation, taken.number).await?.unwrap_or_default();
+            let key = key_of(SAID, copy, taken.number);
+            match self.put_if(key.clone(), &Said { messages }, Expected::Absent, durability).await? {
+                Some(revision) => copied.push((key, revision)),
+                // Somebody has removed the mark and begun a conversation.
+                None => break,
+            }
+        }
+        let whole = First::Copied(tickets.iter().map(|taken| taken.ticket.clone()).collect());
+        if copied.len() == tickets.len()
+            && self.put_if(first, &whole, Expected::Revision(mark), durability).await?.is_some()
+        {
+            return Ok(true);
+        }
+        for (key, revision) in copied {
+            self.remove(&key, revision).await?;
+        }
+        Ok(false)
     }
 
     async fn put(
@@ -232,13 +370,48 @@ impl Conversations {
         self.storage.put_if_revision(Put { key, value, expected, ttl_secs: None, durability }).await
     }
 
-    async fn remove(&self, key: &Key) -> Result<(), StorageError> {
-        while let Some(entry) = self.storage.get(key).await? {
-            match self.storage.delete_if_revision(key, entry.revision, self.storage.default_durability()).await {
-                Err(StorageError::WrongRevision { .. }) => {}
-                done => return done,
-            }
+    /// Writes a value if its revision is as expected; `None` if it is not.
+    async fn put_if(
+        &self,
+        key: Key,
+        value: &impl Stored,
+        expected: Expected,
+        durability: Durability,
+    ) -> Result<Option<Revision>, StorageError> {
+        match self.put(key, value, expected, durability).await {
+            Err(StorageError::WrongRevision { .. }) => Ok(None),
+            put => put.map(Some),
         }
+    }
+
+    /// Removes a value, unless it has changed.
+    async fn remove(&self, key: &Key, revision: Revision) -> Result<(), StorageError> {
+        match self.storage.delete_if_revision(key, revision, self.storage.default_durability()).await {
+            Err(StorageError::WrongRevision { .. }) => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+impl Found {
+    /// Adds what is stored at a place.
+    fn add(&mut self, number: u64, entry: &Entry) -> Result<(), CodecError> {
+        let revision = entry.revision;
+        let ticket = match codec::decode(&entry.value) {
+            Err(CodecError::WrongSchema { .. }) if number == FIRST => match codec::decode(&entry.value)? {
+                First::Unfinished => {
+                    self.has_rest = true;
+                    return Ok(());
+                }
+                First::Copied(tickets) => {
+                    let places = tickets.into_iter().zip(FIRST..);
+                    self.tickets.extend(places.map(|(ticket, number)| Taken { number, ticket, revision }));
+                    return Ok(());
+                }
+            },
+            ticket => ticket?,
+        };
+        self.tickets.push(Taken { number, ticket, revision });
         Ok(())
     }
 }
@@ -247,6 +420,10 @@ impl fmt::Debug for Conversations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversations").finish_non_exhaustive()
     }
+}
+
+fn corrupt(key: &Key, error: &CodecError) -> StorageError {
+    StorageError::Corrupt { key: key.clone(), detail: error.to_string() }
 }
 
 fn key_of(kind: &str, conversation: &ConversationId, number: u64) -> Key {
@@ -279,6 +456,7 @@ mod tests {
         crate::testing::golden::check(folder, &Ticket { end: Some(end()), ..ticket(7) });
         let messages = json!([{ "role": "user", "text": "hello" }]).into();
         crate::testing::golden::check(folder, &Said { messages });
+        crate::testing::golden::check(folder, &First::Copied(vec![Ticket { end: Some(end()), ..ticket(7) }]));
     }
 
     #[tokio::test]
@@ -302,7 +480,7 @@ mod tests {
         let store = Conversations::new(Arc::new(Memory::default()));
         let id = ConversationId::new("ann").unwrap();
         let taken = store.enter(&id, &ticket(1), Durability::Memory).await.unwrap().remove(0);
-        store.delete(&id, 1).await.unwrap();
+        assert!(store.delete(&id, std::slice::from_ref(&taken)).await.unwrap());
         let messages: Json = json!([]).into();
         assert!(!store.store(&id, &taken, (end(), messages), Durability::Memory).await.unwrap());
         assert_eq!((store.tickets(&id).await.unwrap(), store.messages(&id, 1).await.unwrap()), (Vec::new(), None));

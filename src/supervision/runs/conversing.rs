@@ -4,7 +4,7 @@
 //! journaled first, and its messages are stored after that; if a crash comes in between, whoever finds the open ticket stores
 //! them from the journal. Both write the same, so it does not matter who does it, or how often.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::messages::state::StateRules;
 use crate::messages::visible::cut;
 use crate::messages::{ConversationId, Durability, Json, Message, RunEvent, RunId, Timestamp};
-use crate::storage::{Conversations, Journal, StorageError, Taken, Ticket, TicketEnd};
+use crate::storage::{AllConversations, Conversations, Journal, StorageError, Taken, Ticket, TicketEnd};
 
 use super::inbox::{Inbox, Input};
 use super::run::Run;
@@ -113,6 +113,8 @@ pub struct ConversationQueue {
     rules: StateRules,
     /// Who waits for the end of which run.
     waiters: Arc<Mutex<Waiters>>,
+    /// Of which conversations a rest was there when the old ones were last deleted.
+    unfinished: Arc<Mutex<BTreeSet<ConversationId>>>,
 }
 
 /// The runs that wait for the end of another, with their inboxes.
@@ -123,7 +125,7 @@ impl ConversationQueue {
     #[must_use]
     pub fn new(journal: Journal, rules: StateRules) -> Self {
         let store = Conversations::new(Arc::clone(journal.storage()));
-        Self { store, journal, rules, waiters: Arc::default() }
+        Self { store, journal, rules, waiters: Arc::default(), unfinished: Arc::default() }
     }
 
     /// The tickets and messages themselves.
@@ -159,34 +161,35 @@ impl ConversationQueue {
     /// # Errors
     /// What the store reports.
     pub async fn settled(&self, conversation: &ConversationId) -> Result<Vec<Taken>, StorageError> {
-        let mut tickets = self.store.tickets(conversation).await?;
-        for taken in &mut tickets {
-            if taken.ticket.end.is_none() {
-                *taken = self.settle_ticket(conversation, taken.clone()).await?;
-            }
+        let tickets = self.store.tickets(conversation).await?;
+        let mut has_changed = false;
+        for taken in tickets.iter().filter(|taken| taken.ticket.end.is_none()) {
+            has_changed |= self.settle_ticket(conversation, taken.clone()).await?.ticket.end.is_some();
         }
-        Ok(tickets)
+        if has_changed { self.store.tickets(conversation).await } else { Ok(tickets) }
     }
 
-    /// Deletes the conversations whose last run was submitted and ended before a time.
+    /// Deletes the conversations whose last run was submitted and ended before a time, and what earlier deletions and copies
+    /// have left that were cut short: what was there at the last call as well, since others may be under way.
     ///
     /// # Errors
     /// What the store reports.
     pub async fn forget_before(&self, time: Timestamp) -> Result<(), StorageError> {
-        let mut last: BTreeMap<ConversationId, Timestamp> = BTreeMap::new();
-        for (id, taken) in self.store.all().await? {
-            let at = taken.ticket.end.map_or(taken.ticket.taken_at, |end| end.at);
-            let last = last.entry(id).or_default();
-            *last = at.max(*last);
+        let AllConversations { conversations, unfinished } = self.store.all().await?;
+        let before = std::mem::replace(&mut *self.unfinished.lock(), unfinished.clone());
+        for id in unfinished.intersection(&before) {
+            self.store.delete(id, &[]).await?;
         }
-        for (id, _) in last.into_iter().filter(|(_, last)| *last < time) {
+        let is_old = |taken: &Taken| taken.ticket.end.as_ref().map_or(taken.ticket.taken_at, |end| end.at) < time;
+        for (id, tickets) in conversations {
+            if !tickets.iter().all(is_old) {
+                continue;
+            }
             let tickets = self.settled(&id).await?;
             // One that was submitted long ago and has not ended keeps the conversation, and so does one that has come since.
-            let is_over = |taken: &Taken| taken.ticket.end.as_ref().is_some_and(|end| end.at < time);
+            let is_over = |taken: &Taken| taken.ticket.end.is_some() && is_old(taken);
             if tickets.iter().all(is_over) {
-                for taken in tickets {
-                    self.store.delete(&id, taken.number).await?;
-                }
+                self.store.delete(&id, &tickets).await?;
             }
         }
         Ok(())
@@ -225,13 +228,15 @@ impl ConversationQueue {
     ) -> Result<(), StorageError> {
         let Left { run, owner, at, end } = left;
         let stored = async {
+            let mut tickets = self.enter(conversation, (run, owner, at), durability).await?;
             loop {
-                let tickets = self.enter(conversation, (run, Arc::clone(&owner), at), durability).await?;
+                // One that is gone was deleted meanwhile, and its messages with it.
                 let Some(taken) = tickets.iter().find(|taken| taken.ticket.run == run) else { return Ok(()) };
                 let is_there = taken.ticket.end.as_ref() == Some(&end.0);
                 if is_there || self.store.store(conversation, taken, end.clone(), durability).await? {
                     return Ok(());
                 }
+                tickets = self.store.tickets(conversation).await?;
             }
         };
         let stored = stored.await;
