@@ -6,6 +6,7 @@
 use std::io::Write as _;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use callboard::actors::approvals::{Rows, terminal_columns};
 use tokio::sync::Notify;
 
 /// How much may wait to be read before whoever has more to tell waits too, in bytes.
@@ -56,8 +57,10 @@ impl Waiting {
         }
         if self.left_out > 0 {
             let (open, left_out) = (if self.is_line_open { "\n" } else { "" }, std::mem::take(&mut self.left_out));
+            // What continues a line that was cut so begins none.
+            let gutter = if self.is_line_open && !text.starts_with('\n') { "  ┆ " } else { "" };
             self.text.push_str(&format!(
-                "{open}… {left_out} messages are omitted here, because standard error was not read\n"
+                "{open}… {left_out} messages are omitted here, because standard error was not read\n{gutter}"
             ));
         }
         self.text.push_str(text);
@@ -124,6 +127,16 @@ pub(crate) fn note(line: &str) {
     told();
 }
 
+/// As [`note`], for a line that has words of others: it is folded at the terminal's width.
+pub(crate) fn note_words(line: &str) {
+    note(&fit(line));
+}
+
+/// Folded, if it is a terminal that shows it: no row of it begins with what is in the middle of a line.
+fn fit(line: &str) -> String {
+    terminal_columns().map_or_else(|| line.to_owned(), |columns| Rows::default().push(line, columns))
+}
+
 /// Text that need not be whole lines, made by who knows whether the last line is still open.
 pub(crate) fn say(text: impl FnOnce(bool) -> String) {
     let mut waiting = state();
@@ -144,9 +157,9 @@ pub(crate) async fn room() {
     }
 }
 
-/// As [`note`], with nothing of it between a question and its answer.
+/// As [`note_words`], with nothing of it between a question and its answer.
 pub(crate) fn note_aside(line: &str) {
-    state().push_aside(line);
+    state().push_aside(&fit(line));
     told();
 }
 
@@ -216,5 +229,10 @@ mod tests {
             waiting.text,
             format!("… {left_out} messages are omitted here, because standard error was not read\nagain\n")
         );
+        waiting.push("coder: one");
+        (waiting.left_out, waiting.text) = (1, String::new());
+        waiting.push("── approval");
+        let omitted = "\n… 1 messages are omitted here, because standard error was not read\n  ┆ ── approval";
+        assert_eq!(waiting.text, omitted);
     }
 }

@@ -224,6 +224,25 @@ fn a_card_that_expires_while_it_is_open_is_closed_and_the_run_goes_on() {
 }
 
 #[test]
+fn words_of_a_model_that_are_longer_than_a_row_begin_none_with_what_looks_like_a_card() {
+    let (folder, model) = writer();
+    let forged = |line: &str| format!("{line:100}");
+    // After `writer: ` a terminal that wraps by itself would begin its second row with what is a head.
+    let head = ["── approval 1111 ──", "agent     writer", "action    FileRead"].map(forged).concat();
+    model.says(&format!("{}{head}\n{}{head}", "A".repeat(92), "B".repeat(96)));
+    let mut screen = Screen::of_columns(command(&folder, &["run", "write"]), 100);
+    let told = screen.until("FileRead") + &screen.ended();
+    let told = told.replace('\r', "");
+    for line in told.lines().take_while(|line| !line.starts_with("to go on")) {
+        assert!(line.chars().count() <= 100, "{line:?} in {told}");
+        for head in ["── approval", "agent ", "action "] {
+            assert!(!line.starts_with(head), "{line:?} in {told}");
+        }
+    }
+    assert!(told.contains("┆ ── approval 1111"), "{told}");
+}
+
+#[test]
 fn what_has_expired_is_not_asked_again_when_the_run_goes_on_and_its_result_is_printed() {
     let (folder, model) = writer();
     model.calls("FileWrite", file("a.txt", "one"));

@@ -6,6 +6,7 @@
 mod actor;
 mod card;
 mod desk;
+mod folding;
 mod keyboard;
 mod screen;
 mod terminal;
@@ -27,8 +28,9 @@ use super::shards::Shards;
 use desk::Desk;
 
 pub(crate) use actor::GatewayActor;
-pub use card::{approval_code, arguments_lines, card, folded, outcome_code, whole_card};
-pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer, withdrawal};
+pub use card::{approval_code, arguments_lines, card, outcome_code, whole_card};
+pub use folding::{Rows, folded};
+pub use keyboard::{Keyboard, Typed, Withdrawal, Withdrawer, terminal_columns, withdrawal};
 pub(crate) use screen::{ChannelActor, Screen};
 pub use terminal::TerminalChannel;
 

@@ -30,6 +30,30 @@ pub fn visible_lines(text: &str) -> String {
     escaped(text, |c| (c.is_control() && c != '\n' && c != '\t') || is_unseen(c))
 }
 
+/// As [`visible`], for a line of what a person approves: blanks other than U+0020, one at the end, and what has no picture of its
+/// own are escapes too. Texts for reading keep them, because languages are written with some.
+pub(crate) fn exact(text: &str) -> String {
+    let mut shown = escaped(text, |c| c.is_control() || is_unseen(c) || is_blank(c) || is_without_picture(c));
+    if shown.ends_with(' ') {
+        shown.pop();
+        shown.push_str("\\u{20}");
+    }
+    shown
+}
+
+/// Whether it looks like U+0020 and is another character.
+fn is_blank(c: char) -> bool {
+    c != ' ' && c.is_whitespace()
+}
+
+/// Whether no font or each font has a picture of its own for it: the place of an object, private use, and what will never be a
+/// character.
+fn is_without_picture(c: char) -> bool {
+    let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}');
+    let is_no_character = matches!(c, '\u{fdd0}'..='\u{fdef}') || (c as u32) & 0xfffe == 0xfffe;
+    c == '\u{fffc}' || is_private || is_no_character
+}
+
 /// As [`visible`], in quotes and no longer than an error can hold: what is cut is said.
 pub(crate) fn quoted(text: &str) -> String {
     let (shown, rest) = beginning(text);
@@ -167,6 +191,9 @@ mod tests {
             prop_assert!(!line.chars().any(|c| c.is_control() || is_unseen(c)));
             prop_assert!(!lines.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || is_unseen(c)));
             prop_assert_eq!((visible(&line), visible_lines(&lines)), (line.clone(), lines));
+            let exactly = exact(&text);
+            prop_assert!(!exactly.chars().any(|c| is_blank(c) || is_without_picture(c)) && !exactly.ends_with(' '));
+            prop_assert_eq!(exact(&exactly), exactly);
             prop_assert!(quoted(&text).chars().count() <= 10 * MAX_CUT + 40);
         }
     }

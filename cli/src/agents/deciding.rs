@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinError;
 
 use callboard::Callboard;
-use callboard::actors::approvals::{DecideError, Withdrawal, card, withdrawal};
+use callboard::actors::approvals::{DecideError, Withdrawal, card, folded, terminal_columns, withdrawal};
 use callboard::messages::{Envelope, Question, visible};
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::inbox::AnswerError;
 
 use crate::page::{Failure, note};
 use crate::person::is_anybody_here;
+use crate::saying::note_words;
 use crate::stable;
 use crate::workflow::{people, try_thread};
 
@@ -122,7 +123,8 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, ask
             Asked::Approval(envelope) => asking::placed(card(envelope), place.as_deref()),
             Asked::Question(question) => asking::shown(question),
         };
-        note(&format!("there is nobody at a terminal to ask:\n{}", what.trim_end()));
+        let text = format!("there is nobody at a terminal to ask:\n{}\n", what.trim_end());
+        note(terminal_columns().map_or_else(|| text.clone(), |columns| folded(&text, columns)).trim_end());
         return Ok(false);
     }
     match asked {
@@ -132,7 +134,7 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, ask
             let ask = move |withdrawal| asking::decide(&shown, place.as_deref(), withdrawal);
             let approvals = board.approvals();
             let Some(decision) = unless_closed(ask, approvals.closed(id)).await else {
-                note(&closed(board, &envelope).await);
+                note_words(&closed(board, &envelope).await);
                 return Ok(true);
             };
             let decided = match decision.unwrap_or(Decision::Leave) {
@@ -152,7 +154,7 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, ask
                     | DecideError::Expired { .. }
                     | DecideError::Unknown { .. }),
                 ) => {
-                    note(&error.to_string());
+                    note_words(&error.to_string());
                     Ok(true)
                 }
                 Err(error) => Err(trouble(error.to_string())),
@@ -175,7 +177,7 @@ pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, ask
                     | AnswerError::Answered(_)
                     | AnswerError::Expired(_)),
                 ) => {
-                    note(&error.to_string());
+                    note_words(&error.to_string());
                     Ok(true)
                 }
                 Err(error) => Err(trouble(error.to_string())),

@@ -47,7 +47,7 @@ pub(super) fn needs_attention(turn: u32, why: &str, broken: &BrokenAgents) -> St
              and continue with --resume",
             visible(agent)
         ),
-        None => format!("turn {turn} needs attention: {}", visible_lines(why)),
+        None => format!("turn {turn} needs attention: {}", visible_lines(why).replace('\n', "\n  │ ")),
     }
 }
 

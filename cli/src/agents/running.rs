@@ -21,7 +21,7 @@ use crate::conversations::check_none_is_open;
 use crate::page::{self, Failure, handoffs, note};
 use crate::quoting::quoted;
 use crate::retrying::{FailedTurn, retry_of};
-use crate::saying;
+use crate::saying::{self, note_words};
 use crate::showing::tokens_taken;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
@@ -437,12 +437,12 @@ impl<'a> Session<'a> {
         match event {
             RunEvent::AttemptFailed { turn, failure, .. } => {
                 teller.close(Some(TurnId { run: run.id(), number: *turn }));
-                note(&format!("an attempt failed: {failure}"));
+                note_words(&format!("an attempt failed: {failure}").replace('\n', "\n  │ "));
             }
             RunEvent::Noticed { turn, text, .. } => {
                 let agent =
                     agent_of(run, *turn).await.map_or_else(|| format!("turn {turn}"), |agent| visible(agent.as_str()));
-                note(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
+                note_words(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
             }
             _ => {}
         }
@@ -480,6 +480,6 @@ fn stuck(
     // One that another process was told of may have been dealt with since.
     let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
     teller.close(None);
-    note(&hints::needs_attention(turn, why, broken));
+    note_words(&hints::needs_attention(turn, why, broken));
     run.is_stuck().then(|| End::Waits(json!({ "needs_attention": why })))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use callboard::actors::approvals::{Rows, terminal_columns};
 use callboard::messages::{AgentEvent, AgentName, LoopEnd, Shown, ToolCall, TurnId, visible, visible_lines};
 
 use crate::page::{brief, brief_json, is_coloured};
@@ -31,22 +32,42 @@ pub(super) struct Teller {
     said: BTreeMap<TurnId, String>,
     /// What the turn has said that ended last.
     last: String,
+    /// How wide the terminal is, if it is one.
+    columns: Option<fn() -> Option<usize>>,
+    /// How far the open line has come on it.
+    rows: Rows,
 }
 
 impl Teller {
     pub(super) fn new(is_quiet: bool) -> Self {
-        Self { is_quiet, is_coloured: is_coloured(&std::io::stderr()), ..Self::default() }
+        let is_coloured = is_coloured(&std::io::stderr());
+        Self { is_quiet, is_coloured, columns: Some(terminal_columns), ..Self::default() }
     }
 
     pub(super) fn tell(&mut self, shown: &Shown) {
         if !self.is_quiet {
-            saying::say(|is_line_open| self.text(shown, is_line_open));
+            saying::say(|is_line_open| {
+                let text = self.text(shown, is_line_open);
+                self.fitted(text, is_line_open)
+            });
         }
     }
 
     /// Tells what waits to be told of a turn whose attempt has ended, or of all.
     pub(super) fn close(&mut self, turn: Option<TurnId>) {
-        saying::say(|is_line_open| self.rest(turn, is_line_open));
+        saying::say(|is_line_open| {
+            let text = self.rest(turn, is_line_open);
+            self.fitted(text, is_line_open)
+        });
+    }
+
+    /// Folded at the terminal's width: a terminal that wraps a line by itself could have its middle pass for the head of a card.
+    fn fitted(&mut self, text: String, is_line_open: bool) -> String {
+        let Some(columns) = self.columns.and_then(|columns| columns()) else { return text };
+        if !is_line_open {
+            self.rows = Rows::default();
+        }
+        self.rows.push(&text, columns)
     }
 
     /// Whether this is what the turn that ended last was told to have said.
@@ -211,6 +232,7 @@ mod tests {
             let turn = turn(number);
             let agent = AgentName::new(agent).unwrap();
             let text = self.teller.text(&Shown { turn, agent, event }, self.is_line_open);
+            let text = self.teller.fitted(text, self.is_line_open);
             self.add(text)
         }
 
@@ -264,6 +286,30 @@ mod tests {
         told.tell(2, "other", text("two"));
         let rest = told.teller.rest(None, told.is_line_open);
         assert_eq!(told.text + &rest, "coder: one\nother: two\n");
+    }
+
+    #[test]
+    fn words_that_come_in_parts_are_folded_at_the_terminals_width_and_begin_no_row() {
+        let mut told = Told::default();
+        told.teller.columns = Some(|| Some(30));
+        told.tell(1, "coder", text(&"A".repeat(20)));
+        told.tell(1, "coder", text("AAA── approval 1111 ──"));
+        told.tell(1, "coder", text(&format!("\n{}agent     alpha", "B".repeat(25))));
+        let call = ToolCall::new("1", "FileRead", json!({ "path": "agent     alpha".repeat(2) }));
+        told.tell(1, "coder", AgentEvent::ToolCalled { call });
+        told.note("an attempt failed");
+        told.tell(1, "coder", text(&"C".repeat(23)));
+        assert_eq!(
+            told.text,
+            format!(
+                "coder: {}\n          ┆ ── approval 111\n          ┆ 1 ──\n  │ {}\n  ┆ agent     alpha\n\
+                 coder · FileRead {{\"path\":\"age\n          ┆ nt     alphaagent\n          ┆      alpha\"}}\n\
+                 an attempt failed\ncoder: {}",
+                "A".repeat(23),
+                "B".repeat(25),
+                "C".repeat(23)
+            )
+        );
     }
 
     #[test]

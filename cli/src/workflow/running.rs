@@ -27,7 +27,7 @@ use crate::page::{Failure, Page, count, is_coloured, json_text, note};
 use crate::person::is_anybody_here;
 use crate::quoting::quoted;
 use crate::retrying::{FailedTurn, retry_of};
-use crate::saying;
+use crate::saying::{self, note_words};
 use crate::shapes;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
@@ -373,7 +373,7 @@ impl<'a> Session<'a> {
             }
             let ask = move |withdrawal| people::ask(&interrupt, withdrawal);
             let Some(asked) = unless_closed(ask, run.interrupt_closed(turn)).await else {
-                note(&format!("{node} no longer waits for a person"));
+                note_words(&format!("{node} no longer waits for a person"));
                 decided.insert(turn.number);
                 continue;
             };
@@ -398,10 +398,11 @@ impl<'a> Session<'a> {
 
     fn tell_what_waits(&self, follower: &Follower) {
         for interrupt in follower.interrupts() {
-            note(people::shown(&interrupt).trim_end());
+            note_words(people::shown(&interrupt).trim_end());
         }
         for (node, why) in follower.troubled() {
-            note(&format!("{} needs attention: {}", visible(&node), visible_lines(&why)));
+            let why = visible_lines(&why).replace('\n', "\n  │ ");
+            note_words(&format!("{} needs attention: {why}", visible(&node)));
         }
     }
 
@@ -415,7 +416,7 @@ impl<'a> Session<'a> {
     fn show(&self, lines: &[Line]) {
         if self.going.watch {
             let is_coloured = is_coloured(&std::io::stderr());
-            lines.iter().for_each(|line| note(&line.shown(is_coloured)));
+            lines.iter().for_each(|line| note_words(&line.shown(is_coloured)));
         }
     }
 

@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::messages::visible::exact;
+use crate::messages::{Envelope, Json, Question};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use unicode_width::UnicodeWidthChar as _;
-
-use crate::messages::visible::visible;
-use crate::messages::{Envelope, Json, Question};
 
 /// The longest text of a card's arguments, in characters; what is cut is said.
 const MAX_SHOWN: usize = 2_000;
@@ -19,23 +17,15 @@ const MAX_TAIL: usize = 600;
 const CODE: usize = 4;
 
 /// What the first line of a card begins with.
-const TITLE: &str = "── approval ";
+pub(super) const TITLE: &str = "── approval ";
 
 /// What the lines of arguments begin with.
-const BAR: &str = "  │ ";
-
-/// On narrower terminals what continues a line is not indented.
-const NARROW: usize = 24;
-
-/// The most columns that a tab takes. Texts of others have none, because they are shown as escapes.
-const TAB: usize = 8;
-
-/// Narrower terminals wrap cards; no word fits into them that could deceive.
-const MIN_COLUMNS: usize = 6;
+pub(super) const BAR: &str = "  │ ";
 
 /// What a person sees of a question: who wants to do what to what, with which arguments, and the hash that the decision
-/// binds. Control, bidirectional and zero-width characters, tabs, and marks that combine with what is no letter are shown as escapes. Of long arguments the beginning and the end
-/// are shown; what is cut is counted, and [`whole_card`] has it.
+/// binds. Control, bidirectional and zero-width characters, tabs, marks that combine with what is no letter, blanks other than
+/// U+0020, the last blank of a line, and characters that have no picture of their own are shown as escapes. Of long arguments the
+/// beginning and the end are shown; what is cut is counted, and [`whole_card`] has it.
 ///
 /// ```
 /// # use callboard::messages::{Action, ActionKind, AgentName, Envelope, RequestId, Timestamp, TurnId};
@@ -92,59 +82,18 @@ pub fn outcome_code(question: &Question) -> Option<String> {
     Some(hash.iter().take(CODE / 2).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A card, or another text for people, whose lines are no wider than the terminal, so that it does not wrap them: the beginning
-/// of a row is never the middle of a line. What continues a line is marked by `┆`. The last line stays as it is if it has no
-/// line break, being a prompt.
-///
-/// ```
-/// use callboard::actors::approvals::folded;
-/// let shown = folded("target    a.txt..............agent     admin\n", 29);
-/// assert_eq!(shown, "target    a.txt..............\n          ┆ agent     admin\n");
-/// ```
-#[must_use]
-pub fn folded(text: &str, columns: usize) -> String {
-    let columns = columns.max(MIN_COLUMNS);
-    text.split_inclusive('\n').fold(String::with_capacity(text.len()), |mut rows, line| {
-        match line.strip_suffix('\n') {
-            // It has the hash alone, and nothing that others wrote begins so.
-            Some(line) if line.starts_with(TITLE) => {
-                rows.push_str(line);
-                rows.push('\n');
-            }
-            Some(line) => fold_line(&mut rows, line, columns),
-            None => rows.push_str(line),
-        }
-        rows
-    })
-}
-
-fn fold_line(rows: &mut String, line: &str, columns: usize) {
-    let gutter = match line.starts_with(BAR) {
-        _ if columns < NARROW => "┆ ",
-        true => "  ┆ ",
-        false => "          ┆ ",
-    };
-    let mut used = 0;
-    for c in line.chars() {
-        // Terminals differ over characters of ambiguous width and over combining ones: the widest that any of them may take.
-        let width = if c == '\t' { TAB } else { c.width_cjk().unwrap_or(1).max(1) };
-        if used + width > columns {
-            rows.push('\n');
-            rows.push_str(gutter);
-            used = gutter.chars().map(|c| c.width_cjk().unwrap_or(1)).sum();
-        }
-        rows.push(c);
-        used += width;
-    }
-    rows.push('\n');
-}
-
 fn head(envelope: &Envelope) -> String {
     let (id, action) = (envelope.id(), &envelope.action);
-    let (agent, kind, target) = (visible(envelope.agent.as_str()), visible(&action.action), visible(&action.target));
+    let [agent, kind, target] = [envelope.agent.as_str(), &action.action, &action.target].map(field);
     let expires = envelope.expires_at;
     let code = approval_code(envelope).map_or_else(String::new, |code| format!("code      {code}\n"));
     format!("{TITLE}{id} ──\nagent     {agent}\naction    {kind}\ntarget    {target}\nexpires   {expires}\n{code}")
+}
+
+/// A text in the head of a card, where a blank in front would pass for what parts it from its name.
+fn field(text: &str) -> String {
+    let shown = exact(text);
+    shown.strip_prefix(' ').map(|rest| format!("\\u{{20}}{rest}")).unwrap_or(shown)
 }
 
 /// The lines of a card that hold these, each of them marked as such.
@@ -175,7 +124,7 @@ fn cut(text: &str) -> String {
 /// Arguments as they are read: JSON, but for texts of several lines. What could deceive is escaped.
 fn arguments(value: &Json) -> String {
     if let Some(text) = value.as_str() {
-        return text.split('\n').map(visible).collect::<Vec<_>>().join("\n");
+        return text.split('\n').map(exact).collect::<Vec<_>>().join("\n");
     }
     let mut out = String::new();
     write_value(&mut out, value.value(), 0);
@@ -185,14 +134,14 @@ fn arguments(value: &Json) -> String {
 fn write_value(out: &mut String, value: &Value, level: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            let key = |key: &String| visible(&Value::from(key.as_str()).to_string());
+            let key = |key: &String| exact(&Value::from(key.as_str()).to_string());
             write_block(out, ('{', '}'), fields.iter().map(|(name, value)| (key(name), value)), level);
         }
         Value::Array(items) if !items.is_empty() => {
             write_block(out, ('[', ']'), items.iter().map(|value| (String::new(), value)), level);
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) | Value::Array(_) => {
-            out.push_str(&visible(&value.to_string()));
+            out.push_str(&exact(&value.to_string()));
         }
     }
 }
@@ -213,7 +162,7 @@ fn write_block<'v>(
                 // A JSON text begins with a quotation mark, so none of these lines passes for anything but a part of this one.
                 let bar = if key.is_empty() { "│ ".to_owned() } else { format!("\n{indent}  │ ") };
                 let next = if key.is_empty() { format!("\n{indent}│ ") } else { bar.clone() };
-                let mut lines = text.split('\n').map(visible);
+                let mut lines = text.split('\n').map(exact);
                 let _ = write!(out, "{bar}{}", lines.next().unwrap_or_default());
                 lines.for_each(|line| {
                     let _ = write!(out, "{next}{line}");
@@ -233,7 +182,9 @@ fn write_block<'v>(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use unicode_width::UnicodeWidthChar as _;
 
+    use crate::actors::approvals::folded;
     use crate::messages::{Action, ActionKind, AgentName, RequestId, Timestamp, TurnId};
 
     use super::*;
@@ -292,6 +243,29 @@ mod tests {
             let unfolded: String = shown.replace("\n          ┆ ", "").replace("\n  ┆ ", "").replace("\n┆ ", "");
             assert_eq!(unfolded, whole_card(&envelope));
         }
+    }
+
+    #[test]
+    fn what_looks_like_a_blank_or_like_nothing_is_an_escape_on_a_card() {
+        let hidden = ['\u{a0}', '\u{1680}', '\u{2003}', '\u{202f}', '\u{205f}', '\u{3000}', '\u{fffc}', '\u{e000}']
+            .into_iter()
+            .chain(['\u{f8ff}', '\u{fdd0}', '\u{fdef}', '\u{ffff}', '\u{1fffe}', '\u{f0000}', '\u{10ffff}']);
+        for c in hidden {
+            let mut envelope = envelope(json!({ "path": format!("a{c}b"), (format!("k{c}")): format!("one\ntwo{c}") }));
+            envelope.action.target = format!("a{c}b").as_str().into();
+            let (card, escape) = (card(&envelope), format!("\\u{{{:x}}}", c as u32));
+            assert!(!card.contains(c), "{card}");
+            assert_eq!(card.matches(&escape).count(), 4, "{card}");
+        }
+        let mut envelope = envelope(json!({ "content": "if x:  \n    y\n \nfrançais « là » 你好，世界" }));
+        envelope.action.target = " lead ".into();
+        let shown = card(&envelope);
+        for line in ["target    \\u{20}lead\\u{20}", "  │     │ if x: \\u{20}", "  │     │     y", "  │     │ \\u{20}"]
+        {
+            assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
+        }
+        assert!(shown.ends_with("  │     │ français « là » 你好，世界\n  │ }\n"), "{shown}");
+        assert_eq!(arguments(&json!("a ").into()), "a\\u{20}");
     }
 
     #[test]

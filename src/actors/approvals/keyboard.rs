@@ -140,7 +140,13 @@ impl Keyboard {
     }
 }
 
-/// How wide the terminal of standard error is, in columns.
+/// How wide the terminal of standard error is, in columns; 80 if it does not say. `None` if standard error is no terminal.
+#[must_use]
+pub fn terminal_columns() -> Option<usize> {
+    io::stderr().is_terminal().then(columns)
+}
+
+/// As [`terminal_columns`], where there is a terminal.
 pub(super) fn columns() -> usize {
     #[cfg(unix)]
     let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
