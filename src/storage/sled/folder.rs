@@ -25,6 +25,9 @@ use crate::storage::StorageError;
 /// What helps if `format` is lost: nothing else is in it. A test does it.
 const REWRITE_FORMAT: &str = "if no newer version of callboard has written to it, write the line `callboard store, format 1` into its file `format`";
 
+const REMOVE_LOCK: &str = "if no process has the store open, remove it";
+const REMOVE_SYNCED: &str = "remove it, it is made again";
+
 /// What helps against a damaged log.
 pub(super) const WAY_OUT: &str = "restore the folder from a copy, or import an export into a new one";
 
@@ -95,13 +98,8 @@ impl Folder {
     fn check(path: &Path, disk: &dyn Disk) -> Result<(Self, Synced), String> {
         let io = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let is_new = check_format(path)?;
-        let mut synced = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path.join("synced"))
-            .map_err(io("the file `synced` cannot be opened"))?;
+        let mut synced =
+            open_own(path, "synced").map_err(|error| cannot_open(path, "synced", &error, REMOVE_SYNCED))?;
         let last = read_synced(&mut synced)?;
         check_log(path, last)?;
         move_others_aside(path).map_err(io("what is in the place of a snapshot or of `conf` cannot be moved"))?;
@@ -162,17 +160,30 @@ pub(super) fn make(path: &Path) -> io::Result<()> {
 const TRIES: u32 = 500;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// Opens `lock` or `synced`, or makes it. What it holds stays. A link is not followed: what it leads to would be written over. A pipe
+/// is not waited for.
+fn open_own(path: &Path, name: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    options.open(path.join(name))
+}
+
+/// What is said of it if it cannot be opened. That it is no file may have been found only now.
+fn cannot_open(path: &Path, name: &str, error: &io::Error, help: &str) -> String {
+    check_kind(path, name, help)
+        .err()
+        .unwrap_or_else(|| format!("the file `{name}` cannot be opened for writing: {error}"))
+}
+
 /// Locks the folder; `Err` says which process has it.
 fn lock(path: &Path, is_gone: impl Fn(u32) -> bool, wait: impl Fn()) -> Result<Result<Lock, Option<u32>>, String> {
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join("lock")).map_err(
-            |error| {
-                // A link that leads nowhere.
-                let is_nowhere = error.kind() == io::ErrorKind::NotFound;
-                let help = if is_nowhere { "; if no process has the store open, remove it" } else { "" };
-                format!("the file `lock` cannot be opened for writing: {error}{help}")
-            },
-        )?;
+    let mut file = open_own(path, "lock").map_err(|error| cannot_open(path, "lock", &error, REMOVE_LOCK))?;
     for tries in 1.. {
         match file.try_lock() {
             Ok(()) => break,
@@ -234,17 +245,11 @@ fn is_gone(_: u32) -> bool {
 
 /// Refuses what is no file, or no folder, where the store has one: a pipe would be waited for without an end.
 fn check_kinds(path: &Path) -> Result<(), String> {
-    const FILES: [(&str, &str); 4] = [
-        ("lock", "if no process has the store open, remove it"),
-        ("format", REWRITE_FORMAT),
-        ("synced", "remove it, it is made again"),
-        ("db", WAY_OUT),
-    ];
+    const FILES: [(&str, &str); 4] =
+        [("lock", REMOVE_LOCK), ("format", REWRITE_FORMAT), ("synced", REMOVE_SYNCED), ("db", WAY_OUT)];
     const FOLDERS: [&str; 2] = ["payloads", "blobs"];
     for (name, help) in FILES {
-        if fs::metadata(path.join(name)).is_ok_and(|about| !about.is_file()) {
-            return Err(format!("its `{name}` is not a file; {help}"));
-        }
+        check_kind(path, name, help)?;
     }
     for name in FOLDERS {
         let is_there = fs::symlink_metadata(path.join(name)).is_ok();
@@ -253,6 +258,18 @@ fn check_kinds(path: &Path) -> Result<(), String> {
                 "its `{name}` is not a folder; put the folder back, or move away what is there if it was empty"
             ));
         }
+    }
+    Ok(())
+}
+
+/// Refuses what is no file in the place of one, and a link in the place of what this module writes.
+fn check_kind(path: &Path, name: &str, help: &str) -> Result<(), String> {
+    let path = path.join(name);
+    if ["lock", "synced"].contains(&name) && path.is_symlink() {
+        return Err(format!("its `{name}` is a symbolic link, which is not followed; {help}"));
+    }
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(format!("its `{name}` is not a file; {help}"));
     }
     Ok(())
 }
@@ -467,6 +484,26 @@ mod tests {
             ]
         );
         assert!(!path("no-such-folder").exists());
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_that_is_written_is_refused_and_not_followed() {
+        for (name, help) in [("lock", REMOVE_LOCK), ("synced", REMOVE_SYNCED)] {
+            for target in ["precious", "nothing"] {
+                let folder = tempfile::tempdir().unwrap();
+                let at = |name: &str| folder.path().join(name);
+                fs::write(at("precious"), "12345678901234567890").unwrap();
+                std::os::unix::fs::symlink(target, at(name)).unwrap();
+                let expected = format!("its `{name}` is a symbolic link, which is not followed; {help}");
+                let refused = Folder::open(folder.path(), &crate::storage::sled::SystemDisk).map(drop).unwrap_err();
+                assert!(refused.to_string().ends_with(&expected), "{refused}");
+                // Also one that takes the place of the file after it was looked at.
+                let error = open_own(folder.path(), name).unwrap_err();
+                assert_eq!(cannot_open(folder.path(), name, &error, help), expected);
+                assert_eq!(fs::read(at("precious")).unwrap(), b"12345678901234567890");
+                assert!(!at("nothing").exists());
+            }
+        }
     }
 
     fn ended() -> u32 {
