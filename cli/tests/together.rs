@@ -181,13 +181,13 @@ impl Running {
         Self { process, told }
     }
 
-    /// Waits for a line that has this in it.
-    fn tells(&mut self, what: &str) {
+    /// Waits for a line that has this in it, and returns all lines until then.
+    fn tells(&mut self, what: &str) -> String {
         let mut seen = Vec::new();
         for line in self.told.by_ref() {
             seen.push(line.unwrap());
             if seen.last().is_some_and(|line| line.contains(what)) {
-                return;
+                return seen.join("\n") + "\n";
             }
         }
         panic!("{what:?} was not told: {seen:#?}");
@@ -218,6 +218,35 @@ fn files_that_change_during_a_run_count_from_the_next_turn_on_unless_they_are_wr
     assert!(asked().contains("You write prose."));
     model.says("three");
     run.ends_with("three\n");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_no_file_and_comes_into_the_folder_of_agents_during_a_run_is_reported_once_and_left_out() {
+    let folder = folder(&[]);
+    let model = Model::start();
+    write(&folder, "models.toml", &model.catalog());
+    write(&folder, "agents/writer.toml", &agent("writer", "You write poems."));
+    let mut run = Running::start(&folder, &["run", "a boat", "--pipeline", "writer,writer", "--no-input"]);
+    model.asked();
+    let at = |name: &str| folder.path().join("agents").join(name);
+    assert!(Command::new("mkfifo").arg(at("pipe.toml")).status().unwrap().success());
+    let mut told = run.tells("pipe.toml: it is no regular file");
+    std::os::unix::fs::symlink("nothing", at("link.toml")).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(at("socket.toml")).unwrap());
+    told += &run.tells("link.toml: it is a link to nothing");
+    told += &run.tells("socket.toml: it is no regular file");
+    // One that goes is no news of those that stay.
+    fs::remove_file(at("link.toml")).unwrap();
+    write(&folder, "agents/writer.toml", &agent("writer", "You write prose."));
+    told += &run.tells("writer.toml: changed: later turns of writer use it");
+    for name in ["pipe.toml", "link.toml", "socket.toml"] {
+        assert_eq!(told.matches(&format!("{name}: refused")).count(), 1, "{name}: {told}");
+    }
+    model.says("one");
+    model.asked();
+    model.says("two");
+    run.ends_with("two\n");
 }
 
 /// The catalog of another model at the same address.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,8 +16,11 @@ use super::loading::BuiltIns;
 /// How often they are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When files were changed last, how long they are, and which they are.
-type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64, Identity)>;
+/// The entries, and what is known of them and of what they lead to.
+type Stamps = BTreeMap<PathBuf, [Option<Stamp>; 2]>;
+
+/// When a file was changed last, how long it is, and which it is.
+type Stamp = (Option<SystemTime>, u64, Identity);
 
 /// Tells a file from another one of its length and time, which a copy that keeps times may have.
 type Identity = (u64, i64, i64);
@@ -83,16 +87,19 @@ impl Watch {
     }
 }
 
-/// One that cannot be looked at is none: reading it tells why.
+/// What is no file, or leads nowhere, is an entry as well: reading it tells why.
 fn stamps(folder: &AgentFolder) -> Stamps {
     let entries = folder.path().read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     let files = entries.filter(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")));
     let files = files.chain(folder.catalog_path().map(Path::to_owned));
-    let stamp = |file: PathBuf| {
-        let about = file.metadata().ok()?;
-        Some((file, (about.modified().ok(), about.len(), identity(&about))))
+    let stamp = |about: io::Result<Metadata>| {
+        let about = about.ok()?;
+        Some((about.modified().ok(), about.len(), identity(&about)))
     };
-    files.filter_map(stamp).collect()
+    files
+        .map(|file| (stamp(file.symlink_metadata()), stamp(file.metadata()), file))
+        .map(|(own, of_target, file)| (file, [own, of_target]))
+        .collect()
 }
 
 #[cfg(unix)]
@@ -127,5 +134,34 @@ mod tests {
         assert_eq!(stamps(&folder), before);
         fs::rename(new, old).unwrap();
         assert_ne!(stamps(&folder), before);
+    }
+
+    #[test]
+    fn what_is_no_file_is_noticed_when_it_comes_and_when_it_goes() {
+        use std::os::unix::{fs::symlink, net::UnixListener};
+
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let place = tempfile::tempdir().unwrap();
+        let odd = place.path().join("odd.toml");
+        let folder = AgentFolder::new(place.path());
+        let before = stamps(&folder);
+        let make: [(&str, &dyn Fn()); 4] = [
+            ("pipe", &|| mknodat(CWD, &odd, FileType::Fifo, Mode::RUSR, 0).unwrap()),
+            ("socket", &|| drop(UnixListener::bind(&odd).unwrap())),
+            ("link to nothing", &|| symlink("nothing", &odd).unwrap()),
+            ("link to itself", &|| symlink("odd.toml", &odd).unwrap()),
+        ];
+        for (what, make) in make {
+            make();
+            assert_ne!(stamps(&folder), before, "{what}");
+            fs::remove_file(&odd).unwrap();
+            assert_eq!(stamps(&folder), before, "{what}");
+        }
+        // What a link leads to is looked at too.
+        symlink("target", &odd).unwrap();
+        let dangling = stamps(&folder);
+        fs::write(place.path().join("target"), "x").unwrap();
+        assert_ne!(stamps(&folder), dangling);
     }
 }
