@@ -28,10 +28,10 @@ pub(crate) fn end() {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use callboard_confine::{children, is_child};
     use rustix::io::Errno;
     use rustix::process::{
         Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper,
@@ -79,39 +79,13 @@ mod linux {
         while let Ok(Some(_)) = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {}
     }
 
-    fn children() -> Vec<Pid> {
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-        pids.filter_map(Pid::from_raw).filter(is_own).collect()
-    }
-
-    fn is_own(pid: &Pid) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        parent(&stat) == Some(getpid().as_raw_nonzero().get())
-    }
-
-    /// The parent's id. It comes after the name, which is in parentheses and may have some itself, and the state.
-    fn parent(stat: &str) -> Option<i32> {
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    }
-
-    fn kill(pid: Pid) {
+    fn kill(pid: u32) {
         // The number may be another's by now; what is open is not.
-        if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
-            && is_own(&pid)
+        if let Some(process) = Pid::from_raw(pid.cast_signed())
+            && let Ok(process) = pidfd_open(process, PidfdFlags::empty())
+            && is_child(pid)
         {
             let _ = pidfd_send_signal(&process, Signal::KILL);
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_parent_is_found_behind_any_name() {
-            assert_eq!(parent("17 (a) b (c) R 4 17 17 0 -1"), Some(4));
-            assert_eq!(parent(""), None);
         }
     }
 }

@@ -15,6 +15,7 @@
 
 #![cfg(unix)]
 
+mod children;
 #[cfg(target_os = "linux")]
 mod confinement;
 #[cfg(target_os = "linux")]
@@ -28,6 +29,7 @@ pub use confinement::{Confinement, confined};
 #[cfg(target_os = "linux")]
 pub use view::{Pin, View};
 
+pub use children::{children, is_child};
 pub use started::{Started, ended_child, start, unless_starting, while_nothing_is_reaped};
 
 use std::io;

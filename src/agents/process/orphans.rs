@@ -1,15 +1,14 @@
 //! Zombies of processes that programs have left, in a process that adopts them.
 
 use std::convert::Infallible;
-use std::fs;
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use callboard_confine::{ended_child, unless_starting};
+use callboard_confine::{children, ended_child, unless_starting};
 
 /// How long zombies are collected, so that many that end one after the other cost little.
 const COLLECT: Duration = Duration::from_millis(20);
@@ -50,14 +49,13 @@ pub async fn reap_orphans() -> io::Result<Infallible> {
 /// `false` if there may be more, or programs are being started, so that it is not known which children are orphans.
 fn reap() -> bool {
     let reaped = unless_starting(|is_orphan| {
-        let is_orphan = |pid: &Pid| is_orphan(pid.as_raw_nonzero().get().cast_unsigned());
         // No program can be started meanwhile, so not for as long as there are any.
         for _ in 0..AT_ONCE {
-            match ended_child().and_then(|number| Pid::from_raw(number.cast_signed())) {
-                Some(pid) if is_orphan(&pid) => take(&pid),
+            match ended_child() {
+                Some(pid) if is_orphan(pid) => take(pid),
                 // A program's, whose status is its starter's: others may be behind it.
                 Some(_) => {
-                    children().iter().filter(|pid| is_orphan(pid)).for_each(take);
+                    children().into_iter().filter(|pid| is_orphan(*pid)).for_each(take);
                     return true;
                 }
                 None => return true,
@@ -68,31 +66,8 @@ fn reap() -> bool {
     reaped == Some(true)
 }
 
-fn take(pid: &Pid) {
-    let _ = waitid(WaitId::Pid(*pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-}
-
-/// All children, by the thread that each belongs to.
-fn children() -> Vec<Pid> {
-    let threads: Vec<_> = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().collect();
-    let lists = threads.iter().map(|thread| fs::read_to_string(thread.path().join("children")));
-    match lists.collect::<io::Result<Vec<_>>>() {
-        Ok(lists) => lists.iter().flat_map(|list| list.split_whitespace()).filter_map(pid).collect(),
-        // A thread has ended, or the kernel has no such list.
-        Err(_) => {
-            let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-            processes.filter_map(|process| pid(process.file_name().to_str()?)).filter(is_child).collect()
-        }
+fn take(pid: u32) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
-}
-
-fn pid(text: &str) -> Option<Pid> {
-    Pid::from_raw(text.parse().ok()?)
-}
-
-fn is_child(pid: &Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    // The parent comes after the name, which is in parentheses and may have some itself, and the state.
-    let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-    parent == Some(getpid().as_raw_nonzero().get())
 }
