@@ -41,23 +41,15 @@ fn zombies(name: &str) -> usize {
 }
 
 /// Starts 300 processes whose parents end, lets them end, and goes on until it may end itself.
-const FORKS: &str = "
-import os
-for _ in range(300):
-    reads, writes = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        if os.fork(): os._exit(0)
-        os.close(writes)
-        # Until its parent is gone, so that another one has it.
-        os.read(reads, 1)
-        os._exit(0)
-    os.waitpid(middle, 0)
-    os.close(reads); os.close(writes)
+const FORKS: &str = concat!(
+    "import os\n",
+    include_str!("orphans.py"),
+    "
 open('forked', 'w').close()
 open('go').read()
 print('gone on')
-";
+"
+);
 
 #[tokio::test]
 async fn processes_that_a_running_command_has_left_and_that_have_ended_are_no_zombies() {

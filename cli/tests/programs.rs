@@ -310,24 +310,17 @@ fn what_a_program_has_started_ends_with_the_run_whatever_it_has_left() {
 }
 
 /// Starts 300 processes whose parents end, and ends its turn once none of them is left as a zombie of whoever has adopted it.
-const FORKER: &str = r#"
+const FORKER: &str = concat!(
+    r#"
 import json, os, sys
 def tell(**line):
     print(json.dumps(line), flush=True)
 sys.stdin.readline()
 tell(type="ready", protocol=1)
 turn = json.loads(sys.stdin.readline())
-for _ in range(300):
-    reads, writes = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        if os.fork(): os._exit(0)
-        os.close(writes)
-        os.read(reads, 1)
-        os._exit(0)
-    os.waitpid(middle, 0)
-    os.close(reads); os.close(writes)
-def zombies():
+"#,
+    include_str!("../../tests/orphans.py"),
+    r#"def zombies():
     count = 0
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -338,7 +331,8 @@ def zombies():
 while zombies(): pass
 tell(type="command", turn=turn["id"], output="none is left")
 sys.stdin.readline()
-"#;
+"#
+);
 
 #[test]
 #[cfg(target_os = "linux")]
