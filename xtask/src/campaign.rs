@@ -5,7 +5,7 @@
 //! for one that does not, the count that it was given and its exit say it.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
 use crate::mutants;
@@ -220,7 +220,7 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
         crate::tools::provide_strace();
     }
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = crate::cargo();
     cargo.args(["test", "--package", "callboard", "--profile", profile]);
     match *test {
         LIBRARY => cargo.arg(LIBRARY),

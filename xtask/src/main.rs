@@ -73,15 +73,22 @@ fn run(name: &str, arguments: &[&str]) -> bool {
     eprintln!("── {name}: cargo {}", arguments.join(" "));
     #[allow(clippy::disallowed_methods, reason = "a chore, not the library")]
     let started = Instant::now();
-    let passed = Command::new(env!("CARGO"))
-        .args(arguments)
-        .env("RUSTDOCFLAGS", "-D warnings")
-        .status()
-        .is_ok_and(|s| s.success());
+    let passed = cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings").status().is_ok_and(|s| s.success());
     eprintln!("── {name}: {} in {:.0?}", if passed { "passed" } else { "FAILED" }, started.elapsed());
     passed
 }
 
+/// cargo, without what it has told this program of its package: build scripts of dependencies read variables of these names, so
+/// cargo would build those again, and with them most of the workspace, where it is called with others or none.
+fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    let is_of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_of_package)) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
 fn succeeds(arguments: &[&str]) -> bool {
-    Command::new(env!("CARGO")).args(arguments).output().is_ok_and(|output| output.status.success())
+    cargo().args(arguments).output().is_ok_and(|output| output.status.success())
 }

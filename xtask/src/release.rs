@@ -22,7 +22,7 @@ pub(crate) fn release() -> ExitCode {
 
 fn try_release() -> Result<String, String> {
     let with_symbols = ["profile.release.strip=\"none\"", "profile.release.debug=\"line-tables-only\""];
-    let mut build = Command::new(env!("CARGO"));
+    let mut build = crate::cargo();
     build.args(["build", "--release", "--package", "callboard-cli"]);
     for setting in with_symbols {
         build.args(["--config", setting]);
