@@ -1,11 +1,13 @@
 //! The chore `circles`: files of the workspace that import each other.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use serde_json::Value;
 use xtask::imports::Sources;
 use xtask::imports::circles::{Circle, circles};
+
+use crate::workspace;
 
 /// The most files that a circle may have, unless the command line names another number.
 const MOST: usize = 3;
@@ -20,7 +22,7 @@ pub(crate) fn report(mut arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match workspace() {
+    match find() {
         Ok((circles, files)) => {
             circles.iter().for_each(print);
             let too_large = circles.iter().filter(|circle| circle.files.len() > most).count();
@@ -44,7 +46,7 @@ fn print(circle: &Circle) {
 }
 
 /// The circles of all targets of the workspace, and how many files were read.
-fn workspace() -> Result<(Vec<Circle>, usize), String> {
+fn find() -> Result<(Vec<Circle>, usize), String> {
     let (root, targets) = targets()?;
     let mut sources = Sources::reading(|path| std::fs::read_to_string(root.join(path)).ok());
     for target in targets {
@@ -68,14 +70,7 @@ struct Target {
 
 /// The folder of the workspace, and the targets of its packages.
 fn targets() -> Result<(PathBuf, Vec<Target>), String> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .map_err(|error| format!("cargo metadata: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata = workspace::metadata()?;
     let root = PathBuf::from(metadata["workspace_root"].as_str().ok_or("cargo metadata names no workspace")?);
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());

@@ -3,18 +3,24 @@
 mod campaign;
 mod circles;
 mod mutants;
+mod public_names;
 mod release;
 mod tools;
+mod workspace;
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 fn main() -> ExitCode {
+    if public_names::is_rustdoc() {
+        return public_names::rustdoc();
+    }
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("test") => test(),
         Some("campaign") => campaign::campaign(arguments),
         Some("circles") => circles::report(arguments),
+        Some("public-names") => public_names::report(arguments),
         Some("release") => release::release(),
         name => {
             if let Some(name) = name {
@@ -24,6 +30,9 @@ fn main() -> ExitCode {
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
             eprintln!(
                 "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
+            );
+            eprintln!(
+                "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names"
             );
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");
             ExitCode::from(2)

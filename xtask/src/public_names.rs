@@ -1,0 +1,123 @@
+//! The chore `public-names`: everything of the root package that its users can name.
+//!
+//! rustdoc resolves the names: its JSON output has each item and each re-export. That output is not stable yet, so rustdoc
+//! is run with `RUSTC_BOOTSTRAP`. Cargo does not get that variable: it would build all dependencies again. So cargo runs
+//! this program in the place of rustdoc, and this program runs rustdoc.
+
+mod listing;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use serde_json::Value;
+
+use crate::workspace;
+
+const PACKAGE: &str = "callboard";
+
+/// In the environment of this program when it is run in the place of rustdoc: the rustdoc to run.
+const RUSTDOC: &str = "XTASK_RUSTDOC";
+
+/// Prints the names, or their differences from those of a file.
+pub(crate) fn report(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+    let file = match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
+        (None, None, None) => None,
+        (Some("--check"), Some(file), None) => Some(file),
+        _ => {
+            eprintln!("usage: cargo xtask public-names [--check FILE]");
+            return ExitCode::from(2);
+        }
+    };
+    match (names(), file) {
+        (Ok(names), None) => {
+            names.iter().for_each(|name| println!("{name}"));
+            eprintln!("{} names", names.len());
+            ExitCode::SUCCESS
+        }
+        (Ok(names), Some(file)) => check(&names, Path::new(&file)),
+        (Err(why), _) => {
+            eprintln!("public-names: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check(names: &[String], file: &Path) -> ExitCode {
+    let known = match std::fs::read_to_string(file) {
+        Ok(known) => known,
+        Err(error) => {
+            eprintln!("public-names: {}: {error}", file.display());
+            return ExitCode::from(2);
+        }
+    };
+    let changes = changes(&known, names);
+    changes.iter().for_each(|change| println!("{change}"));
+    if changes.is_empty() {
+        eprintln!("{} names, as in {}", names.len(), file.display());
+        return ExitCode::SUCCESS;
+    }
+    let file = file.display();
+    eprintln!("{} names, other than in {file}; if that is meant: cargo xtask public-names > {file}", names.len());
+    ExitCode::FAILURE
+}
+
+/// The lines that are only in `known`, with `-`, and those that are only in `names`, with `+`; sorted by name.
+fn changes(known: &str, names: &[String]) -> Vec<String> {
+    let known: BTreeSet<&str> = known.lines().collect();
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let sign = |name: &&str| if known.contains(name) { '-' } else { '+' };
+    known.symmetric_difference(&names).map(|name| format!("{}{name}", sign(name))).collect()
+}
+
+fn names() -> Result<Vec<String>, String> {
+    let program = std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;
+    let status = Command::new(env!("CARGO"))
+        .args(["rustdoc", "--quiet", "--package", PACKAGE, "--lib", "--all-features", "--"])
+        .args(["-Z", "unstable-options", "--output-format", "json", "--document-hidden-items", "--cap-lints", "allow"])
+        .env(RUSTDOC, std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into()))
+        .env("RUSTDOC", program)
+        .status()
+        .map_err(|error| format!("cargo rustdoc: {error}"))?;
+    if !status.success() {
+        return Err(format!("cargo rustdoc: {status}"));
+    }
+    let metadata = workspace::metadata()?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
+    let file = Path::new(target).join("doc").join(format!("{PACKAGE}.json"));
+    let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = std::fs::read(&file).map_err(|error| of_file(&error))?;
+    let documentation: Value = serde_json::from_slice(&text).map_err(|error| of_file(&error))?;
+    listing::names(&documentation).map_err(|why| of_file(&why))
+}
+
+/// Whether cargo runs this program in the place of rustdoc.
+pub(crate) fn is_rustdoc() -> bool {
+    std::env::var_os(RUSTDOC).is_some()
+}
+
+/// Runs rustdoc with options that are not stable.
+pub(crate) fn rustdoc() -> ExitCode {
+    let rustdoc = std::env::var_os(RUSTDOC).unwrap_or_default();
+    let status = Command::new(&rustdoc).args(std::env::args_os().skip(1)).env("RUSTC_BOOTSTRAP", "1").status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{}: {error}", rustdoc.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changes;
+
+    #[test]
+    fn a_change_names_what_is_gone_and_what_is_new() {
+        let names = ["a::B (struct)", "a::C (enum)"].map(str::to_owned);
+        assert_eq!(changes("a::B (struct)\na::C (enum)\n", &names), [""; 0]);
+        assert_eq!(changes("a::A (fn)\na::B (struct)\n", &names), ["-a::A (fn)", "+a::C (enum)"]);
+    }
+}
