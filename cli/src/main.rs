@@ -32,6 +32,7 @@ mod stores;
 mod unmade;
 mod usage;
 mod values;
+mod waiting;
 mod whole;
 mod workflow;
 

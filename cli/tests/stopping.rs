@@ -167,6 +167,111 @@ fn what_a_run_waits_for_is_told_to_machines_too() {
     assert!(!error.contains("lies in the folder of the tools"), "{error}");
 }
 
+/// A program that asks two questions and for two consents at once, and waits for the answers.
+const ASKS: &str = r#"
+import json, sys
+sys.stdin.readline()
+print(json.dumps({"type": "ready", "protocol": 1}), flush=True)
+sys.stdin.readline()
+asks = [{"type": "ask", "id": n, "question": f"Question {n}?"} for n in [1, 2]]
+pays = [{"type": "approve", "id": n, "action": "pay", "target": f"order {n}", "arguments": {"n": n}} for n in [3, 4]]
+print("\n".join(map(json.dumps, asks + pays)), flush=True)
+open("asked", "w").close()
+sys.stdin.read()
+"#;
+
+/// A program that works on while the other one waits.
+const WORKS: &str = r#"
+import json, os, sys, time
+sys.stdin.readline()
+print(json.dumps({"type": "ready", "protocol": 1}), flush=True)
+turn = json.loads(sys.stdin.readline())
+while not os.path.exists("asked"):
+    time.sleep(0.01)
+time.sleep(1)
+print(json.dumps({"type": "command", "turn": turn["id"]}), flush=True)
+"#;
+
+const ASKS_LAST: &str = r#"
+import json, sys
+sys.stdin.readline()
+print(json.dumps({"type": "ready", "protocol": 1}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"type": "ask", "id": 1, "question": "The last one?"}), flush=True)
+sys.stdin.read()
+"#;
+
+/// A folder with these programs as agents.
+fn programs(programs: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    for (name, script) in programs {
+        fs::write(folder.path().join(format!("{name}.py")), script).unwrap();
+        let agent = format!("[agent]\nname = \"{name}\"\n[agent.process]\ncommand = [\"python3\", \"{name}.py\"]\n");
+        fs::write(folder.path().join(format!("agents/{name}.toml")), agent).unwrap();
+    }
+    folder
+}
+
+/// What a run waits for that has ended with this JSON, in a word each.
+fn waits_for(out: &str) -> Vec<String> {
+    let waits: Value = serde_json::from_str(out).unwrap();
+    let word = |wait: &Value| wait["question"].as_str().or(wait["target"].as_str()).unwrap().to_owned();
+    let mut waits: Vec<String> = waits["waits_for"].as_array().unwrap().iter().map(word).collect();
+    waits.sort();
+    waits
+}
+
+#[test]
+fn all_that_a_run_waits_for_is_named_when_nobody_is_there_to_be_asked() {
+    let folder = programs(&[("asks", ASKS)]);
+    let all = ["Question 1?", "Question 2?", "order 3", "order 4"];
+    for begin in [&["run", "x"][..], &["run", "--resume", "@last"]] {
+        let (code, out, error) = told(&folder, &[begin, &["--no-input", "--json", "--store", "data"]].concat());
+        assert_eq!((code, waits_for(&out)), (Some(3), all.map(str::to_owned).to_vec()), "{error}");
+        let cards = all.map(|one| error.matches(one).count());
+        assert_eq!((error.matches("nobody at a terminal").count(), cards), (1, [1; 4]), "{error}");
+    }
+}
+
+#[test]
+fn a_run_that_waits_for_a_person_is_left_once_none_of_its_nodes_works() {
+    let folder = programs(&[("asks", ASKS), ("works", WORKS), ("last", ASKS_LAST)]);
+    let line = ["workflow", "run", "--line", "asks | works -> last", "--agents", "agents"];
+    let (code, out, error) = told(&folder, &[&line[..], &["--no-input", "--json", "--store", "data"]].concat());
+    let all = ["Question 1?", "Question 2?", "The last one?", "order 3", "order 4"];
+    assert_eq!((code, waits_for(&out)), (Some(3), all.map(str::to_owned).to_vec()), "{error}");
+}
+
+#[test]
+fn a_run_that_a_signal_has_stopped_is_told_to_machines_with_the_way_to_continue_it() {
+    let stopped = |mut command: Command, signal, begun: &dyn Fn()| {
+        let mut child = command.spawn().unwrap();
+        let mut told = BufReader::new(child.stderr.take().unwrap());
+        until(&mut told, "run 0");
+        begun();
+        sends(&child, signal);
+        until(&mut told, "Ctrl-C again stops them at once");
+        sends(&child, signal);
+        let (code, out, rest) = ended(child, told);
+        assert_eq!(code, Some(130), "{rest}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let is_continued = |stopped: &Value, command: &str| {
+        let (run, to_go_on) = (stopped["run"].as_str().unwrap(), stopped["to_go_on"].as_str().unwrap());
+        assert!(to_go_on.starts_with(&format!("callboard {command} {run} --store data")), "{to_go_on}");
+        assert_eq!((&stopped["error"], &stopped["code"]), (&"a signal came before the run ended".into(), &130.into()));
+    };
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (folder, model) = writer();
+        let run = command(&folder, &["run", "write", "--json", "--store", "data"]);
+        is_continued(&stopped(run, signal, &|| drop(model.asked())), "run --resume");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = ["workflow", "run", "--line", "a", "--agent", "a=sleep 600", "--json", "--store", "data"];
+    is_continued(&stopped(command(&folder, &run), Signal::INT, &|| {}), "workflow resume");
+}
+
 #[test]
 fn a_store_in_the_folder_of_the_tools_is_told_of_to_whoever_has_a_shell() {
     let (folder, _model) = writer();

@@ -26,7 +26,7 @@ pub(super) enum Decision {
 }
 
 /// What is asked, as people see it.
-pub(super) fn shown(question: &Question) -> String {
+pub(crate) fn shown(question: &Question) -> String {
     let (text, choices) = match question.question.get("question").and_then(Value::as_str) {
         Some(text) => (text.to_owned(), question.question.get("choices").and_then(Value::as_array)),
         None => (question.question.as_str().map_or_else(|| question.question.to_string(), str::to_owned), None),
@@ -51,7 +51,7 @@ pub(super) fn decide(envelope: &Envelope, place: Option<&str>, withdrawal: Optio
 }
 
 /// A card, and where it would be done.
-pub(super) fn placed(card: String, place: Option<&str>) -> String {
+pub(crate) fn placed(card: String, place: Option<&str>) -> String {
     match place {
         Some(place) => format!("{card}in the folder {}\n", visible(place)),
         None => card,

@@ -4,19 +4,16 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::task::JoinError;
 
 use callboard::Callboard;
-use callboard::actors::approvals::{DecideError, Withdrawal, card, folded, terminal_columns, withdrawal};
+use callboard::actors::approvals::{DecideError, Withdrawal, withdrawal};
 use callboard::messages::{Envelope, Question, visible};
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::inbox::AnswerError;
 
 use crate::page::{Failure, note};
-use crate::person::is_anybody_here;
 use crate::saying::note_words;
-use crate::stable;
 use crate::workflow::{people, try_thread};
 
 use super::asking::{self, Decision};
@@ -28,25 +25,6 @@ const FOR_RUN: Duration = Duration::from_secs(3600);
 pub(crate) enum Asked {
     Approval(Box<Envelope>),
     Question(Question),
-}
-
-impl Asked {
-    /// It as machines read it.
-    pub(crate) fn json(&self) -> Value {
-        match self {
-            Self::Approval(envelope) => json!({
-                "approval": envelope.id(),
-                "agent": envelope.agent,
-                "action": envelope.action.action,
-                "target": envelope.action.target,
-                "arguments": envelope.action.arguments,
-                "expires_at": stable::time(envelope.expires_at),
-            }),
-            Self::Question(Question { agent, question, expires_at, .. }) => {
-                json!({ "agent": agent, "question": question, "expires_at": expires_at.map(stable::time) })
-            }
-        }
-    }
 }
 
 /// Waits for something that people are asked.
@@ -64,19 +42,9 @@ pub(crate) async fn next_asked(board: &Callboard, run: &RunHandle) -> Asked {
     }
 }
 
-/// Who is asked, and about what is done where.
-#[derive(Clone, Debug)]
-pub(crate) struct Asker {
-    no_input: bool,
-    /// Where tools work, if that is not where the person is.
-    place: Option<String>,
-}
-
-impl Asker {
-    pub(crate) fn new(no_input: bool, root: &Path) -> Self {
-        let place = (root != Path::new(".")).then(|| root.display().to_string());
-        Self { no_input, place }
-    }
+/// Where tools work, if that is not where the person is.
+pub(crate) fn place(root: &Path) -> Option<String> {
+    (root != Path::new(".")).then(|| root.display().to_string())
 }
 
 /// Asks on a thread that may block, unless what is asked is closed first; then `None`.
@@ -114,19 +82,10 @@ async fn closed(board: &Callboard, envelope: &Envelope) -> String {
     }
 }
 
-/// Has a person decide. `false` if nobody does.
-pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, asker: &Asker) -> Result<bool, Failure> {
+/// Has the person at the terminal decide. `false` if they leave it open. `root` is where tools work.
+pub(crate) async fn settle(board: &Callboard, run: &RunHandle, asked: Asked, root: &Path) -> Result<bool, Failure> {
     let trouble = |error: String| Failure::trouble(error);
-    let place = asker.place.clone();
-    if !is_anybody_here(asker.no_input) {
-        let what = match &asked {
-            Asked::Approval(envelope) => asking::placed(card(envelope), place.as_deref()),
-            Asked::Question(question) => asking::shown(question),
-        };
-        let text = format!("there is nobody at a terminal to ask:\n{}\n", what.trim_end());
-        note(terminal_columns().map_or_else(|| text.clone(), |columns| folded(&text, columns)).trim_end());
-        return Ok(false);
-    }
+    let place = place(root);
     match asked {
         Asked::Approval(envelope) => {
             let id = envelope.id();

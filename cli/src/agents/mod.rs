@@ -1,7 +1,7 @@
 //! `callboard init|check|run`: agents from files, on a board in this process.
 
 pub(crate) mod arguments;
-mod asking;
+pub(crate) mod asking;
 pub(crate) mod broken;
 mod checking;
 pub(crate) mod deciding;

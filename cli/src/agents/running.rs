@@ -1,9 +1,10 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _};
-use serde_json::json;
+use serde_json::Value;
 
 use callboard::Builder;
 use callboard::actors::events::{StreamMode, Watched};
@@ -15,10 +16,12 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::supervision::runs::replay::Replay;
+use callboard::supervision::runs::run::Run as State;
 use callboard::workflow::Workflow;
 
 use crate::conversations::check_none_is_open;
 use crate::page::{self, Failure, handoffs, note};
+use crate::person::is_anybody_here;
 use crate::quoting::quoted;
 use crate::retrying::{FailedTurn, retry_of};
 use crate::saying::{self, note_words};
@@ -26,11 +29,12 @@ use crate::showing::tokens_taken;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
 use crate::stores::Stores;
+use crate::waiting::{self, rests};
 use crate::workflow::{End, is_left_by_its_store};
 
 use super::arguments::{Allowance, Run};
 use super::broken::BrokenAgents;
-use super::deciding::{Asker, next_asked, settle};
+use super::deciding::{next_asked, place, settle};
 use super::hints;
 use super::loading::{self, Thinkers};
 use super::logged;
@@ -41,6 +45,8 @@ use super::watching::Watch;
 pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
     check_limits(arguments)?;
     let way = arguments.way.workflow(arguments.rounds)?;
+    // Before a program runs, because it may be what stops this process.
+    let mut stops = Stops::new()?;
     // Before the tools are made, which must not see it.
     let kept = if arguments.ephemeral { None } else { Some(Kept::open(arguments).await?) };
     // What is printed of a run that has ended needs no agents.
@@ -51,11 +57,9 @@ pub(super) async fn run(arguments: &Run) -> Result<End, Failure> {
         return Ok(End::Result(Box::new(result)));
     }
     let (named, hidden) = (arguments.model.as_deref(), kept.as_ref().map(|kept| kept.stores.folder()));
-    // Before a program runs, because it may be what stops this process.
-    let mut stops = Stops::new()?;
     let loaded = tokio::select! {
         biased;
-        () = stops.next() => return Ok(End::Stopped),
+        () = stops.next() => return Ok(End::not_begun()),
         loaded = loading::load(&arguments.files, hidden, named, &[]) => loaded?,
     };
     let Thinkers { specs, watch, own, names, broken } = loaded;
@@ -181,7 +185,7 @@ impl<'a> Session<'a> {
         let (run, end) = match begun {
             None => {
                 note("stopped before the run began");
-                (None, Ok(End::Stopped))
+                (None, Ok(End::not_begun()))
             }
             Some(Err(failure)) => (None, Err(failure)),
             Some(Ok(run)) => {
@@ -189,7 +193,7 @@ impl<'a> Session<'a> {
                     biased;
                     () = stops.next() => {
                         note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
-                        Ok(End::Stopped)
+                        Ok(End::not_begun())
                     }
                     end = self.follow(&run, live, &mut watch) => end,
                 };
@@ -201,26 +205,39 @@ impl<'a> Session<'a> {
             () = stops.next() => None,
             result = self.end(run.as_ref()) => result,
         };
-        match (end, run) {
+        let result = ended.as_ref().and_then(State::result);
+        match (end, run, result) {
             // Its last turn has ended in the time that it had.
-            (Ok(End::Stopped), Some(run)) => Ok(match ended {
-                Some(result) => End::Result(Box::new(result)),
-                None => {
-                    self.tell_how_to_go_on(&run);
-                    End::Stopped
-                }
-            }),
-            (Ok(End::Waits(asked)), Some(run)) => {
-                let hint = self.tell_how_to_go_on(&run);
-                Ok(End::Waits(json!({ "run": run.id(), "waits_for": [asked], "to_go_on": hint })))
+            (Ok(End::Stopped { .. } | End::Waits(_)), Some(_), Some(result)) => {
+                Ok(End::Result(Box::new((**result).clone())))
             }
-            (Err(failure), Some(run)) if is_left_by_its_store(&run).await => {
+            (Ok(End::Stopped { .. }), Some(run), None) => {
+                Ok(End::Stopped { run: Some(run.id()), to_go_on: self.tell_how_to_go_on(&run) })
+            }
+            (Ok(End::Waits(_)), Some(run), None) => Ok(End::Waits(self.tell_what_waits(&run, ended).await)),
+            (Err(failure), Some(run), _) if is_left_by_its_store(&run).await => {
                 let hint =
                     self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
                 Err(failure.with(&hint.map(|hint| format!("to go on: {}", visible(&hint))).unwrap_or_default()))
             }
-            (end, _) => end,
+            (end, _, _) => end,
         }
+    }
+
+    /// Prints what the run waits for that nobody is there to be asked, and how it is continued; returns it as machines read it.
+    async fn tell_what_waits(&self, run: &RunHandle, ended: Option<State>) -> Value {
+        let state = match ended {
+            Some(state) => Some(state),
+            // A signal came while the board ended.
+            None => run.read().await.ok(),
+        };
+        let open = state.as_ref().map(waiting::open).unwrap_or_default();
+        if !is_anybody_here(self.arguments.no_input) {
+            let place = place(&self.arguments.files.root);
+            waiting::note_cards(&open, place.as_deref());
+            waiting::note_nodes(&open);
+        }
+        waiting::json(run.id(), &open, self.tell_how_to_go_on(run).as_deref())
     }
 
     /// Prints which command line continues the run, if one does.
@@ -371,7 +388,8 @@ impl<'a> Session<'a> {
         if !self.arguments.quiet && self.kept.is_some() {
             note(&format!("run {}", run.id()));
         }
-        let asker = Asker::new(self.arguments.no_input, &self.arguments.files.root);
+        let is_anybody_here = is_anybody_here(self.arguments.no_input);
+        let mut rests = pin!(rests(run));
         loop {
             // Whoever is told everything is not told faster than they read.
             saying::room().await;
@@ -379,13 +397,17 @@ impl<'a> Session<'a> {
                 biased;
                 Some(watched) = live.next() => Some(watched),
                 watched = events.next() => watched,
-                asked = next_asked(&self.board, run) => {
+                asked = next_asked(&self.board, run), if is_anybody_here => {
                     teller.close(None);
-                    let asked_json = asked.json();
-                    if !settle(&self.board, run, asked, &asker).await? {
-                        return Ok(End::Waits(asked_json));
+                    if !settle(&self.board, run, asked, &self.arguments.files.root).await? {
+                        return Ok(End::Waits(Value::Null));
                     }
                     continue;
+                }
+                rested = &mut rests, if !is_anybody_here => {
+                    rested.map_err(trouble)?;
+                    teller.close(None);
+                    return Ok(End::Waits(Value::Null));
                 }
                 () = watch.changed() => {
                     let news = watch.reload(&self.board).await;
@@ -448,17 +470,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends the board, and gives what the run came to if it has ended with it.
-    async fn end(&self, run: Option<&RunHandle>) -> Option<RunResult> {
+    /// Ends the board, and returns how the run was left.
+    async fn end(&self, run: Option<&RunHandle>) -> Option<State> {
         self.board.shutdown().await;
-        let result = match run {
-            Some(run) => run.result().await.ok(),
+        let state = match run {
+            Some(run) => run.read().await.ok(),
             None => None,
         };
         if let Some(kept) = &self.kept {
             kept.store.sled().close().await;
         }
-        result
+        state
     }
 }
 
@@ -472,14 +494,10 @@ async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
 }
 
 /// Tells of a turn that needs attention, and ends what follows the run if no other turn continues.
-fn stuck(
-    run: &callboard::supervision::runs::run::Run,
-    (turn, broken): (u32, &BrokenAgents),
-    teller: &mut Teller,
-) -> Option<End> {
+fn stuck(run: &State, (turn, broken): (u32, &BrokenAgents), teller: &mut Teller) -> Option<End> {
     // One that another process was told of may have been dealt with since.
     let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
     teller.close(None);
     note_words(&hints::needs_attention(turn, why, broken));
-    run.is_stuck().then(|| End::Waits(json!({ "needs_attention": why })))
+    run.is_stuck().then(|| End::Waits(Value::Null))
 }

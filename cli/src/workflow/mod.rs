@@ -16,12 +16,17 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
+use callboard::messages::RunId;
+
 use crate::orphans;
 use crate::page::{self, Failure, Page};
 use crate::saying;
 use crate::stops::Stops;
 
 use arguments::Workflow;
+pub(crate) use following::taking_back;
 use running::Terms;
 pub(crate) use running::{End, is_left_by_its_store};
 
@@ -116,6 +121,15 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     done
 }
 
+/// How a process ends that a signal has stopped.
+const STOPPED: u8 = 130;
+
+/// That a signal came, as machines read it.
+fn stopped(run: Option<RunId>, to_go_on: Option<&str>) -> Value {
+    let error = if run.is_some() { "a signal came before the run ended" } else { "a signal came before the run began" };
+    json!({ "error": error, "code": STOPPED, "run": run, "to_go_on": to_go_on })
+}
+
 /// The end of a run in this process.
 pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
     match end {
@@ -125,13 +139,14 @@ pub(crate) fn finish(end: Result<End, Failure>, json: bool) -> ExitCode {
             let page = Page { code: 3, ..Page::new(String::new(), asked) };
             page::print(Ok(page), json)
         }),
-        Ok(End::Stopped) => {
+        Ok(End::Stopped { run, to_go_on }) => {
+            let page = Page { code: STOPPED, ..Page::new(String::new(), stopped(run, to_go_on.as_deref())) };
             // Whoever has stopped it does not wait for those who do not read.
-            let _ = block_on(async {
-                let said = tokio::task::spawn_blocking(saying::flush);
-                Ok(tokio::time::timeout(LAST_WORDS, said).await)
+            let printed = block_on(async {
+                let printing = tokio::task::spawn_blocking(move || page::print(Ok(page), json));
+                Ok(tokio::time::timeout(LAST_WORDS, printing).await.ok().and_then(Result::ok))
             });
-            ExitCode::from(130)
+            printed.ok().flatten().unwrap_or(ExitCode::from(STOPPED))
         }
         Err(failure) => print(move || page::print(Err(failure), json)),
     }
@@ -153,7 +168,7 @@ pub(crate) fn print(print: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCo
         Ok(tokio::select! {
             biased;
             printed = printing => printed.unwrap_or(ExitCode::from(2)),
-            () = stops.next() => ExitCode::from(130),
+            () = stops.next() => ExitCode::from(STOPPED),
         })
     });
     printed.unwrap_or(ExitCode::from(2))

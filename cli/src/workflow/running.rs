@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::state::StateRules;
@@ -16,9 +17,10 @@ use callboard::runtime::{RunError, RunHandle, Unfinished};
 use callboard::supervision::runs::fork::{Fork, ForkError};
 use callboard::supervision::runs::interrupts::{Interrupt, Resume};
 use callboard::supervision::runs::replay::{Cause, Replay};
+use callboard::supervision::runs::run::Run as State;
 use callboard::workflow::Workflow;
 
-use crate::agents::deciding::{Asker, next_asked, settle, unless_closed};
+use crate::agents::deciding::{self, next_asked, settle, unless_closed};
 use crate::agents::logged;
 use crate::agents::watching::Watch;
 use crate::conversations;
@@ -32,6 +34,7 @@ use crate::shapes;
 use crate::stops::Stops;
 use crate::store::{Loaded, Store};
 use crate::stores::Stores;
+use crate::waiting::{self, Wait, rests};
 
 use super::arguments::{Change, Going, Stored};
 use super::following::{Follower, Line};
@@ -47,7 +50,19 @@ pub(crate) enum End {
     /// It waits for a person; for what, as machines read it.
     Waits(Value),
     /// A signal came.
-    Stopped,
+    Stopped {
+        /// The run, if it has begun.
+        run: Option<RunId>,
+        /// The command line that continues it, if one does.
+        to_go_on: Option<String>,
+    },
+}
+
+impl End {
+    /// A signal came before there was a run.
+    pub(crate) fn not_begun() -> Self {
+        Self::Stopped { run: None, to_go_on: None }
+    }
 }
 
 /// A board that works on one run.
@@ -96,8 +111,11 @@ pub(crate) async fn run(
         }
         None => None,
     };
-    let agents = agents((going, files), kept.as_ref().map(|(stores, _)| stores.folder()), &cast, &place).await?;
-    let (session, stops) = Session::start(agents, &place, kept, going).await?;
+    let hidden = kept.as_ref().map(|(stores, _)| stores.folder());
+    let Some((agents, stops)) = made((going, files), hidden, &cast, &place).await? else {
+        return Ok(End::not_begun());
+    };
+    let session = Session::start(agents, &place, kept, going).await?;
     let mut task = workflow.task(input);
     let Terms { limits, approval_ttl, handoffs, conversation } = terms;
     (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
@@ -105,7 +123,7 @@ pub(crate) async fn run(
     let run = match session.board.submit(task).await {
         Ok(run) => run,
         Err(error) => {
-            session.end().await;
+            session.give_up().await;
             return Err(Failure::trouble(error.to_string()));
         }
     };
@@ -125,14 +143,16 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
     let place = Place::default();
-    let agents = agents((going, &[]), Some(kept.0.folder()), &cast(&loaded)?, &place).await?;
-    let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
+    let Some((agents, stops)) = made((going, &[]), Some(kept.0.folder()), &cast(&loaded)?, &place).await? else {
+        return Ok(End::not_begun());
+    };
+    let session = Session::start(agents, &place, Some(kept), going).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
     let mut follower = Follower::new(loaded.rules.state.clone());
     let begun = session.resume(&run, &mut follower, &chosen, &resume).await;
     if let Err(failure) = begun {
-        session.end().await;
+        session.give_up().await;
         return Err(failure);
     }
     session.see_through(run, follower, stops).await
@@ -178,13 +198,15 @@ async fn begin_fork(
     going: &Going,
 ) -> Result<End, Failure> {
     let place = Place::default();
-    let agents = agents((going, &[]), Some(kept.0.folder()), &cast(loaded)?, &place).await?;
-    let (session, stops) = Session::start(agents, &place, Some(kept), going).await?;
+    let Some((agents, stops)) = made((going, &[]), Some(kept.0.folder()), &cast(loaded)?, &place).await? else {
+        return Ok(End::not_begun());
+    };
+    let session = Session::start(agents, &place, Some(kept), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {
         Ok(run) => run,
         Err(error) => {
-            session.end().await;
+            session.give_up().await;
             let text = format!("run {}: {error}", loaded.id);
             return Err(match error {
                 ForkError::NoTurn { .. } => Failure::unknown(text),
@@ -233,15 +255,33 @@ pub(crate) fn page(result: &RunResult, as_json: bool) -> Page {
     Page { code, remarks, ..Page::new(text, shapes::result(result)) }
 }
 
+/// The agents of a run, and the signals that stop it; `None` if one came before the agents were made.
+async fn made(
+    (going, files): (&Going, &[PathBuf]),
+    hidden: Option<&Path>,
+    cast: &[String],
+    place: &Place,
+) -> Result<Option<(Agents, Stops)>, Failure> {
+    // Before a program runs, because it may be what stops this process.
+    let mut stops = Stops::new()?;
+    let agents = tokio::select! {
+        biased;
+        () = stops.next() => {
+            note("stopped before the run began");
+            return Ok(None);
+        }
+        agents = agents((going, files), hidden, cast, place) => agents?,
+    };
+    Ok(Some((agents, stops)))
+}
+
 impl<'a> Session<'a> {
     async fn start(
         agents: Agents,
         place: &Place,
         kept: Option<(Stores, Store)>,
         going: &'a Going,
-    ) -> Result<(Self, Stops), Failure> {
-        // Before a program runs, because it may be what stops this process.
-        let stops = Stops::new()?;
+    ) -> Result<Self, Failure> {
         // What else is unfinished in the store has agents that this process does not have.
         let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         if let Some((_, store)) = &kept {
@@ -254,7 +294,7 @@ impl<'a> Session<'a> {
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
         // It is set here alone.
         let _ = place.set(board.clone());
-        Ok((Self { board, kept, going, watch: agents.watch }, stops))
+        Ok(Self { board, kept, going, watch: agents.watch })
     }
 
     /// Resumes the nodes that were chosen, and reads where the run stands.
@@ -280,17 +320,14 @@ impl<'a> Session<'a> {
             biased;
             () = stops.next() => {
                 note("stopping: programs that run have 10 s to end; Ctrl-C again stops them at once");
-                Ok(End::Stopped)
+                Ok(End::not_begun())
             }
             end = self.follow(&run, &mut follower) => end,
         };
-        if matches!(end, Ok(End::Waits(_))) {
-            self.tell_what_waits(&follower);
-        }
         let kept = self.kept.as_ref();
         let resumption = kept.map(|(stores, _)| people::resumption(run.id(), stores.named(), self.going));
         let hint = match &end {
-            Ok(End::Waits(_) | End::Stopped) => Some(match &resumption {
+            Ok(End::Waits(_) | End::Stopped { .. }) => Some(match &resumption {
                 Some(resumption) => format!("to go on: {}", visible(resumption)),
                 None => "nothing of it is kept, because it is --ephemeral".to_owned(),
             }),
@@ -299,17 +336,30 @@ impl<'a> Session<'a> {
             }
             Ok(End::Result(_) | End::Told) | Err(_) => None,
         };
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = stops.next() => {}
-            () = self.end() => {}
+            () = stops.next() => None,
+            state = self.end(&run) => state,
+        };
+        let state = match (ended, &end) {
+            // A signal came while the board ended.
+            (None, Ok(End::Waits(_))) => run.read().await.ok(),
+            (ended, _) => ended,
+        };
+        if let (Ok(End::Waits(_)), Some(result)) = (&end, state.as_ref().and_then(State::result)) {
+            return Ok(End::Result(Box::new((**result).clone())));
+        }
+        let open = state.as_ref().map(waiting::open).unwrap_or_default();
+        if matches!(end, Ok(End::Waits(_))) {
+            self.tell_what_waits(&open, &follower);
         }
         if let Some(hint) = hint {
             note(&hint);
         }
         end.map(|end| match end {
-            End::Waits(asked) => End::Waits(waiting(run.id(), asked, &follower, resumption.as_deref())),
-            End::Result(_) | End::Told | End::Stopped => end,
+            End::Waits(_) => End::Waits(waiting::json(run.id(), &open, resumption.as_deref())),
+            End::Stopped { .. } => End::Stopped { run: Some(run.id()), to_go_on: resumption },
+            End::Result(_) | End::Told => end,
         })
     }
 
@@ -317,21 +367,25 @@ impl<'a> Session<'a> {
         let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
         let mut decided = BTreeSet::new();
         let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
+        let is_anybody_here = is_anybody_here(self.going.no_input);
+        let mut rests = pin!(rests(run));
         loop {
-            if !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
+            if is_anybody_here && !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
                 return Ok(End::Waits(Value::Null));
             }
             saying::room().await;
             let watched = tokio::select! {
                 biased;
                 watched = events.next() => watched,
-                asked = next_asked(&self.board, run), if self.going.thinkers.agents.is_some() => {
-                    let asker = Asker::new(self.going.no_input, &self.going.thinkers.root);
-                    let asked_json = asked.json();
-                    if !settle(&self.board, run, asked, &asker).await? {
-                        return Ok(End::Waits(asked_json));
+                asked = next_asked(&self.board, run), if is_anybody_here && self.going.thinkers.agents.is_some() => {
+                    if !settle(&self.board, run, asked, &self.going.thinkers.root).await? {
+                        return Ok(End::Waits(Value::Null));
                     }
                     continue;
+                }
+                rested = &mut rests, if !is_anybody_here => {
+                    rested.map_err(trouble)?;
+                    return Ok(End::Waits(Value::Null));
                 }
                 () = changed(&mut self.watch) => {
                     if let Some(watch) = &mut self.watch {
@@ -357,9 +411,6 @@ impl<'a> Session<'a> {
 
     /// Asks the person at the terminal about the nodes that wait. `false` if nothing continues after that.
     async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
-        if !is_anybody_here(self.going.no_input) {
-            return Ok(false);
-        }
         let before = decided.len();
         for interrupt in follower.interrupts() {
             if decided.contains(&interrupt.turn.number) {
@@ -396,10 +447,12 @@ impl<'a> Session<'a> {
         Ok(decided.len() > before)
     }
 
-    fn tell_what_waits(&self, follower: &Follower) {
-        for interrupt in follower.interrupts() {
-            note_words(people::shown(&interrupt).trim_end());
+    fn tell_what_waits(&self, open: &[Wait], follower: &Follower) {
+        let place = deciding::place(&self.going.thinkers.root);
+        if !is_anybody_here(self.going.no_input) {
+            waiting::note_cards(open, place.as_deref());
         }
+        waiting::note_nodes(open);
         for (node, why) in follower.troubled() {
             let why = visible_lines(&why).replace('\n', "\n  │ ");
             note_words(&format!("{} needs attention: {why}", visible(&node)));
@@ -420,8 +473,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn end(&self) {
+    /// Ends the board, and returns how the run was left.
+    async fn end(&self, run: &RunHandle) -> Option<State> {
         self.board.shutdown().await;
+        let state = run.read().await.ok();
+        self.close().await;
+        state
+    }
+
+    /// Ends the board of a run that has not begun.
+    async fn give_up(&self) {
+        self.board.shutdown().await;
+        self.close().await;
+    }
+
+    async fn close(&self) {
         if let Some((_, store)) = &self.kept {
             store.sled().close().await;
         }
@@ -434,18 +500,6 @@ async fn changed(watch: &mut Option<Watch>) {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
-}
-
-/// What a run waits for, as machines read it: what an agent asks, and the nodes that wait.
-fn waiting(run: RunId, asked: Value, follower: &Follower, hint: Option<&str>) -> Value {
-    let nodes = follower.interrupts().into_iter().map(|interrupt| {
-        let Interrupt { node, agent, input, state, .. } = interrupt;
-        json!({ "node": node, "agent": agent, "input": input, "state": state })
-    });
-    let troubled = follower.troubled().into_iter().map(|(node, why)| json!({ "node": node, "needs_attention": why }));
-    let asked = (!asked.is_null()).then_some(asked);
-    let waits: Vec<Value> = asked.into_iter().chain(nodes).chain(troubled).collect();
-    json!({ "run": run, "waits_for": waits, "to_go_on": hint })
 }
 
 /// The workflow that is to run.

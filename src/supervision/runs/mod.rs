@@ -16,6 +16,7 @@ pub mod inbox;
 pub mod interrupts;
 mod live;
 pub(crate) mod once;
+mod people;
 mod planned;
 pub mod reopen;
 pub mod replay;

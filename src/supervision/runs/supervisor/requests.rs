@@ -364,30 +364,7 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
 
 /// The questions that wait for an answer. What has expired is not among them, also if no event reports the expiry yet.
 fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
-    let mut questions = Vec::new();
-    for number in run.open_turns() {
-        let Some(turn) = run.turn(number) else { continue };
-        for (ordinal, record) in &turn.records {
-            let (question, nonce, asked_at, expires_at) = match &**record {
-                Record::Question { question, nonce, asked_at, answer: None } => {
-                    (question.clone(), *nonce, *asked_at, None)
-                }
-                Record::TimedQuestion { question, nonce, asked_at, expires_at, state: QuestionState::Open } => {
-                    (question.clone(), *nonce, *asked_at, Some(*expires_at))
-                }
-                Record::Once(Once { intent, state: OnceState::Asked(asked), .. }) => {
-                    (asked.question(intent), asked.nonce, asked.at, Some(asked.expires_at))
-                }
-                _ => continue,
-            };
-            if expires_at.is_some_and(|at| at <= now) {
-                continue;
-            }
-            let id = QuestionId { request: RequestId { turn: run.turn_id(number), ordinal: *ordinal }, nonce };
-            questions.push(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at });
-        }
-    }
-    questions
+    run.open_questions().filter(|question| question.expires_at.is_none_or(|at| at > now)).collect()
 }
 
 /// An input for a run that is not in memory: it has ended, or was never there.

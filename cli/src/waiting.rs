@@ -1,0 +1,141 @@
+//! What a run waits for a person with: consent to actions, answers to questions, nodes of workflows, and turns that cannot continue.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
+use callboard::actors::approvals::{card, folded, terminal_columns};
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::env::Env;
+use callboard::messages::state::StateRules;
+use callboard::messages::{Envelope, Question, RunId, Timestamp};
+use callboard::runtime::{RunError, RunHandle};
+use callboard::supervision::runs::follow::Follower;
+use callboard::supervision::runs::interrupts::Interrupt;
+use callboard::supervision::runs::run::Run;
+
+use crate::agents::asking;
+use crate::page::note;
+use crate::saying::note_words;
+use crate::stable;
+use crate::workflow::{people, taking_back};
+
+/// For how long nothing may have happened in a run whose turns all wait for people: a turn may ask several things at once.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// Something that a run waits for.
+pub(crate) enum Wait {
+    Approval(Box<Envelope>),
+    Question(Question),
+    Node(Interrupt),
+    Attention {
+        /// Of a turn that belongs to a node.
+        node: Option<String>,
+        why: String,
+    },
+}
+
+/// All that a run waits for, also what has expired and the run has yet to notice.
+pub(crate) fn all(run: &Run) -> Vec<Wait> {
+    let approvals = run.open_approvals().map(|envelope| Wait::Approval(Box::new(envelope.clone())));
+    let mut questions: Vec<Question> = run.open_questions().collect();
+    questions.sort_by_key(|question| (question.asked_at, question.id.request));
+    let troubled = run.turns_that_need_attention().map(|(turn, why)| {
+        let is_compensation = run.turn(turn.number).is_some_and(|open| run.is_compensation(open));
+        let node = run.node_of(turn.number).map(|node| if is_compensation { taking_back(&node) } else { node });
+        Wait::Attention { node, why: why.to_owned() }
+    });
+    let asked = approvals.chain(questions.into_iter().map(Wait::Question));
+    asked.chain(run.interrupts().map(Wait::Node)).chain(troubled).collect()
+}
+
+/// What a run waits for that has not expired.
+pub(crate) fn open(run: &Run) -> Vec<Wait> {
+    let now = Env::system().now().wall;
+    all(run).into_iter().filter(|wait| !wait.is_expired(now)).collect()
+}
+
+impl Wait {
+    /// Whether nobody can give it any more: the run continues without it.
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Approval(envelope) => envelope.expires_at <= now,
+            Self::Question(question) => question.expires_at.is_some_and(|at| at <= now),
+            Self::Node(_) | Self::Attention { .. } => false,
+        }
+    }
+
+    /// It as machines read it.
+    pub(crate) fn json(&self) -> Value {
+        match self {
+            Self::Approval(envelope) => json!({
+                "approval": envelope.id(),
+                "agent": envelope.agent,
+                "action": envelope.action.action,
+                "target": envelope.action.target,
+                "arguments": envelope.action.arguments,
+                "expires_at": stable::time(envelope.expires_at),
+            }),
+            Self::Question(Question { agent, question, expires_at, .. }) => {
+                json!({ "agent": agent, "question": question, "expires_at": expires_at.map(stable::time) })
+            }
+            Self::Node(Interrupt { node, agent, input, state, .. }) => {
+                json!({ "node": node, "agent": agent, "input": input, "state": state })
+            }
+            Self::Attention { node: Some(node), why } => json!({ "node": node, "needs_attention": why }),
+            Self::Attention { node: None, why } => json!({ "needs_attention": why }),
+        }
+    }
+}
+
+/// What a run waits for that it was left with, as machines read it, and the command line that continues it.
+pub(crate) fn json(run: RunId, open: &[Wait], to_go_on: Option<&str>) -> Value {
+    json!({ "run": run, "waits_for": open.iter().map(Wait::json).collect::<Vec<_>>(), "to_go_on": to_go_on })
+}
+
+/// Prints the cards and questions that nobody is there to be asked. `place` is where tools work, if that is not where the person is.
+pub(crate) fn note_cards(open: &[Wait], place: Option<&str>) {
+    let cards = open.iter().filter_map(|wait| match wait {
+        Wait::Approval(envelope) => Some(asking::placed(card(envelope), place)),
+        Wait::Question(question) => Some(asking::shown(question)),
+        Wait::Node(_) | Wait::Attention { .. } => None,
+    });
+    let cards: Vec<String> = cards.map(|card| card.trim_end().to_owned()).collect();
+    if !cards.is_empty() {
+        let text = format!("there is nobody at a terminal to ask:\n{}\n", cards.join("\n"));
+        note(terminal_columns().map_or_else(|| text.clone(), |columns| folded(&text, columns)).trim_end());
+    }
+}
+
+/// Prints the nodes of a workflow that wait.
+pub(crate) fn note_nodes(open: &[Wait]) {
+    for wait in open {
+        match wait {
+            Wait::Node(interrupt) => note_words(people::shown(interrupt).trim_end()),
+            Wait::Approval(_) | Wait::Question(_) | Wait::Attention { .. } => {}
+        }
+    }
+}
+
+/// Returns once nothing of the run continues without people, and it has asked them for nothing more for a moment. Never of a run that
+/// ends.
+pub(crate) async fn rests(run: &RunHandle) -> Result<(), RunError> {
+    let mut follower = Follower::new(StateRules::default());
+    let mut events = run.events(1, &[StreamMode::Debug]).await?;
+    loop {
+        let rests = follower.run().is_some_and(Run::waits_for_people);
+        let watched = tokio::select! {
+            biased;
+            watched = events.next() => watched,
+            () = tokio::time::sleep(QUIET), if rests => return Ok(()),
+        };
+        let _ = match watched {
+            Some(Watched::Event(event)) if follower.run().is_some() || event.sequence == 1 => follower.take(&event),
+            Some(Watched::Live(_)) => Vec::new(),
+            // It may be one that has forgotten how it began.
+            Some(Watched::Event(_) | Watched::Missed(_)) => follower.catch_up(run.read().await?),
+            None => std::future::pending().await,
+        };
+    }
+}

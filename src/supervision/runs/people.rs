@@ -1,0 +1,144 @@
+//! What a run waits for people with. Pure.
+
+use std::collections::BTreeSet;
+use std::iter;
+
+use crate::messages::{Question, QuestionId, RequestId};
+
+use super::run::{Now, Once, OnceState, OpenTurn, Phase, QuestionState, Record, Run};
+
+impl Run {
+    /// The questions that wait for an answer, those of unknown outcomes too, in the order of their turns. Those whose time is over
+    /// and whose turns have yet to continue are among them ([`Question::expires_at`]).
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let host = |turn: Turn| async move { Ok(Command::output(turn.ask("Who is there?").await?)) };
+    /// let board = Callboard::builder().agent("host", host).start().await?;
+    /// let run = board.submit(Task::new("receive")).await?;
+    /// run.next_question().await?;
+    /// let read = run.read().await?;
+    /// let asked: Vec<_> = read.open_questions().map(|question| question.question).collect();
+    /// assert_eq!(asked, ["Who is there?"]);
+    /// assert!(read.waits_for_people());
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn open_questions(&self) -> impl Iterator<Item = Question> {
+        let turns = self.turns.iter();
+        turns
+            .flat_map(|(number, turn)| {
+                turn.records.iter().map(move |(ordinal, record)| (number, turn, ordinal, record))
+            })
+            .filter_map(|(number, turn, ordinal, record)| {
+                let (question, nonce, asked_at, expires_at) = match &**record {
+                    Record::Question { question, nonce, asked_at, answer: None } => {
+                        (question.clone(), *nonce, *asked_at, None)
+                    }
+                    Record::TimedQuestion { question, nonce, asked_at, expires_at, state: QuestionState::Open } => {
+                        (question.clone(), *nonce, *asked_at, Some(*expires_at))
+                    }
+                    Record::Once(Once { intent, state: OnceState::Asked(asked), .. }) => {
+                        (asked.question(intent), asked.nonce, asked.at, Some(asked.expires_at))
+                    }
+                    _ => return None,
+                };
+                let id = QuestionId { request: RequestId { turn: self.turn_id(*number), ordinal: *ordinal }, nonce };
+                Some(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at })
+            })
+    }
+
+    /// Whether nothing of the run continues until people decide or answer: every open turn has asked for that, needs attention or
+    /// is interrupted, or waits for the answer of one that does.
+    #[must_use]
+    pub fn waits_for_people(&self) -> bool {
+        let asker = |branch: u32| self.waiter_of(branch).map(|(asked, _)| asked.turn.number);
+        let asker_of = |turn: &u32| asker(self.turns.get(turn)?.branch);
+        let asked = self.turns.iter().filter(|(_, turn)| turn.waits_for_people()).map(|(number, _)| *number);
+        let is_parked =
+            |branch: u32| matches!(self.branches.get(&branch).map(|branch| &branch.now), Some(Now::Parked(_)));
+        let parked: Vec<u32> = self.branches.keys().copied().filter(|branch| is_parked(*branch)).collect();
+        let begins = asked.chain(parked.iter().filter_map(|branch| asker(*branch)));
+        let held_up: BTreeSet<u32> = begins.flat_map(|turn| iter::successors(Some(turn), asker_of)).collect();
+        (!held_up.is_empty() || !parked.is_empty()) && self.turns.keys().all(|turn| held_up.contains(turn))
+    }
+}
+
+impl OpenTurn {
+    /// Whether people are to decide or answer something before it continues. What else it does meanwhile is not known.
+    fn waits_for_people(&self) -> bool {
+        match &self.phase {
+            Phase::NeedsAttention { .. } | Phase::Interrupted => true,
+            Phase::Backoff { .. } => false,
+            Phase::Leased => self.records.values().any(|record| match &**record {
+                Record::Question { answer, .. } => answer.is_none(),
+                Record::TimedQuestion { state, .. } => matches!(state, QuestionState::Open),
+                Record::Approval { decision, .. } => decision.is_none(),
+                Record::Once(once) => matches!(once.state, OnceState::Asked(_)),
+                Record::StepStarted { .. }
+                | Record::Step { .. }
+                | Record::StepFailed { .. }
+                | Record::Delegation { .. }
+                | Record::HandoffCheck { .. }
+                | Record::Figures(_)
+                | Record::Made { .. } => false,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::time::Duration;
+
+    use futures::StreamExt as _;
+
+    use crate::actors::events::StreamMode;
+    use crate::messages::RunEvent;
+    use crate::prelude::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_waits_for_people_once_every_open_turn_does() {
+        let board = Callboard::builder()
+            .agent("lead", |turn: Turn| async move {
+                let both = futures::future::join(turn.delegate("asks", "x"), turn.delegate("works", "x")).await;
+                Ok(Command::output(format!("{:?} {:?}", both.0.is_ok(), both.1.is_ok())))
+            })
+            .agent("asks", |turn: Turn| async move {
+                let both = futures::future::join(turn.ask("one?"), turn.ask("two?")).await;
+                both.0.and(both.1)?;
+                Ok(Command::output("answered"))
+            })
+            .agent("works", |_: Turn| async move {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                Ok(Command::output("done"))
+            })
+            .start()
+            .await
+            .unwrap();
+        let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+        let mut events = run.events(1, &[StreamMode::Debug]).await.unwrap();
+        let mut waits = Vec::new();
+        while let Some(Watched::Event(told)) = events.next().await {
+            let is_over = matches!(&*told.event, RunEvent::TurnEnded { .. });
+            if is_over || matches!(&*told.event, RunEvent::Asked { .. }) {
+                let read = run.read().await.unwrap();
+                waits.push((read.waits_for_people(), read.open_questions().count()));
+            }
+            if is_over {
+                break;
+            }
+        }
+        assert_eq!(waits.last(), Some(&(true, 2)), "{waits:?}");
+        assert!(waits.len() == 3 && waits[..2].iter().all(|(waits, _)| !waits), "one of its turns works: {waits:?}");
+        for question in run.questions().await {
+            board.answer(question.id, "yes", "ann").await.unwrap();
+        }
+        assert_eq!(run.result().await.unwrap().output, "true true");
+        assert!(!run.read().await.unwrap().waits_for_people(), "it has ended");
+        board.shutdown().await;
+    }
+}
