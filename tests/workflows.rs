@@ -78,6 +78,19 @@ fn error(result: &RunResult) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_knows_the_node_that_it_works_on() {
+    let board =
+        builder().agent("at", |turn: Turn| async move { Ok(Command::output(turn.node())) }).start().await.unwrap();
+    let text = r#"first(agent="at") -> each: map(over="items") { inner(agent="at") } -> again: loop(until="true", max=2) { a(agent="at") -> b(agent="at") }"#;
+    let workflow = Workflow::from_line("nodes", text).unwrap();
+    let result = board.submit(workflow.task(json!({ "items": [1] }))).await.unwrap().result().await.unwrap();
+    assert_eq!(result.output, "again#1/b", "{result:?}");
+    let alone = board.submit(Task::new("x").to("at")).await.unwrap().result().await.unwrap();
+    assert_eq!(alone.output, Value::Null, "outside of a workflow");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_omitted_is_the_predecessors_output_and_for_the_first_the_runs_input() {
     let chain = workflow()
         .node(Node::agent("a", "mark"))

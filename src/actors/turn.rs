@@ -169,6 +169,13 @@ impl Turn {
         &self.shared.ready.agent
     }
 
+    /// The node of the workflow that it works on, as a path: `name`, or `around/name` in a block, with `#2` for the second
+    /// iteration of a loop and `[0]` for the first item of a fan-out. `None` outside of a workflow.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.shared.ready.node.as_deref()
+    }
+
     /// Who had control before, or who delegated.
     #[must_use]
     pub fn previous_agent(&self) -> Option<&AgentName> {

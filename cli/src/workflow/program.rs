@@ -35,7 +35,7 @@ const SHOWN: usize = 40;
 const NOT_RUN: [i32; 2] = [126, 127];
 
 /// Runs the command line once, for this turn. If the turn is stopped, so is the program, with all that it has started.
-pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) -> Result<Command, TurnError> {
+pub(crate) async fn take_turn(command: &str, turn: &Turn) -> Result<Command, TurnError> {
     let state = state_file(turn)?;
     let name = &*format!("`{}`", brief(command, SHOWN));
     let mut process = Process::new("sh");
@@ -48,7 +48,7 @@ pub(crate) async fn take_turn(command: &str, turn: &Turn, node: Option<&str>) ->
     process.env("CALLBOARD_TURN", turn.id().number.to_string());
     process.env("CALLBOARD_ATTEMPT", turn.attempt().to_string());
     process.env("CALLBOARD_STATE", state.path());
-    match node {
+    match turn.node() {
         Some(node) => process.env("CALLBOARD_NODE", node),
         None => process.env_remove("CALLBOARD_NODE"),
     };

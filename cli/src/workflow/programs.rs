@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use callboard::messages::visible;
 use callboard::prelude::*;
@@ -14,9 +14,6 @@ use crate::quoting::quoted;
 
 use super::arguments::{Going, Program};
 use super::program::take_turn;
-
-/// Where the board is found once it runs.
-pub(crate) type Place = Arc<OnceLock<Callboard>>;
 
 /// Agents for a board.
 pub(crate) struct Agents {
@@ -34,7 +31,6 @@ pub(crate) async fn agents(
     (going, workflows): (&Going, &[PathBuf]),
     store: Option<&Path>,
     cast: &[String],
-    board: &Place,
 ) -> Result<Agents, Failure> {
     let thinkers = thinkers(going, workflows, store).await?;
     let known = thinkers.as_ref().map(|thinkers| &thinkers.names);
@@ -44,7 +40,7 @@ pub(crate) async fn agents(
         let missing = cast.iter().filter(|agent| !thinkers.names.contains(*agent) && !is_named(agent));
         missing.into_iter().try_for_each(|agent| thinkers.broken.check(agent))?;
     }
-    let mut specs = programs(&going.agent, cast, is_known, board)?;
+    let mut specs = programs(&going.agent, cast, is_known)?;
     let watch = thinkers.map(|thinkers| {
         specs.extend(thinkers.specs);
         thinkers.watch
@@ -59,12 +55,7 @@ async fn thinkers(going: &Going, workflows: &[PathBuf], store: Option<&Path>) ->
     loading::load(&files, store, going.thinkers.model.as_deref(), &programs).await.map(Some)
 }
 
-fn programs(
-    programs: &[Program],
-    cast: &[String],
-    is_known: impl Fn(&str) -> bool,
-    board: &Place,
-) -> Result<Vec<AgentSpec>, Failure> {
+fn programs(programs: &[Program], cast: &[String], is_known: impl Fn(&str) -> bool) -> Result<Vec<AgentSpec>, Failure> {
     for (position, program) in programs.iter().enumerate() {
         let name = &program.name;
         if programs[..position].iter().any(|before| before.name == *name) {
@@ -88,7 +79,7 @@ fn programs(
         seen.push(agent);
         let is_known = is_known(agent);
         match program(agent).or_else(|| program("*").filter(|_| !is_known)) {
-            Some(command) => specs.push(spec(agent, command, board)),
+            Some(command) => specs.push(spec(agent, command)),
             None if is_known => {}
             None => missing.push(format!("  --agent {}='COMMAND'", visible(&quoted(agent)))),
         }
@@ -106,16 +97,10 @@ fn agents_text(missing: usize) -> String {
     if missing == 1 { "an agent".to_owned() } else { format!("{missing} agents") }
 }
 
-fn spec(agent: &str, command: String, board: &Place) -> AgentSpec {
-    let (command, board): (Arc<str>, _) = (command.into(), Arc::clone(board));
+fn spec(agent: &str, command: String) -> AgentSpec {
+    let command: Arc<str> = command.into();
     AgentSpec::new(agent, move |turn: Turn| {
-        let (command, board) = (Arc::clone(&command), Arc::clone(&board));
-        async move {
-            let node = match board.get() {
-                Some(board) => board.run(turn.id().run).read().await.ok().and_then(|run| run.node_of(turn.id().number)),
-                None => None,
-            };
-            take_turn(&command, &turn, node.as_deref()).await
-        }
+        let command = Arc::clone(&command);
+        async move { take_turn(&command, &turn).await }
     })
 }

@@ -39,7 +39,7 @@ use crate::waiting::{self, Wait, rests};
 use super::arguments::{Change, Going, Stored};
 use super::following::{Follower, Line};
 use super::people::{self, Decision};
-use super::programs::{Agents, Place, agents};
+use super::programs::{Agents, agents};
 use super::{inputs, reading};
 
 /// How a run in this process ended, as far as this process goes.
@@ -93,7 +93,6 @@ pub(crate) async fn run(
     inputs::check(&workflow, &input)?;
     check_reducers(&workflow)?;
     let cast: Vec<String> = workflow.plan().cast().into_iter().map(ToString::to_string).collect();
-    let place = Place::default();
     // Before the tools of agents are made, which must not see it.
     let kept = match stores {
         Some(stores) => {
@@ -112,10 +111,10 @@ pub(crate) async fn run(
         None => None,
     };
     let hidden = kept.as_ref().map(|(stores, _)| stores.folder());
-    let Some((agents, stops)) = made((going, files), hidden, &cast, &place).await? else {
+    let Some((agents, stops)) = made((going, files), hidden, &cast).await? else {
         return Ok(End::not_begun());
     };
-    let session = Session::start(agents, &place, kept, going).await?;
+    let session = Session::start(agents, kept, going).await?;
     let mut task = workflow.task(input);
     let Terms { limits, approval_ttl, handoffs, conversation } = terms;
     (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
@@ -142,11 +141,10 @@ pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, g
     let waiting: Vec<Interrupt> = loaded.replay.run().interrupts().collect();
     let chosen = chosen(&loaded, &waiting, nodes, change)?;
     let resume = Resume { input: change.input.clone().map(Json::from), update: inputs::update(&change.set)? };
-    let place = Place::default();
-    let Some((agents, stops)) = made((going, &[]), Some(kept.0.folder()), &cast(&loaded)?, &place).await? else {
+    let Some((agents, stops)) = made((going, &[]), Some(kept.0.folder()), &cast(&loaded)?).await? else {
         return Ok(End::not_begun());
     };
-    let session = Session::start(agents, &place, Some(kept), going).await?;
+    let session = Session::start(agents, Some(kept), going).await?;
     let run = session.board.take_up(loaded.id).await;
     run.restart_turns().await;
     let mut follower = Follower::new(loaded.rules.state.clone());
@@ -197,11 +195,10 @@ async fn begin_fork(
     fork: Fork,
     going: &Going,
 ) -> Result<End, Failure> {
-    let place = Place::default();
-    let Some((agents, stops)) = made((going, &[]), Some(kept.0.folder()), &cast(loaded)?, &place).await? else {
+    let Some((agents, stops)) = made((going, &[]), Some(kept.0.folder()), &cast(loaded)?).await? else {
         return Ok(End::not_begun());
     };
-    let session = Session::start(agents, &place, Some(kept), going).await?;
+    let session = Session::start(agents, Some(kept), going).await?;
     let forked = session.board.fork(loaded.id, turn, fork).await;
     let run = match forked {
         Ok(run) => run,
@@ -260,7 +257,6 @@ async fn made(
     (going, files): (&Going, &[PathBuf]),
     hidden: Option<&Path>,
     cast: &[String],
-    place: &Place,
 ) -> Result<Option<(Agents, Stops)>, Failure> {
     // Before a program runs, because it may be what stops this process.
     let mut stops = Stops::new()?;
@@ -270,18 +266,13 @@ async fn made(
             note("stopped before the run began");
             return Ok(None);
         }
-        agents = agents((going, files), hidden, cast, place) => agents?,
+        agents = agents((going, files), hidden, cast) => agents?,
     };
     Ok(Some((agents, stops)))
 }
 
 impl<'a> Session<'a> {
-    async fn start(
-        agents: Agents,
-        place: &Place,
-        kept: Option<(Stores, Store)>,
-        going: &'a Going,
-    ) -> Result<Self, Failure> {
+    async fn start(agents: Agents, kept: Option<(Stores, Store)>, going: &'a Going) -> Result<Self, Failure> {
         // What else is unfinished in the store has agents that this process does not have.
         let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
         if let Some((_, store)) = &kept {
@@ -293,7 +284,6 @@ impl<'a> Session<'a> {
         let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
         let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
         // It is set here alone.
-        let _ = place.set(board.clone());
         Ok(Self { board, kept, going, watch: agents.watch })
     }
 

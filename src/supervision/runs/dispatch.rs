@@ -85,6 +85,8 @@ pub struct ReadyTurn {
     pub attempt: u32,
     /// Whose turn it is.
     pub agent: AgentName,
+    /// The node of the run's workflow that it works on; see [`Run::node_of`](super::run::Run::node_of).
+    pub node: Option<Arc<str>>,
     /// What it works on.
     pub input: Json,
     /// The state as the turns before this one left it.

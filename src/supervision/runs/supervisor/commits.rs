@@ -308,6 +308,7 @@ impl Desk {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
+            node: live.run.node_of(number).map(Arc::from),
             input: turn.input.clone(),
             view: branch.view.clone(),
             figures: turn.figures(),
