@@ -19,12 +19,13 @@ use crate::shapes;
 use crate::stable;
 use crate::store::Rules;
 use crate::values::time_span;
+use crate::waiting::{self, Standing, Wait};
 
 /// Which runs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
-    /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_consent or needs_attention; or the
-    /// beginning of one of them
+    /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_answer, waits_for_consent or
+    /// needs_attention; or the beginning of one of them
     #[arg(long, value_name = "STATUS", value_parser = state)]
     state: Option<&'static str>,
     /// Runs that were given to this agent
@@ -52,7 +53,7 @@ impl Filter {
     pub(crate) fn has(&self, run: &Run, now: Timestamp) -> bool {
         let submission = run.submission();
         let (age, body) = (now.since(submission.at), submission.task.body.to_lowercase());
-        self.state.is_none_or(|state| shapes::status(run).starts_with(state))
+        self.state.is_none_or(|state| shapes::status(run, now).starts_with(state))
             && self.agent.as_ref().is_none_or(|agent| submission.agent.as_str() == agent)
             && self.since.is_none_or(|since| age <= since)
             && self.older_than.is_none_or(|older_than| age > older_than)
@@ -61,8 +62,17 @@ impl Filter {
 }
 
 /// The statuses of runs ([`shapes::status`]).
-const STATES: [&str; 8] =
-    ["finished", "failed", "refused", "denied", "cancelled", "open", "waits_for_consent", "needs_attention"];
+const STATES: [&str; 9] = [
+    "finished",
+    "failed",
+    "refused",
+    "denied",
+    "cancelled",
+    "open",
+    "waits_for_answer",
+    "waits_for_consent",
+    "needs_attention",
+];
 
 /// The only state that begins like this: one that is misspelt, or could be two, must not choose what is removed.
 fn state(text: &str) -> Result<&'static str, String> {
@@ -106,13 +116,13 @@ pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> 
                     run.to_string(),
                     time(submission.at),
                     submission.agent.to_string(),
-                    standing(&fold),
+                    standing(&fold, now),
                     metrics.turns.to_string(),
                     grouped(metrics.tokens_spent),
                     duration(metrics.elapsed),
                     format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
                 ]);
-                rows.push(row(run, &fold, origin, (store.folder(), &also_in)));
+                rows.push(row(run, &fold, now, origin, (store.folder(), &also_in)));
             }
             Err(error) => {
                 unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
@@ -197,20 +207,28 @@ pub(crate) fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
 }
 
 /// How the run ended, or what it waits for.
-pub(crate) fn standing(run: &Run) -> String {
+pub(crate) fn standing(run: &Run, now: Timestamp) -> String {
     if let Some(result) = run.result() {
         return result.outcome.name().to_owned();
     }
-    if run.turns_that_need_attention().next().is_some() {
-        return "needs attention".to_owned();
+    match Standing::of(run, now) {
+        Standing::NeedsAttention => "needs attention".to_owned(),
+        Standing::WaitsForConsent => "waits for consent".to_owned(),
+        Standing::WaitsForAnswer => "waits for an answer".to_owned(),
+        Standing::Open => {
+            let turns = count(run.open_turns().count(), "turn");
+            let expired = waiting::all(run).iter().find_map(|wait| match wait {
+                Wait::Approval(_) => Some(", consent expired"),
+                Wait::Question(_) => Some(", question expired"),
+                // They do not expire.
+                Wait::Node(_) | Wait::Attention { .. } => None,
+            });
+            format!("open ({turns}{})", expired.unwrap_or_default())
+        }
     }
-    if run.open_approvals().next().is_some() {
-        return "waits for consent".to_owned();
-    }
-    format!("open ({})", count(run.open_turns().count(), "turn"))
 }
 
-fn row(run: RunId, fold: &Run, origin: Option<TurnId>, (store, also_in): (&Path, &[&Path])) -> Value {
+fn row(run: RunId, fold: &Run, now: Timestamp, origin: Option<TurnId>, (store, also_in): (&Path, &[&Path])) -> Value {
     let submission = fold.submission();
     json!({
         "run": run,
@@ -220,7 +238,7 @@ fn row(run: RunId, fold: &Run, origin: Option<TurnId>, (store, also_in): (&Path,
         "agent": submission.agent,
         "task": submission.task.body,
         "forked_from": origin.map(shapes::turn_of),
-        "status": shapes::status(fold),
+        "status": shapes::status(fold, now),
         "outcome": fold.result().map(|result| stable::stable(&result.outcome)),
         "open_turns": stable::stable(&fold.open_turns().collect::<Vec<_>>()),
         "metrics": stable::stable(&fold.metrics()),
@@ -242,10 +260,10 @@ mod tests {
     #[test]
     fn a_state_is_named_by_a_beginning_that_no_other_has() {
         assert_eq!(
-            ["finished", "fa", "waits", "o"].map(state),
-            ["finished", "failed", "waits_for_consent", "open"].map(Ok)
+            ["finished", "fa", "waits for c", "waits_for_a", "o"].map(state),
+            ["finished", "failed", "waits_for_consent", "waits_for_answer", "open"].map(Ok)
         );
-        for wrong in ["", "f", "Finished", "finishes", "open (1 turn)"] {
+        for wrong in ["", "f", "waits", "Finished", "finishes", "open (1 turn)"] {
             assert!(state(wrong).is_err(), "{wrong}");
         }
     }

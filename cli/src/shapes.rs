@@ -4,18 +4,17 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, TurnId};
+use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
 use callboard::supervision::runs::run::Run;
 
 use crate::stable::{stable, time};
+use crate::waiting::Standing;
 
-/// How the run stands, in one word.
-pub(crate) fn status(run: &Run) -> &'static str {
+/// How the run stands now, in one word.
+pub(crate) fn status(run: &Run, now: Timestamp) -> &'static str {
     match run.result() {
         Some(result) => result.outcome.name(),
-        None if run.turns_that_need_attention().next().is_some() => "needs_attention",
-        None if run.open_approvals().next().is_some() => "waits_for_consent",
-        None => "open",
+        None => Standing::of(run, now).word(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use callboard::env::Env;
 use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
 use callboard::supervision::runs::replay::{Cause, Deed, Replay, TurnEnd, TurnStory};
 use callboard::supervision::runs::snapshot::late_turns;
@@ -11,6 +12,7 @@ use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, li
 use crate::shapes;
 use crate::stable::{self, stable};
 use crate::store::Loaded;
+use crate::waiting;
 
 /// How many things or names stand in one line.
 const SHOWN: usize = 10;
@@ -18,6 +20,7 @@ const SHOWN: usize = 10;
 /// One run on one page.
 pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let Loaded { id, replay, history, rules } = loaded;
+    let now = Env::system().now().wall;
     let flow = Flow::of(history, late_turns(history, &rules.state));
     let mut text = head(loaded);
     text.push_str(&format!("\n{}", lines_of(&turns_table(replay))));
@@ -30,7 +33,8 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
     let json = json!({
         "run": id,
         "submission": shapes::submission(replay.submission()),
-        "status": shapes::status(replay.run()),
+        "status": shapes::status(replay.run(), now),
+        "waits_for": waiting::all_json(replay.run(), now),
         "result": replay.result().map(shapes::result),
         "metrics": stable(&replay.run().metrics()),
         "state": state,
@@ -43,6 +47,7 @@ pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
 /// What is said about a run before anything else.
 pub(crate) fn head(loaded: &Loaded) -> String {
     let Loaded { id, replay, .. } = loaded;
+    let now = Env::system().now().wall;
     let (submission, metrics) = (replay.submission(), replay.run().metrics());
     let mut lines = vec![("run", id.to_string()), ("task", brief(&submission.task.body, 400))];
     lines.extend(submission.task.input.as_ref().map(|input| ("input", brief_json(input, 400))));
@@ -54,7 +59,7 @@ pub(crate) fn head(loaded: &Loaded) -> String {
     }));
     let outcome = match replay.result() {
         Some(result) => brief(&result.outcome.to_string(), 400),
-        None => standing(replay.run()),
+        None => standing(replay.run(), now),
     };
     lines.push(("outcome", format!("{outcome}, after {}", duration(metrics.elapsed))));
     let result = replay.result().filter(|result| !result.output.is_null());
@@ -71,15 +76,7 @@ pub(crate) fn head(loaded: &Loaded) -> String {
             count(limits.handoffs as usize, "handoff")
         ),
     ));
-    for (turn, why) in replay.run().turns_that_need_attention() {
-        lines.push(("attention", format!("turn {}: {}", turn.number, brief(why, 400))));
-    }
-    lines.extend(
-        replay
-            .run()
-            .open_approvals()
-            .map(|asked| ("consent", format!("{} wants to {}", asked.agent, brief(&asked.action.to_string(), 400)))),
-    );
+    lines.extend(waiting::all(replay.run()).iter().map(|wait| wait.line(now)));
     lines.into_iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
 }
 

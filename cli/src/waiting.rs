@@ -16,7 +16,7 @@ use callboard::supervision::runs::interrupts::Interrupt;
 use callboard::supervision::runs::run::Run;
 
 use crate::agents::asking;
-use crate::page::note;
+use crate::page::{brief, note, time};
 use crate::saying::note_words;
 use crate::stable;
 use crate::workflow::{people, taking_back};
@@ -30,7 +30,8 @@ pub(crate) enum Wait {
     Question(Question),
     Node(Interrupt),
     Attention {
-        /// Of a turn that belongs to a node.
+        turn: u32,
+        /// Of a turn that belongs to one.
         node: Option<String>,
         why: String,
     },
@@ -44,7 +45,7 @@ pub(crate) fn all(run: &Run) -> Vec<Wait> {
     let troubled = run.turns_that_need_attention().map(|(turn, why)| {
         let is_compensation = run.turn(turn.number).is_some_and(|open| run.is_compensation(open));
         let node = run.node_of(turn.number).map(|node| if is_compensation { taking_back(&node) } else { node });
-        Wait::Attention { node, why: why.to_owned() }
+        Wait::Attention { turn: turn.number, node, why: why.to_owned() }
     });
     let asked = approvals.chain(questions.into_iter().map(Wait::Question));
     asked.chain(run.interrupts().map(Wait::Node)).chain(troubled).collect()
@@ -56,7 +57,66 @@ pub(crate) fn open(run: &Run) -> Vec<Wait> {
     all(run).into_iter().filter(|wait| !wait.is_expired(now)).collect()
 }
 
+/// What an open run waits for; of several things the greatest is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// For nothing that people can give.
+    Open,
+    /// To a question, or about a node of a workflow.
+    WaitsForAnswer,
+    WaitsForConsent,
+    NeedsAttention,
+}
+
+impl Standing {
+    /// Of a run that has not ended.
+    pub(crate) fn of(run: &Run, now: Timestamp) -> Self {
+        let open = all(run).into_iter().filter(|wait| !wait.is_expired(now));
+        open.map(|wait| wait.standing()).max().unwrap_or(Self::Open)
+    }
+
+    /// The word for it in JSON, and for `--state`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::WaitsForAnswer => "waits_for_answer",
+            Self::WaitsForConsent => "waits_for_consent",
+            Self::NeedsAttention => "needs_attention",
+        }
+    }
+}
+
 impl Wait {
+    fn standing(&self) -> Standing {
+        match self {
+            Self::Approval(_) => Standing::WaitsForConsent,
+            Self::Question(_) | Self::Node(_) => Standing::WaitsForAnswer,
+            Self::Attention { .. } => Standing::NeedsAttention,
+        }
+    }
+
+    /// It as a line of what is shown of the run, with the name of the line.
+    pub(crate) fn line(&self, now: Timestamp) -> (&'static str, String) {
+        const SHOWN: usize = 400;
+        let expired = |at: Timestamp, what: &str| {
+            if at > now { String::new() } else { format!("; expired at {}: {what} when the run is resumed", time(at)) }
+        };
+        match self {
+            Self::Approval(envelope) => {
+                let action = brief(&envelope.action.to_string(), SHOWN);
+                let expired = expired(envelope.expires_at, "it is denied");
+                ("consent", format!("{} wants to {action}{expired}", envelope.agent))
+            }
+            Self::Question(question) => {
+                let expired = question.expires_at.map(|at| expired(at, "its turn continues without an answer"));
+                let text = brief(&asking::text_of(question).replace('\n', " "), SHOWN);
+                ("question", format!("{} asks: {text}{}", question.agent, expired.unwrap_or_default()))
+            }
+            Self::Node(interrupt) => ("node", format!("{} waits for a person", brief(&interrupt.node, SHOWN))),
+            Self::Attention { turn, why, .. } => ("attention", format!("turn {turn}: {}", brief(why, SHOWN))),
+        }
+    }
+
     /// Whether nobody can give it any more: the run continues without it.
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         match self {
@@ -83,10 +143,22 @@ impl Wait {
             Self::Node(Interrupt { node, agent, input, state, .. }) => {
                 json!({ "node": node, "agent": agent, "input": input, "state": state })
             }
-            Self::Attention { node: Some(node), why } => json!({ "node": node, "needs_attention": why }),
-            Self::Attention { node: None, why } => json!({ "needs_attention": why }),
+            Self::Attention { node: Some(node), why, .. } => json!({ "node": node, "needs_attention": why }),
+            Self::Attention { node: None, why, .. } => json!({ "needs_attention": why }),
         }
     }
+}
+
+/// All that a run waits for as machines read it, also what has expired.
+pub(crate) fn all_json(run: &Run, now: Timestamp) -> Value {
+    let json = |wait: Wait| {
+        let (mut json, is_expired) = (wait.json(), wait.is_expired(now));
+        if let (Wait::Approval(_) | Wait::Question(_), Some(fields)) = (&wait, json.as_object_mut()) {
+            fields.insert("is_expired".to_owned(), is_expired.into());
+        }
+        json
+    };
+    all(run).into_iter().map(json).collect()
 }
 
 /// What a run waits for that it was left with, as machines read it, and the command line that continues it.
@@ -137,5 +209,48 @@ pub(crate) async fn rests(run: &RunHandle) -> Result<(), RunError> {
             Some(Watched::Event(_) | Watched::Missed(_)) => follower.catch_up(run.read().await?),
             None => std::future::pending().await,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::messages::Action;
+    use callboard::prelude::*;
+
+    use super::*;
+    use crate::listing::standing;
+
+    #[test]
+    fn what_has_expired_is_shown_as_such_and_is_no_longer_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let pays = |turn: Turn| async move {
+                turn.approve(Action::new("pay", "order 1", json!({}))).await?;
+                Ok(Command::new())
+            };
+            let board = Callboard::builder().agent("pays", pays).start().await.unwrap();
+            let run = board.submit(Task::new("x")).await.unwrap();
+            let expires_at = board.next_approval().await.unwrap().expires_at;
+            let (run, before) = (run.read().await.unwrap(), Timestamp::from_millis(expires_at.as_millis() - 1));
+            assert_eq!(Standing::of(&run, before), Standing::WaitsForConsent);
+            assert_eq!(all(&run)[0].line(before), ("consent", "pays wants to pay order 1".to_owned()));
+            assert_eq!(
+                (standing(&run, before), standing(&run, expires_at)),
+                ("waits for consent".to_owned(), "open (1 turn, consent expired)".to_owned())
+            );
+            let (_, line) = all(&run)[0].line(expires_at);
+            assert!(
+                line.starts_with("pays wants to pay order 1; expired at 20")
+                    && line.ends_with(": it is denied when the run is resumed"),
+                "{line}"
+            );
+            assert_eq!(
+                (&all_json(&run, before)[0]["is_expired"], &all_json(&run, expires_at)[0]["is_expired"]),
+                (&false.into(), &true.into())
+            );
+            board.shutdown().await;
+        });
     }
 }

@@ -244,6 +244,32 @@ fn a_run_that_waits_for_a_person_is_left_once_none_of_its_nodes_works() {
 }
 
 #[test]
+fn a_run_that_waits_for_an_answer_is_listed_as_such_and_shown_with_its_question() {
+    let folder = programs(&[("last", ASKS_LAST)]);
+    let question = ["run", "x", "--no-input", "--store", "question"];
+    let node =
+        ["workflow", "run", "--line", "a(interrupt=\"before\")", "--agent", "a=cat", "--no-input", "--store", "node"];
+    for (run, shown) in
+        [(&question[..], "question   last asks: The last one?\n"), (&node, "node       a waits for a person\n")]
+    {
+        let store = run[run.len() - 1];
+        let (code, _, error) = told(&folder, run);
+        assert_eq!(code, Some(3), "{error}");
+        let runs = |arguments: &[&str]| told(&folder, &[&["runs"], arguments, &["--store", store]].concat()).1;
+        assert!(runs(&["list"]).contains("waits for an answer"), "{}", runs(&["list"]));
+        let listed: Value = serde_json::from_str(&runs(&["list", "--state", "waits_for_answer", "--json"])).unwrap();
+        assert_eq!(listed[0]["status"], "waits_for_answer", "{listed}");
+        assert_eq!(runs(&["list", "--state", "open"]), "there are no such runs\n");
+        let text = runs(&["show", "@last"]);
+        assert!(text.contains(shown) && text.contains("waits for an answer, after "), "{text}");
+    }
+    let (_, out, _) = told(&folder, &["runs", "show", "@last", "--json", "--store", "question"]);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    let asked = json!([{ "agent": "last", "question": "The last one?", "expires_at": null, "is_expired": false }]);
+    assert_eq!((&shown["status"], &shown["waits_for"]), (&"waits_for_answer".into(), &asked));
+}
+
+#[test]
 fn a_run_that_a_signal_has_stopped_is_told_to_machines_with_the_way_to_continue_it() {
     let stopped = |mut command: Command, signal, begun: &dyn Fn()| {
         let mut child = command.spawn().unwrap();

@@ -25,13 +25,19 @@ pub(super) enum Decision {
     Leave,
 }
 
+/// The words of a question, without its choices.
+pub(crate) fn text_of(question: &Question) -> String {
+    let text = question.question.get("question").and_then(Value::as_str).or(question.question.as_str());
+    text.map_or_else(|| question.question.to_string(), str::to_owned)
+}
+
 /// What is asked, as people see it.
 pub(crate) fn shown(question: &Question) -> String {
-    let (text, choices) = match question.question.get("question").and_then(Value::as_str) {
-        Some(text) => (text.to_owned(), question.question.get("choices").and_then(Value::as_array)),
-        None => (question.question.as_str().map_or_else(|| question.question.to_string(), str::to_owned), None),
+    let choices = match question.question.get("question") {
+        Some(Value::String(_)) => question.question.get("choices").and_then(Value::as_array),
+        Some(_) | None => None,
     };
-    let lines: Vec<_> = text.split('\n').map(visible).collect();
+    let lines: Vec<_> = text_of(question).split('\n').map(visible).collect();
     let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), lines.join("\n  │ "));
     if let Some(code) = outcome_code(question) {
         // Its answers are not the same as a choice of a number: one of them has something happen again.
