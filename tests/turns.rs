@@ -135,6 +135,23 @@ async fn a_terminal_error_ends_the_turn_at_once() {
     board.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_error_without_text_names_the_agent_that_gave_it() {
+    let board = builder()
+        .agent("mute", |_: Turn| async { Err::<Command, _>(TurnError::terminal(" ")) })
+        .agent("silent", |_: Turn| async { panic!("") })
+        .agent("asks", |turn: Turn| async move { Ok(Command::output(turn.delegate("mute", "x").await?)) })
+        .start()
+        .await
+        .unwrap();
+    for (agent, named) in [("mute", "mute"), ("silent", "silent"), ("asks", "mute")] {
+        let result = finish(&board, Task::new("x").to(agent)).await;
+        let expected = format!("agent {named} gave an error without text");
+        assert!(result.outcome.to_string().contains(&expected), "{}", result.outcome);
+    }
+    board.shutdown().await;
+}
+
 /// Panics when asked to; says which of its agent's values it is.
 struct Fragile {
     value: usize,

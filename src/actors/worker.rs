@@ -142,7 +142,10 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
         End::Returned(Err(error)) if error.failure.kind == FailureKind::Panic => {
             panicked(floor, job, error.failure.text)
         }
-        End::Returned(Err(error)) => TurnOutcome::Failed(error.failure),
+        End::Returned(Err(TurnError { mut failure })) => {
+            failure.text = or_that_there_is_none(failure.text, &job.turn.ready.agent);
+            TurnOutcome::Failed(failure)
+        }
         End::Panicked(text) => panicked(floor, job, text),
         End::Stopped(StopReason::Cancelled) => return None,
         End::Stopped(StopReason::TimedOut) => timed_out(&job.turn, floor.timeout_of(job.place, &job.turn)),
@@ -158,8 +161,14 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
     None
 }
 
+/// The text of an error, or that its agent gave none: whoever reads it has to know where to look.
+fn or_that_there_is_none(text: String, agent: &AgentName) -> String {
+    if text.trim().is_empty() { format!("agent {agent} gave an error without text") } else { text }
+}
+
 fn panicked(floor: &Floor, job: &Job, text: String) -> TurnOutcome {
     let turn = job.turn.ready.id;
+    let text = or_that_there_is_none(text, &job.turn.ready.agent);
     if floor.discard(job.place, job.generation, Some(turn), &text) {
         tracing::error!(%turn, agent = %job.turn.ready.agent, panic = %text, "turn panicked; its agent is rebuilt");
     }
