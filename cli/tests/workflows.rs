@@ -453,6 +453,24 @@ fn a_program_that_is_stopped_ends_with_all_that_it_has_started() {
 }
 
 #[test]
+fn a_node_at_which_a_run_was_stopped_is_drawn_as_open() {
+    let folder = folder(&[]);
+    let path = folder.path();
+    let stop = "kill -INT $PPID; until grep -q stopping told; do :; done; kill -INT $PPID; tail -f /dev/null";
+    let program = format!("a={stop}");
+    let mut stopped =
+        command(path, &["run", "--line", "a -> b", "--agent", &program, "--agent", "b=cat", "--store", "store"]);
+    let status = stopped.stderr(fs::File::create(path.join("told")).unwrap()).status().unwrap();
+    assert_eq!(status.code(), Some(130));
+    for (picture, open, running) in
+        [("--mermaid", "a<br/>open", "running"), ("--svg", ">open</text>", ">running</text>")]
+    {
+        let drawn = workflow(path, &["draw", picture, "--line", "a -> b", "--run", "@last", "--store", "store"]);
+        assert!(drawn.out.contains(open) && !drawn.out.contains(running), "{} {}", drawn.out, drawn.error);
+    }
+}
+
+#[test]
 fn a_program_that_has_ended_is_not_waited_for_because_of_what_it_has_left_running() {
     let folder = folder(&[]);
     // What is left holds both streams of its output.

@@ -61,7 +61,9 @@ impl Drawing {
     /// As an SVG file that stands alone: no scripts, nothing fetched from elsewhere, light and dark.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        svg::write(&self.plan.name, &self.picture(), self.states.is_some())
+        let states = self.states.as_ref();
+        let legend = states.map(|states| NodeState::all(states.values().any(|node| node.state == NodeState::Open)));
+        svg::write(&self.plan.name, &self.picture(), legend.as_ref().map_or(&[], |legend| legend))
     }
 
     fn picture(&self) -> Picture {

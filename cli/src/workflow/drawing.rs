@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use callboard::supervision::runs::glance::node_states_of;
-use callboard::workflow::Drawing;
+use callboard::workflow::{Drawing, NodeStates};
 
 use crate::page::{Failure, Page};
 use crate::stores::Choice;
@@ -32,7 +32,12 @@ pub(crate) async fn draw(
         let loaded = choice.stores()?.load(run).await?;
         let states = node_states_of(loaded.history.clone(), &loaded.rules.state);
         let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
-        drawing = drawing.with(states);
+        // A store that a process works with cannot be read, so no process works on the run.
+        let left = |(node, mut states): (String, NodeStates)| {
+            states.state = states.state.when_left();
+            (node, states)
+        };
+        drawing = drawing.with(states.into_iter().map(left).collect());
     }
     let text = if is_svg { drawing.to_svg() } else { drawing.to_mermaid() };
     Ok(Page::new(text.clone(), json!({ "workflow": workflow.name(), "drawing": text })))

@@ -271,7 +271,11 @@ impl NotBegun {
             let within = states.get(&key).and_then(|own| match own.state {
                 NodeState::Waiting | NodeState::Skipped | NodeState::Dropped => Some(own.state),
                 NodeState::Failed => self.is_all_known.then_some(NodeState::Dropped),
-                NodeState::Running | NodeState::Interrupted | NodeState::Finished | NodeState::Undone => None,
+                NodeState::Running
+                | NodeState::Open
+                | NodeState::Interrupted
+                | NodeState::Finished
+                | NodeState::Undone => None,
             });
             let repeats = match node.work {
                 Work::Loop { .. } | Work::Map { .. } => Some(&*node.name),

@@ -123,5 +123,6 @@ fn style_of(state: NodeState) -> &'static str {
         NodeState::Failed => "fill:#ffebe9,stroke:#cf222e,color:#1f2328,stroke-width:4px",
         NodeState::Skipped => "fill:#f6f8fa,stroke:#8c959f,color:#57606a,stroke-dasharray:1 3",
         NodeState::Dropped => "fill:#eaeef2,stroke:#8c959f,color:#57606a,stroke-dasharray:8 3 1 3",
+        NodeState::Open => "fill:#ddf4ff,stroke:#0969da,color:#1f2328,stroke-dasharray:12 3",
     }
 }

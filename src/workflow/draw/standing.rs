@@ -20,6 +20,9 @@ pub enum NodeState {
     Skipped,
     /// What needed it has ended without it.
     Dropped,
+    /// It has begun and has not ended, and no process works on its run: in pictures of runs that were left, in place of
+    /// [`NodeState::Running`].
+    Open,
 }
 
 /// How a node stands, and how far it is if it is done several times.
@@ -47,17 +50,35 @@ pub enum Count {
 }
 
 impl NodeState {
-    /// In the order in which they are explained.
-    pub(super) const ALL: [Self; 8] = [
-        Self::Waiting,
-        Self::Running,
-        Self::Interrupted,
-        Self::Finished,
-        Self::Undone,
-        Self::Failed,
-        Self::Skipped,
-        Self::Dropped,
-    ];
+    /// Those that nodes may have, in the order in which they are explained. `is_left`: no process works on the run.
+    pub(super) fn all(is_left: bool) -> [Self; 8] {
+        [
+            Self::Waiting,
+            if is_left { Self::Open } else { Self::Running },
+            Self::Interrupted,
+            Self::Finished,
+            Self::Undone,
+            Self::Failed,
+            Self::Skipped,
+            Self::Dropped,
+        ]
+    }
+
+    /// How a node stands that stood so, if no process works on its run.
+    #[must_use]
+    pub fn when_left(self) -> Self {
+        match self {
+            Self::Running => Self::Open,
+            Self::Waiting
+            | Self::Interrupted
+            | Self::Finished
+            | Self::Undone
+            | Self::Failed
+            | Self::Skipped
+            | Self::Dropped
+            | Self::Open => self,
+        }
+    }
 
     /// As it is called in pictures.
     #[must_use]
@@ -71,6 +92,7 @@ impl NodeState {
             Self::Failed => "failed",
             Self::Skipped => "skipped",
             Self::Dropped => "dropped",
+            Self::Open => "open",
         }
     }
 
@@ -78,7 +100,7 @@ impl NodeState {
     pub(crate) fn urgency(self) -> u32 {
         match self {
             Self::Interrupted => 7,
-            Self::Running => 6,
+            Self::Running | Self::Open => 6,
             Self::Failed => 5,
             Self::Waiting => 4,
             Self::Undone => 3,

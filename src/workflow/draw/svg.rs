@@ -45,14 +45,13 @@ struct Placed<'a> {
     inner: Option<Scene<'a>>,
 }
 
-/// The picture as a file. `has_legend`: how nodes stand is explained below.
-pub(super) fn write(name: &str, picture: &Picture, has_legend: bool) -> String {
+/// The picture as a file. `legend`: how nodes may stand, which is explained below.
+pub(super) fn write(name: &str, picture: &Picture, legend: &[NodeState]) -> String {
     let scene = Scene::of(picture);
     let title = fit(name, NAME_SIZE + 2, 2 * WIDEST);
-    let legend: &[NodeState] = if has_legend { &NodeState::ALL } else { &[] };
     let legend_width = legend.iter().map(|state| legend_step(*state)).sum::<i32>();
     let head = 30;
-    let foot = if has_legend { 40 } else { 0 };
+    let foot = if legend.is_empty() { 0 } else { 40 };
     let across = scene.layout.width.max(width(&title, NAME_SIZE + 2)).max(legend_width) + 2 * MARGIN;
     let down = scene.layout.height + head + foot + 2 * MARGIN;
     // Writing to a string cannot fail.
@@ -227,6 +226,7 @@ fn mark_of(state: NodeState, x: i32, y: i32) -> String {
         NodeState::Failed => format!("M{x} {y} l10 10 m0 -10 l-10 10"),
         NodeState::Skipped => format!("M{x} {y} l5 5 l-5 5 m5 -10 l5 5 l-5 5"),
         NodeState::Dropped => format!("M{x} {} h10", y + 5),
+        NodeState::Open => format!("M{x} {y} h10 v10 h-10 z"),
     }
 }
 
