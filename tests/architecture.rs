@@ -14,6 +14,9 @@ const STILL_THERE: &[(&str, &str)] = &[
     ("runtime/workflows.rs", "documents"),
 ];
 
+/// The rooms that are rules and data alone: they run in any thread, and without a runtime.
+const WITHOUT_RUNTIME: &[&str] = &["messages", "documents", "workflow"];
+
 /// Each room with the rooms that it may import, as in the table of ARCHITECTURE.md. Everything may import the first two.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -30,17 +33,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The room of a file such as `supervision/runs/step.rs`; the root of the crate has none.
-fn room(path: &Path) -> Option<String> {
-    let mut parts = path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs"));
-    match parts.next()? {
-        "supervision" => {
-            let part = parts.next().filter(|part| ["runs", "tree"].contains(part));
-            Some(part.map_or_else(|| "supervision".to_owned(), |part| format!("supervision::{part}")))
-        }
-        "lib" => None,
-        name => Some(name.to_owned()),
-    }
+/// The room of a file such as `supervision/runs/step.rs`: the innermost of the table. The root of the crate has none.
+fn room<'a>(path: &Path, table: &'a BTreeMap<String, BTreeSet<String>>) -> Option<&'a str> {
+    let path = path.with_extension("");
+    let parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
+    let mut rooms = (1..=parts.len()).rev().filter_map(|length| table.get_key_value(&parts[..length].join("::")));
+    let room = rooms.next().map(|(room, _)| room.as_str());
+    assert!(room.is_some() || parts == ["lib"], "{}: it is in no room of the table", path.display());
+    room
 }
 
 /// The library with all its features, and without what is compiled for tests alone.
@@ -59,13 +59,13 @@ fn rooms_import_only_what_the_table_allows() {
     assert_eq!(library.unresolved(), [], "a path that leads to no file cannot be judged");
     let mut wrong = BTreeMap::new();
     for import in library.imports() {
-        let (Some(own), Some(other)) = (room(&import.from), room(&import.to)) else { continue };
-        let allowed = table.get(&own).cloned().unwrap_or_default();
-        let is_allowed = own == other || allowed.contains(&other) || allowed.contains("all");
-        if !is_allowed && !["env", "messages"].contains(&&*other) {
+        let (Some(own), Some(other)) = (room(&import.from, &table), room(&import.to, &table)) else { continue };
+        let allowed = &table[own];
+        let is_allowed = own == other || allowed.contains(other) || allowed.contains("all");
+        if !is_allowed && !["env", "messages"].contains(&other) {
             let from = import.from.to_str().unwrap().to_owned();
             let line = format!("{from}:{} imports {} of {}", import.line, import.item, import.to.display());
-            wrong.entry((from, other)).or_insert(line);
+            wrong.entry((from, other.to_owned())).or_insert(line);
         }
     }
     let known: BTreeSet<_> = STILL_THERE.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
@@ -73,4 +73,15 @@ fn rooms_import_only_what_the_table_allows() {
     assert!(new.is_empty(), "the table of ARCHITECTURE.md does not allow this:\n{new:#?}");
     let gone: Vec<_> = known.iter().filter(|key| !wrong.contains_key(key)).collect();
     assert!(gone.is_empty(), "these are gone; remove them from the list: {gone:?}");
+}
+
+#[test]
+fn rooms_of_rules_and_data_name_neither_tokio_nor_ractor() {
+    let table = table();
+    assert!(WITHOUT_RUNTIME.iter().all(|room| table.contains_key(*room)), "a room is not in the table: {table:?}");
+    let found = library().outside(&["tokio", "ractor"]);
+    assert!(found.iter().any(|outside| outside.file.starts_with("actors")), "actors name both");
+    let is_wrong = |file: &Path| room(file, &table).is_some_and(|room| WITHOUT_RUNTIME.contains(&room));
+    let wrong: Vec<_> = found.iter().filter(|outside| is_wrong(&outside.file)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -45,6 +45,15 @@ pub struct Unresolved {
     pub path: String,
 }
 
+/// A file that names another crate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outside {
+    pub file: PathBuf,
+    /// The first line that does.
+    pub line: usize,
+    pub name: String,
+}
+
 /// Crates that have been parsed.
 pub struct Sources<'a> {
     read: Read<'a>,
@@ -125,6 +134,28 @@ impl<'a> Sources<'a> {
             }
         }
         unresolved.into_iter().collect()
+    }
+
+    /// The files that name one of these crates, which are none of those that were read.
+    pub fn outside(&self, names: &[&str]) -> Vec<Outside> {
+        let mut first: BTreeMap<(&Path, &str), usize> = BTreeMap::new();
+        for (id, module) in self.modules.iter().enumerate() {
+            let imports = module.scope.imports().chain(module.scope.globs());
+            let imports = imports.map(|import| (&import.path, import.is_global, import.line));
+            let code = module.code.iter().filter(|found| found.segments.len() > 1);
+            for (path, is_global, line) in imports.chain(code.map(|path| (&path.segments, path.is_global, path.line))) {
+                let Some(name) = names.iter().find(|name| path.first().is_some_and(|first| first == *name)) else {
+                    continue;
+                };
+                if is_global || !self.has_own(id, name) {
+                    let known = first.entry((&module.file, name)).or_insert(line);
+                    *known = line.min(*known);
+                }
+            }
+        }
+        let outside =
+            |((file, name), line): ((&Path, &str), _)| Outside { file: file.into(), line, name: name.to_owned() };
+        first.into_iter().map(outside).collect()
     }
 
     /// What the modules use: the module, the line, and what is there.

@@ -52,6 +52,12 @@ impl Sources<'_> {
         self.follow_path(module, path, is_global, &mut Vec::new())
     }
 
+    /// Whether the module has an item or a module of its own by the name of a crate.
+    pub(super) fn has_own(&self, module: ModuleId, name: &str) -> bool {
+        let own = self.lookup(module, name, &mut Vec::new());
+        own.iter().any(|target| !matches!(target, Target::Unknown { .. }))
+    }
+
     fn follow_path<'a>(
         &'a self,
         module: ModuleId,

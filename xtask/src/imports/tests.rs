@@ -144,6 +144,23 @@ fn a_path_that_leads_nowhere_is_reported() {
 }
 
 #[test]
+fn other_crates_are_found_by_their_names_and_not_by_those_of_own_modules() {
+    let files = [
+        ("lib.rs", "mod a; mod b; mod c; mod d;"),
+        ("a.rs", "use std::mem;\nuse {ractor::*, tokio as t};"),
+        ("b.rs", "fn f(tokio: u8) {\n tokio::select!(); g(tokio) }\n#[cfg(test)] mod tests { use ractor::Actor; }"),
+        ("c.rs", "mod tokio { pub fn f() {} }\nfn f() { tokio::f() }"),
+        ("d.rs", "mod tokio {}\nuse ::tokio::sync;"),
+    ];
+    let texts: HashMap<&str, &str> = files.into_iter().collect();
+    let mut sources = Sources::reading(|path| texts.get(path.to_str().unwrap()).map(|text| (*text).to_owned()));
+    sources.add(Path::new("lib.rs")).unwrap();
+    let found = sources.outside(&["tokio", "ractor"]);
+    let found: Vec<_> = found.iter().map(|o| (o.file.to_str().unwrap(), o.line, &*o.name)).collect();
+    assert_eq!(found, [("a.rs", 2, "ractor"), ("a.rs", 2, "tokio"), ("b.rs", 2, "tokio"), ("d.rs", 2, "tokio")]);
+}
+
+#[test]
 fn circles_are_the_files_that_import_each_other_over_others_largest_first() {
     let files = [
         ("lib.rs", "mod a; mod b; mod c; mod d; mod e; mod f; pub struct Top;"),
