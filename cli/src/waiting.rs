@@ -190,13 +190,14 @@ pub(crate) fn note_nodes(open: &[Wait]) {
     }
 }
 
-/// Returns once nothing of the run continues without people, and it has asked them for nothing more for a moment. Never of a run that
-/// ends.
-pub(crate) async fn rests(run: &RunHandle) -> Result<(), RunError> {
+/// Returns once nothing of the run continues in this process, and for a moment nothing has happened in it: without anybody to ask, once
+/// all of it waits for people; otherwise once all of it needs attention. Never of a run that ends.
+pub(crate) async fn rests(run: &RunHandle, is_anybody_here: bool) -> Result<(), RunError> {
+    let is_over = if is_anybody_here { Run::is_stuck } else { Run::waits_for_people };
     let mut follower = Follower::new(StateRules::default());
     let mut events = run.events(1, &[StreamMode::Debug]).await?;
     loop {
-        let rests = follower.run().is_some_and(Run::waits_for_people);
+        let rests = follower.run().is_some_and(is_over);
         let watched = tokio::select! {
             biased;
             watched = events.next() => watched,

@@ -192,6 +192,40 @@ fn a_question_that_has_expired_is_not_asked_again_when_its_run_is_resumed_and_th
     assert!(told.contains("white, then\n") && !told.contains("nobody at a terminal"), "{told}");
 }
 
+#[test]
+fn a_run_is_left_at_the_terminal_once_all_that_is_left_of_it_needs_attention() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    let program = r#"
+import json, sys
+say = lambda **line: print(json.dumps(line), flush=True)
+sys.stdin.readline()
+say(type="ready", protocol=1)
+turn = json.loads(sys.stdin.readline())
+say(type="ask", id=1, question="Which colour?")
+sys.stdin.readline()
+say(type="command", turn=turn["id"], output={"message": "red", "done": True})
+sys.stdin.read()
+"#;
+    fs::write(folder.path().join("ask.py"), program).unwrap();
+    let file = |name: &str| folder.path().join(format!("agents/{name}.toml"));
+    for name in ["one", "other"] {
+        let agent = format!("[agent]\nname = \"{name}\"\n[agent.process]\ncommand = [\"python3\", \"ask.py\"]\n");
+        fs::write(file(name), agent).unwrap();
+    }
+    let run = ["run", "paint", "--peers", "one,other", "--store", "data", "--no-input"];
+    let (code, told) = screen(&folder, &run).exited();
+    assert_eq!((code, told.matches("Which colour?").count()), (Some(3), 2), "{told}");
+    fs::remove_file(file("other")).unwrap();
+    let mut screen = screen(&folder, &["run", "--resume", "@last", "--store", "data"]);
+    screen.until("asks: Which colour?\n> ");
+    screen.types("red\n");
+    screen.until("asks: Which colour?\n> ");
+    screen.types("blue\n");
+    let (code, told) = screen.exited();
+    assert!(code == Some(3) && told.contains("to go on: callboard run --resume "), "{code:?} {told}");
+}
+
 /// A folder with the store of a run that its process has left, whose node `b` waits for a person after `a`.
 fn left(deadline: Duration) -> TempDir {
     let folder = tempfile::tempdir().unwrap();

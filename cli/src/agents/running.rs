@@ -389,7 +389,7 @@ impl<'a> Session<'a> {
             note(&format!("run {}", run.id()));
         }
         let is_anybody_here = is_anybody_here(self.arguments.no_input);
-        let mut rests = pin!(rests(run));
+        let mut rests = pin!(rests(run, is_anybody_here));
         loop {
             // Whoever is told everything is not told faster than they read.
             saying::room().await;
@@ -404,7 +404,7 @@ impl<'a> Session<'a> {
                     }
                     continue;
                 }
-                rested = &mut rests, if !is_anybody_here => {
+                rested = &mut rests => {
                     rested.map_err(trouble)?;
                     teller.close(None);
                     return Ok(End::Waits(Value::Null));

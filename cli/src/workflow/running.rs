@@ -358,7 +358,7 @@ impl<'a> Session<'a> {
         let mut decided = BTreeSet::new();
         let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
         let is_anybody_here = is_anybody_here(self.going.no_input);
-        let mut rests = pin!(rests(run));
+        let mut rests = pin!(rests(run, is_anybody_here));
         loop {
             if is_anybody_here && !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
                 return Ok(End::Waits(Value::Null));
@@ -373,7 +373,7 @@ impl<'a> Session<'a> {
                     }
                     continue;
                 }
-                rested = &mut rests, if !is_anybody_here => {
+                rested = &mut rests => {
                     rested.map_err(trouble)?;
                     return Ok(End::Waits(Value::Null));
                 }
