@@ -370,8 +370,8 @@ fn a_start_that_meets_a_store_that_panics_fails_and_leaves_nothing_running() {
 #[test]
 fn a_card_that_nobody_is_shown_is_denied_by_silence() {
     simulate(seeds(2), async |sim: Sim| {
-        sim.time_limit(MINUTE * 60 * 24 * 8);
-        let board = sim.board().agent("writer", asks).channel(Desk).start().await?;
+        sim.time_limit(MINUTE * 60 * 2);
+        let board = sim.board().approval_ttl(MINUTE * 60).agent("writer", asks).channel(Desk).start().await?;
         sim.faults().at("channel.ask").drops();
         let run = board.submit(Task::new("write")).await?;
         assert!(matches!(run.result().await?.outcome, Outcome::Denied { .. }));

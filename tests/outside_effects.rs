@@ -168,9 +168,15 @@ fn the_question_survives_another_crash_and_the_answer_too() {
 
 #[test]
 fn silence_gives_up_when_the_question_expires() {
-    simulate(seeds(5), async |sim: Sim| {
+    // A week that nobody configures takes seconds to simulate, so one of them is enough.
+    gives_up_after(1, DAY * 7, |builder| builder);
+    gives_up_after(5, DAY / 24, |builder| builder.approval_ttl(DAY / 24));
+}
+
+fn gives_up_after(count: u64, ttl: Duration, of: fn(callboard::Builder) -> callboard::Builder) {
+    simulate(seeds(count), async |sim: Sim| {
         let shop = Shop::default();
-        let (board, run) = crashed(&sim, &shop, |effect| effect).await?;
+        let (board, run) = crashed_of(&sim, &shop, |effect| effect, of).await?;
         let open = question(&board, run).await;
         let result = board.run(run).result().await?;
         assert!(result.outcome.to_string().contains("outcome unknown"), "{}", result.outcome);
@@ -179,7 +185,7 @@ fn silence_gives_up_when_the_question_expires() {
             RunEvent::OutcomeResolved { resolution: Resolution::GiveUp, by, at, .. } if &**by == "expiry" => Some(*at),
             _ => None,
         });
-        assert_eq!(gave_up, Some(open.asked_at + DAY * 7));
+        assert_eq!(gave_up, Some(open.asked_at + ttl));
         assert_eq!(shop.charged(), 1);
         sim.assert_nothing_left().await;
         Ok(())

@@ -681,7 +681,7 @@ fn a_claim_that_comes_after_its_boards_end_takes_a_run_from_nobody_for_long() {
 
 #[test]
 fn silence_denies_an_approval_after_seven_days() {
-    simulate(seeds(2), async |sim: Sim| {
+    simulate(seeds(1), async |sim: Sim| {
         sim.time_limit(Duration::from_secs(8 * 24 * 3600));
         let writer = |turn: Turn| async move {
             turn.approve(Action::new("write_file", "REVIEW.md", "fine")).await?;
