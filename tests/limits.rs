@@ -397,12 +397,15 @@ async fn a_breaker_counts_a_turn_once_and_opens_after_three_that_failed() {
     let (board, tries, _) = moody_board().await;
     for body in ["fail", "terminal", "refused", "panic", "terminal"] {
         let expected = if body == "refused" { "refused" } else { "failed" };
-        assert_eq!(finish(&board, Task::new(body)).await.outcome.name(), expected);
-        assert_eq!(board.breaker("moody"), BreakerState::Closed);
+        let result = finish(&board, Task::new(body)).await;
+        let about = board.breaker_status("moody");
+        assert_eq!((result.outcome.name(), about.state), (expected, BreakerState::Closed), "{result:?} {about:?}");
     }
-    assert_eq!(tries.get(), 9, "nine attempts, two turns that count");
-    finish(&board, Task::new("fail")).await;
-    assert_eq!((board.breaker("moody"), refused_for(&board).await), (BreakerState::Open, 30));
+    assert_eq!(tries.get(), 9, "nine attempts, two turns that count: {:?}", board.breaker_status("moody"));
+    let third = finish(&board, Task::new("fail")).await;
+    let about = board.breaker_status("moody");
+    assert_eq!(about.state, BreakerState::Open, "{third:?} {about:?}");
+    assert_eq!(refused_for(&board).await, 30, "{about:?}");
     tokio::time::sleep(secs(10)).await;
     assert_eq!(refused_for(&board).await, 20);
     board.shutdown().await;

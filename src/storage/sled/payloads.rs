@@ -89,19 +89,21 @@ impl Payloads {
     /// The content of a file, if it is the one that was written.
     pub(super) fn read(&self, name: &PayloadName) -> Result<Arc<[u8]>, String> {
         let path = self.path(name);
+        let about = fs::metadata(&path);
         // A pipe would be waited for without an end.
-        if fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
+        if about.as_ref().is_ok_and(|about| !about.is_file()) {
             return Err(format!("payload file {name:?} is not a file"));
         }
+        let damaged = || format!("payload file {name:?} is damaged");
+        // Nothing so long was ever written, so its hash need not be known.
+        if about.is_ok_and(|about| about.len() > MAX_RECORD as u64) {
+            return Err(damaged());
+        }
         let mut payload = Vec::new();
-        // One byte more than a payload may have: it is damaged then.
+        // It may have grown meanwhile.
         let read = File::open(path).and_then(|file| file.take(MAX_RECORD as u64 + 1).read_to_end(&mut payload));
         read.map_err(|error| format!("payload file {name:?}: {error}"))?;
-        if PayloadName::of(&payload) == *name {
-            Ok(payload.into())
-        } else {
-            Err(format!("payload file {name:?} is damaged"))
-        }
+        if PayloadName::of(&payload) == *name { Ok(payload.into()) } else { Err(damaged()) }
     }
 
     /// Removes a file that nothing refers to; one that is left behind is removed when the store is opened.
