@@ -24,13 +24,13 @@ struct Area {
 }
 
 const AREAS: &[Area] = &[
-    Area { name: "guard", files: &["src/supervision/runs/guard.rs"], tests: &[] },
-    Area { name: "budget", files: &["src/supervision/runs/budget.rs"], tests: &[] },
+    Area { name: "guard", files: &["src/supervision/runs/guard/mod.rs"], tests: &[] },
+    Area { name: "budget", files: &["src/supervision/runs/budget/mod.rs"], tests: &[] },
     Area {
         name: "approval",
         files: &[
-            "src/messages/approval.rs",
-            "src/actors/approvals.rs",
+            "src/messages/approval/mod.rs",
+            "src/actors/approvals/mod.rs",
             "src/actors/approvals/desk.rs",
             "src/actors/approvals/actor.rs",
         ],
@@ -39,7 +39,7 @@ const AREAS: &[Area] = &[
     Area {
         name: "restart",
         files: &[
-            "src/supervision/tree/restart.rs",
+            "src/supervision/tree/restart/mod.rs",
             "src/supervision/tree/intensity.rs",
             "src/supervision/tree/backoff.rs",
         ],

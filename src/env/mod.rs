@@ -8,7 +8,7 @@ mod faults;
 #[cfg(feature = "testing")]
 mod planted;
 #[cfg(not(feature = "testing"))]
-#[path = "env/unplanted.rs"]
+#[path = "unplanted.rs"]
 mod planted;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod simulated;

@@ -109,11 +109,11 @@ impl BuiltIn {
 
     fn read(self) -> Result<Definition, Defects> {
         let text = match self {
-            Self::Summarizer => include_str!("builtin/summarizer.toml"),
-            Self::Compactor => include_str!("builtin/compactor.toml"),
-            Self::Enricher => include_str!("builtin/enricher.toml"),
-            Self::CapabilityGap => include_str!("builtin/capability_gap.toml"),
-            Self::Complexity => include_str!("builtin/complexity.toml"),
+            Self::Summarizer => include_str!("summarizer.toml"),
+            Self::Compactor => include_str!("compactor.toml"),
+            Self::Enricher => include_str!("enricher.toml"),
+            Self::CapabilityGap => include_str!("capability_gap.toml"),
+            Self::Complexity => include_str!("complexity.toml"),
         };
         Definition::reader().built_in().read(self.name(), text)
     }

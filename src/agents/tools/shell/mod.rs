@@ -31,12 +31,12 @@ use home::Home;
 
 pub use protection::Protection;
 
-#[cfg_attr(target_os = "linux", path = "shell/landlock.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "shell/elsewhere.rs")]
+#[cfg_attr(target_os = "linux", path = "landlock.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 mod confinement;
-#[path = "shell/home.rs"]
+#[path = "home.rs"]
 mod home;
-#[path = "shell/protection.rs"]
+#[path = "protection.rs"]
 mod protection;
 
 /// How long a command may take, in seconds: if nothing is said, and at most.

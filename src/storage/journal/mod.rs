@@ -621,7 +621,7 @@ mod tests {
             Journal::events_in(&codec::encode_as::<JournalRecord>(&JournalRecordOf::new(&events))),
             Some(events.clone())
         );
-        let old: String = include_str!("../../tests/golden/journal-record-v1.hex").split_whitespace().collect();
+        let old: String = include_str!("../../../tests/golden/journal-record-v1.hex").split_whitespace().collect();
         let byte = |at: usize| u8::from_str_radix(&old[at..at + 2], 16).unwrap();
         let old: Vec<u8> = (0..old.len()).step_by(2).map(byte).collect();
         for event in &mut events {
