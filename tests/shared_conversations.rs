@@ -450,7 +450,7 @@ async fn values_of(storage: &dyn Storage, conversation: &str) -> Vec<Key> {
 
 #[test]
 fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
-    simulate(seeds(200), async |sim: Sim| {
+    simulate(seeds(100), async |sim: Sim| {
         let board = counting(sim.board()).start().await?;
         for body in ["1", "2", "3"] {
             finish(&board, talk(body)).await;
@@ -492,7 +492,7 @@ fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
 
 #[test]
 fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
-    simulate(seeds(200), async |sim: Sim| {
+    simulate(seeds(100), async |sim: Sim| {
         let board = counting(sim.board()).start().await?;
         for body in ["1", "2", "3"] {
             finish(&board, talk(body)).await;
@@ -529,4 +529,112 @@ fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
         assert_eq!(conversations.list().await?.len(), 1, "the other one is there");
         Ok(())
     });
+}
+
+#[test]
+fn copies_deletions_and_runs_at_once_leave_every_conversation_whole() {
+    simulate(seeds(100), async |sim: Sim| {
+        let board = counting(sim.board()).start().await?;
+        for body in ["1", "2", "3"] {
+            finish(&board, talk(body)).await;
+        }
+        let conversations = board.conversations();
+        let last = conversations.read(&id("ann")).await?[2].run;
+        let (ann, copy) = (id("ann"), id("copy"));
+        let fork = async || conversations.fork(&ann, last, &copy).await.map(|()| 6);
+        let submit = async |to: &ConversationId| {
+            let run = board.submit(Task::new("4").conversation(to)).await.unwrap();
+            Ok(run.result().await.unwrap().output.as_u64().unwrap())
+        };
+        let first = async {
+            tokio::time::sleep(std::time::Duration::from_millis(sim.below(40))).await;
+            fork().await
+        };
+        let with = sim.below(4);
+        let second = async {
+            tokio::time::sleep(std::time::Duration::from_millis(sim.below(40))).await;
+            match with {
+                0 => fork().await,
+                1 => submit(&copy).await,
+                2 => conversations.delete(&ann).await.map(u64::from),
+                _ => conversations.delete(&copy).await.map(u64::from),
+            }
+        };
+        let (forked, other) = tokio::join!(first, second);
+        tokio::time::sleep(secs(1)).await;
+        let runs = conversations.read(&copy).await?;
+        let numbers: Vec<_> = runs.iter().map(|run| lines(&run.messages)).collect();
+        let says = |number: u64| format!("user: {}; assistant: {}", number / 2 + 1, number);
+        match (&forked, with) {
+            (Ok(_), 3) if runs.is_empty() => assert_eq!(other, Ok(1)),
+            (Ok(_), _) => {
+                assert_eq!(numbers[..3], [says(0), says(2), says(4)], "{other:?}");
+                if with == 1 {
+                    assert_eq!((numbers.len(), &other), (4, &Ok(6)));
+                }
+            }
+            (Err(ConversationError::Exists(_)), 0) => assert_eq!((numbers.len(), other), (3, Ok(6))),
+            (Err(ConversationError::Exists(_)), 1) => assert_eq!((numbers.len(), other), (1, Ok(0))),
+            (Err(ConversationError::Unknown(_)), 2) => assert_eq!((numbers.len(), other), (0, Ok(1))),
+            (Err(ConversationError::Exists(_)), 3) => assert_eq!((numbers.len(), other), (0, Ok(1))),
+            unexpected => panic!("{unexpected:?}: {numbers:?}"),
+        }
+        for conversation in ["ann", "copy"] {
+            let values = values_of(&*sim.storage(), conversation).await;
+            let (tickets, messages) = values.iter().partition::<Vec<_>, _>(|key| key.segments()[0] == "conversation");
+            let runs = conversations.read(&id(conversation)).await?;
+            assert_eq!(messages.len(), runs.len(), "{tickets:?} {messages:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_run_that_enters_while_its_conversation_is_deleted_has_a_place_or_comes_after() {
+    simulate(seeds(100), async |sim: Sim| {
+        let board = counting(sim.board()).start().await?;
+        finish(&board, talk("1")).await;
+        tokio::time::sleep(secs(1)).await;
+        let conversations = board.conversations();
+        let ann = id("ann");
+        let wait = |sim: &Sim| tokio::time::sleep(std::time::Duration::from_millis(sim.below(20)));
+        let delete = async {
+            wait(&sim).await;
+            conversations.delete(&ann).await
+        };
+        let submit = async {
+            wait(&sim).await;
+            finish(&board, talk("2")).await.output
+        };
+        let (deleted, output) = tokio::join!(delete, submit);
+        tokio::time::sleep(secs(1)).await;
+        let runs = conversations.read(&ann).await?;
+        let is_read = output == 2;
+        match deleted {
+            // What it leaves after a deletion that it has not noticed is a conversation of its own.
+            Ok(deleted) => assert!(deleted && runs.len() <= 1 && (is_read || runs.len() == 1), "{runs:?}"),
+            Err(ConversationError::RunIsOpen { .. }) => assert_eq!((runs.len(), is_read), (2, true)),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(finish(&board, talk("3")).await.output, 2 * runs.len());
+        Ok(())
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_past_a_run_that_has_not_ended_is_refused() {
+    let board = asking(builder()).start().await.unwrap();
+    let open = board.submit(talk("1")).await.unwrap();
+    let later = board.submit(talk("2")).await.unwrap();
+    later.cancel("not needed").await.unwrap();
+    later.result().await.unwrap();
+    quiet().await;
+    let conversations = board.conversations();
+    let refused = conversations.fork(&id("ann"), later.id(), &id("copy")).await.unwrap_err();
+    assert_eq!(refused, ConversationError::RunIsOpen { conversation: id("ann"), run: open.id() });
+    answer(&board, &open, "a").await;
+    quiet().await;
+    conversations.fork(&id("ann"), later.id(), &id("copy")).await.unwrap();
+    assert_eq!(stored(&board, &id("copy")).await.0.len(), 2);
+    board.shutdown().await;
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::state::StateRules;
 use crate::messages::{ConversationId, Durability, Message, RunId, Timestamp};
-use crate::storage::{Journal, Storage, StorageError, Taken, Ticket};
+use crate::storage::{Copying, Journal, Storage, StorageError, Taken, Ticket};
 use crate::supervision::runs::conversing::ConversationQueue;
 
 use super::handle::Callboard;
@@ -78,7 +78,7 @@ pub enum ConversationError {
     Unknown(ConversationId),
     /// A run of it has not ended.
     #[error(
-        "run {run} of conversation {conversation} has not ended: cancel it or wait for it, and delete the conversation then"
+        "run {run} of conversation {conversation} has not ended: cancel it or wait for it, and delete or copy the conversation then"
     )]
     RunIsOpen {
         /// The conversation.
@@ -174,11 +174,16 @@ impl ConversationsHandle {
     /// removes what a crash has left in the store.
     pub async fn delete(&self, conversation: &ConversationId) -> Result<bool, ConversationError> {
         let queue = &self.queue;
-        let tickets = queue.settled(conversation).await?;
-        if let Some(open) = tickets.iter().find(|taken| taken.ticket.end.is_none()) {
-            return Err(ConversationError::RunIsOpen { conversation: conversation.clone(), run: open.ticket.run });
+        loop {
+            let tickets = queue.settled(conversation).await?;
+            check_ended(conversation, &tickets)?;
+            if queue.store().delete(conversation, &tickets).await? {
+                return Ok(true);
+            }
+            if tickets.is_empty() {
+                return Ok(false);
+            }
         }
-        Ok(queue.store().delete(conversation, &tickets).await?)
     }
 
     /// Copies a conversation up to a run that has ended, that one included, under a new id.
@@ -210,17 +215,29 @@ impl ConversationsHandle {
         copy: &ConversationId,
     ) -> Result<(), ConversationError> {
         let Self { queue, durability } = self;
-        let mut tickets = queue.settled(conversation).await?;
-        if tickets.is_empty() {
-            return Err(ConversationError::Unknown(conversation.clone()));
+        loop {
+            let mut tickets = queue.settled(conversation).await?;
+            if tickets.is_empty() {
+                return Err(ConversationError::Unknown(conversation.clone()));
+            }
+            let last = tickets.iter().position(|taken| taken.ticket.run == up_to && taken.ticket.end.is_some());
+            let no_run = || ConversationError::NoRun { conversation: conversation.clone(), run: up_to };
+            tickets.truncate(last.ok_or_else(no_run)? + 1);
+            check_ended(conversation, &tickets)?;
+            match queue.store().copy((conversation, &tickets), copy, *durability).await? {
+                Copying::Copied => return Ok(()),
+                Copying::Exists => return Err(ConversationError::Exists(copy.clone())),
+                Copying::SourceChanged => {}
+            }
         }
-        let last = tickets.iter().position(|taken| taken.ticket.run == up_to && taken.ticket.end.is_some());
-        let no_run = || ConversationError::NoRun { conversation: conversation.clone(), run: up_to };
-        tickets.truncate(last.ok_or_else(no_run)? + 1);
-        match queue.store().copy((conversation, &tickets), copy, *durability).await? {
-            true => Ok(()),
-            false => Err(ConversationError::Exists(copy.clone())),
-        }
+    }
+}
+
+/// A run that waits may be cancelled before those ahead of it have ended, so that any of them may be open.
+fn check_ended(conversation: &ConversationId, tickets: &[Taken]) -> Result<(), ConversationError> {
+    match tickets.iter().find(|taken| taken.ticket.end.is_none()) {
+        Some(open) => Err(ConversationError::RunIsOpen { conversation: conversation.clone(), run: open.ticket.run }),
+        None => Ok(()),
     }
 }
 

@@ -91,6 +91,17 @@ pub struct AllConversations {
     pub unfinished: BTreeSet<ConversationId>,
 }
 
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copying {
+    /// It is there.
+    Copied,
+    /// There is a conversation of that id; nothing is left of the copy.
+    Exists,
+    /// What was to be copied has changed since it was read; nothing is left of the copy.
+    SourceChanged,
+}
+
 /// A conversation as it was read.
 #[derive(Debug, Default)]
 struct Found {
@@ -205,11 +216,25 @@ impl Conversations {
             let number = tickets.last().map_or(FIRST, |last| last.number + 1);
             let key = key_of(TICKET, conversation, number);
             // If another run was quicker, its ticket is there now.
-            if let Some(revision) = self.put_if(key, ticket, Expected::Absent, durability).await? {
+            let Some(revision) = self.put_if(key.clone(), ticket, Expected::Absent, durability).await? else {
+                continue;
+            };
+            if self.is_begun_by(conversation, tickets.first().map_or(ticket.run, |first| first.ticket.run)).await? {
                 tickets.push(Taken { number, ticket: ticket.clone(), revision });
                 return Ok(tickets);
             }
+            // The conversation was deleted meanwhile; this is the place after its last one.
+            self.remove(&key, revision).await?;
         }
+    }
+
+    /// Whether a conversation is there, and this run is its first.
+    async fn is_begun_by(&self, conversation: &ConversationId, run: RunId) -> Result<bool, StorageError> {
+        let key = key_of(TICKET, conversation, FIRST);
+        let Some(entry) = self.storage.get(&key).await? else { return Ok(false) };
+        let mut found = Found::default();
+        found.add(FIRST, &entry).map_err(|error| corrupt(&key, &error))?;
+        Ok(found.tickets.first().is_some_and(|first| first.ticket.run == run))
     }
 
     /// The tickets of a conversation, after the rest of an earlier one was removed.
@@ -262,42 +287,54 @@ impl Conversations {
         }
     }
 
-    /// Deletes a conversation whose tickets were read before, or the rest of one if there were none. `false` if nothing of it
-    /// is there, or if its first ticket has changed since: then it is another one now.
+    /// Deletes a conversation with these tickets, or the rest of one if there are none. `false` if it has others now, and if
+    /// nothing of it is there.
     ///
     /// # Errors
     /// What the store reports. From the moment when this call writes first the conversation is gone; deleting again removes
     /// what is left.
     pub async fn delete(&self, conversation: &ConversationId, tickets: &[Taken]) -> Result<bool, StorageError> {
-        match tickets.first() {
-            Some(first) => {
-                let expected = Expected::Revision(first.revision);
-                let key = key_of(TICKET, conversation, FIRST);
-                let durability = self.storage.default_durability();
-                if self.put_if(key, &First::Unfinished, expected, durability).await?.is_none() {
-                    return Ok(false);
-                }
+        let key = key_of(TICKET, conversation, FIRST);
+        let durability = self.storage.default_durability();
+        if let Some(first) = tickets.first() {
+            let Some(before) = self.storage.get(&key).await?.filter(|entry| entry.revision == first.revision) else {
+                return Ok(false);
+            };
+            let expected = Expected::Revision(first.revision);
+            let Some(mark) = self.put_if(key.clone(), &First::Unfinished, expected, durability).await? else {
+                return Ok(false);
+            };
+            let next = key_of(TICKET, conversation, tickets.last().unwrap_or(first).number + 1);
+            if self.storage.get(&next).await?.is_some() {
+                // A run has entered just now: it keeps its place.
+                let (value, expected) = (before.value, Expected::Revision(mark));
+                let put = Put { key, value, expected, ttl_secs: None, durability };
+                return match self.storage.put_if_revision(put).await {
+                    Ok(_) | Err(StorageError::WrongRevision { .. }) => Ok(false),
+                    Err(error) => Err(error),
+                };
             }
-            None if !self.find(conversation).await?.has_rest => return Ok(false),
-            None => {}
+        } else if !self.find(conversation).await?.has_rest {
+            return Ok(false);
         }
         self.clear(conversation).await?;
         Ok(true)
     }
 
-    /// Removes the rest of a conversation, the mark last: what was read while the mark stands belongs to the rest.
+    /// Removes the rest of a conversation, the mark last. Its own mark takes the place of the one that it finds, so that a copy
+    /// under way cannot become whole any more: what is read while its own mark stands is the rest.
     async fn clear(&self, conversation: &ConversationId) -> Result<(), StorageError> {
         let first = key_of(TICKET, conversation, FIRST);
+        let expected = match self.storage.get(&first).await? {
+            Some(entry) if matches!(codec::decode(&entry.value), Ok(First::Unfinished)) => {
+                Expected::Revision(entry.revision)
+            }
+            Some(_) => return Ok(()),
+            None => Expected::Absent,
+        };
         let durability = self.storage.default_durability();
-        let mark = match self.storage.get(&first).await? {
-            Some(entry) => match codec::decode(&entry.value) {
-                Ok(First::Unfinished) => entry.revision,
-                _ => return Ok(()),
-            },
-            None => match self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await? {
-                Some(revision) => revision,
-                None => return Ok(()),
-            },
+        let Some(mark) = self.put_if(first.clone(), &First::Unfinished, expected, durability).await? else {
+            return Ok(());
         };
         for kind in [SAID, TICKET] {
             let prefix = Key::new([kind, conversation.as_str()]).children();
@@ -319,8 +356,7 @@ impl Conversations {
         self.remove(&first, mark).await
     }
 
-    /// Writes these tickets with their messages as a new conversation, all at once. `false` if there is one of that id, or
-    /// if one was begun meanwhile: then nothing is left of the copy.
+    /// Writes the first tickets of a conversation with their messages as a new one, all at once.
     ///
     /// # Errors
     /// What the store reports. Then there is no such conversation, and copying again is safe.
@@ -329,34 +365,50 @@ impl Conversations {
         (conversation, tickets): (&ConversationId, &[Taken]),
         copy: &ConversationId,
         durability: Durability,
-    ) -> Result<bool, StorageError> {
-        if !self.cleared(copy).await?.is_empty() {
-            return Ok(false);
+    ) -> Result<Copying, StorageError> {
+        while self.cleared(copy).await?.is_empty() {
+            let first = key_of(TICKET, copy, FIRST);
+            let mark = self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await?;
+            let Some(mark) = mark else { continue };
+            let mut copied = Vec::with_capacity(tickets.len());
+            let copying = self.copy_behind((first, mark), (conversation, tickets), (copy, &mut copied), durability);
+            if copying.await? {
+                return Ok(Copying::Copied);
+            }
+            for (key, revision) in copied {
+                self.remove(&key, revision).await?;
+            }
+            if !self.tickets(conversation).await?.starts_with(tickets) {
+                return Ok(Copying::SourceChanged);
+            }
         }
-        let first = key_of(TICKET, copy, FIRST);
-        let Some(mark) = self.put_if(first.clone(), &First::Unfinished, Expected::Absent, durability).await? else {
-            return Ok(false);
-        };
-        let mut copied = Vec::with_capacity(tickets.len());
+        Ok(Copying::Exists)
+    }
+
+    /// Writes the messages of a copy, and then its tickets in the place of its mark; `false` if it is not there.
+    async fn copy_behind(
+        &self,
+        (first, mark): (Key, Revision),
+        (conversation, tickets): (&ConversationId, &[Taken]),
+        (copy, copied): (&ConversationId, &mut Vec<(Key, Revision)>),
+        durability: Durability,
+    ) -> Result<bool, StorageError> {
         for taken in tickets {
             let messages = self.messages(conversation, taken.number).await?.unwrap_or_default();
             let key = key_of(SAID, copy, taken.number);
             match self.put_if(key.clone(), &Said { messages }, Expected::Absent, durability).await? {
                 Some(revision) => copied.push((key, revision)),
-                // Somebody has removed the mark and begun a conversation.
-                None => break,
+                // Another one has removed the mark, and copies or has begun a conversation.
+                None => return Ok(false),
             }
         }
+        // Messages that were read after a deletion had begun may be missing.
+        if !self.tickets(conversation).await?.starts_with(tickets) {
+            self.remove(&first, mark).await?;
+            return Ok(false);
+        }
         let whole = First::Copied(tickets.iter().map(|taken| taken.ticket.clone()).collect());
-        if copied.len() == tickets.len()
-            && self.put_if(first, &whole, Expected::Revision(mark), durability).await?.is_some()
-        {
-            return Ok(true);
-        }
-        for (key, revision) in copied {
-            self.remove(&key, revision).await?;
-        }
-        Ok(false)
+        Ok(self.put_if(first, &whole, Expected::Revision(mark), durability).await?.is_some())
     }
 
     async fn put(

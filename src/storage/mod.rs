@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-pub use self::conversations::{AllConversations, Conversations, Taken, Ticket, TicketEnd};
+pub use self::conversations::{AllConversations, Conversations, Copying, Taken, Ticket, TicketEnd};
 pub(crate) use self::journal::CONTEXT;
 pub use self::journal::{Forgotten, History, Journal, LetterNote};
 pub use self::limits::{MAX_KEY, MAX_NAME, MAX_RECORD};
