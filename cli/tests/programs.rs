@@ -319,7 +319,7 @@ sys.stdin.readline()
 tell(type="ready", protocol=1)
 turn = json.loads(sys.stdin.readline())
 "#,
-    include_str!("../../tests/orphans.py"),
+    include_str!("../../tests/process/orphans.py"),
     r#"def zombies():
     count = 0
     for process in filter(str.isdigit, os.listdir("/proc")):

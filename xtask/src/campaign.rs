@@ -38,8 +38,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "schedules",
         about: "random swarms under random schedules, faults and crashes end as planned",
-        test: "schedules",
-        filter: "",
+        test: "simulation",
+        filter: "schedules::",
         beside: &[],
         variable: COUNT,
         unit: "seeds",
@@ -49,8 +49,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "kills",
         about: "SIGKILL under load, one store kept: nothing acknowledged is lost",
-        test: "kill",
-        filter: "nothing_acknowledged",
+        test: "process",
+        filter: "kill::nothing_acknowledged",
         beside: &[],
         variable: COUNT,
         unit: "kills",
@@ -60,8 +60,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "powercut",
         about: "a store's disk with any unsynced part missing holds what was acknowledged as synced",
-        test: "powercut",
-        filter: "nothing_acknowledged",
+        test: "process",
+        filter: "powercut::nothing_acknowledged",
         beside: &[],
         variable: COUNT,
         unit: "images",
@@ -71,8 +71,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "bits",
         about: "flipped bits in stored files and rows are reported or harmless",
-        test: "bits",
-        filter: "a_flipped_bit",
+        test: "storage",
+        filter: "bits::a_flipped_bit",
         beside: &[],
         variable: COUNT,
         unit: "bits",
@@ -93,8 +93,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "fuzz",
         about: "bytes that nobody would send are read or refused",
-        test: "fuzz",
-        filter: "any_",
+        test: "simulation",
+        filter: "fuzz::",
         beside: &[],
         variable: SECONDS,
         unit: "seconds each",
@@ -104,18 +104,9 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "planted",
         about: "each planted bug turns the check red that is there to find it",
-        test: "planted",
-        filter: "each_planted_bug",
-        beside: &[
-            "consent",
-            "delegations",
-            "limits",
-            "recovery",
-            "simulation",
-            "storage_conformance",
-            "supervision_tree",
-            "turns",
-        ],
+        test: "process",
+        filter: "planted::each_planted_bug",
+        beside: &["actors", "simulation", "storage", "supervision"],
         variable: COUNT,
         unit: "bugs",
         fast: 12,
@@ -124,8 +115,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "sandbox",
         about: "no attempt of a confined command, as root or as an ordinary user, reaches what it may not",
-        test: "sandbox",
-        filter: "no_attempt",
+        test: "process",
+        filter: "sandbox::no_attempt",
         beside: &[],
         variable: COUNT,
         unit: "attempts",
@@ -135,8 +126,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "faults",
         about: "panics, kills and hangs under load: no delegation is lost, counts twice or never ends",
-        test: "faults",
-        filter: "",
+        test: "supervision",
+        filter: "faults::",
         beside: &[],
         variable: COUNT,
         unit: "delegations",
@@ -146,8 +137,8 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "overload",
         about: "ten times capacity: memory bounded, control answers, refusals in words, nothing acknowledged lost",
-        test: "overload",
-        filter: "",
+        test: "process",
+        filter: "overload::",
         beside: &[],
         variable: SECONDS,
         unit: "seconds",
@@ -216,7 +207,7 @@ fn list() {
 /// The long form runs in release, the fast one in what `cargo xtask test` has built.
 fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
     let Campaign { name, about, test, filter, beside, variable, unit, fast, long } = campaign;
-    if *test == "powercut" {
+    if *name == "powercut" {
         crate::tools::provide_strace();
     }
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };

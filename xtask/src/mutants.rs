@@ -34,7 +34,7 @@ const AREAS: &[Area] = &[
             "src/actors/approvals/desk.rs",
             "src/actors/approvals/actor.rs",
         ],
-        tests: &["approvals"],
+        tests: &["actors"],
     },
     Area {
         name: "restart",

@@ -1,0 +1,704 @@
+//! Questions and approvals: what people decide takes effect once, and nothing goes ahead without them (SEMANTICS 9).
+//!
+//! Agents cannot decide: a `Turn` gives out no `Decider`, so that rule is the compiler's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::actors::approvals::DecideError;
+use callboard::actors::{Mode, PolicyQuestion};
+use callboard::env::Env;
+use callboard::messages::{
+    Action, ActionKind, ApprovalId, Consent, Decision, Durability, Envelope, Question, QuestionId, Refusal, RunEvent,
+    RunId, RunResult, Send, Terms,
+};
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunHandle};
+use callboard::storage::codec::{self, Stored};
+use callboard::storage::{Append, Expected, Key, Memory, Put, Storage};
+use callboard::supervision::runs::inbox::AnswerError;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A store that boards are started on one after another.
+struct World {
+    env: Env,
+    storage: Arc<dyn Storage>,
+}
+
+impl World {
+    fn new() -> Self {
+        let env = Env::repeatable(1);
+        Self { storage: Arc::new(Memory::new(env.clock())), env }
+    }
+
+    fn board(&self) -> Builder {
+        let builder = Callboard::builder().env(self.env.clone()).storage(Arc::clone(&self.storage));
+        builder.durability(Durability::Sync).shutdown_grace(Duration::ZERO)
+    }
+}
+
+fn write_file() -> Action {
+    Action::new("write_file", "REVIEW.md", json!({ "text": "fine", "n": [1, 2.5, null] }))
+}
+
+/// Asks for consent to one action and says what came of it.
+fn asking(builder: Builder) -> Builder {
+    builder.agent("writer", |turn: Turn| async move {
+        let output = match turn.approve(write_file()).await {
+            Ok(action) => json!({ "executed": action.arguments.value(), "same": action == write_file() }),
+            Err(error) => json!({ "error": error.to_string() }),
+        };
+        Ok(Command::output(output))
+    })
+}
+
+/// Hands off with a write that only counts if control passes.
+fn handing_off(builder: Builder) -> Builder {
+    builder
+        .agent(
+            "a",
+            |_: Turn| async move { Ok(Command::output("from a").with("artifacts", json!({ "a": 1 })).goto("b")) },
+        )
+        .agent("b", |turn: Turn| async move { Ok(Command::output(format!("b got {}", turn.input::<String>()?))) })
+}
+
+fn handoffs_ask(builder: Builder) -> Builder {
+    builder.approval_policy(|question| match &*question.action.action {
+        "handoff" => Consent::Ask,
+        _ => Consent::Auto,
+    })
+}
+
+async fn submit(board: &Callboard, to: &str) -> RunHandle {
+    board.submit(Task::new("x").to(to)).await.unwrap()
+}
+
+/// The open approvals, as soon as there are `count`.
+async fn open(board: &Callboard, count: usize) -> Vec<Envelope> {
+    while board.approvals().open().len() < count {
+        tokio::task::yield_now().await;
+    }
+    board.approvals().open()
+}
+
+async fn questions(run: &RunHandle, count: usize) -> Vec<Question> {
+    loop {
+        let questions = run.questions().await;
+        if questions.len() >= count {
+            return questions;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_approved_is_what_is_executed() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let envelope = open(&board, 1).await.remove(0);
+    assert_eq!((&envelope.action, envelope.agent.as_str()), (&write_file(), "writer"));
+    assert_eq!(envelope.request.turn.run, run.id());
+    assert_eq!(board.load().open_approvals, 1);
+    let decision = board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    assert_eq!((decision.approved, &*decision.by), (true, "ann"));
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!({ "executed": { "text": "fine", "n": [1, 2.5, null] }, "same": true }));
+    let consumed = run.history().await.unwrap().into_iter().find_map(|event| match event {
+        RunEvent::Decided { approval, decision, .. } => Some((approval, decision)),
+        _ => None,
+    });
+    assert_eq!(consumed, Some((envelope.id(), decision)), "the run journals that it was consumed");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_turn_holds_neither_permit_nor_slot() {
+    let board = asking(World::new().board().pool(1)).start().await.unwrap();
+    let runs = [submit(&board, "writer").await, submit(&board, "writer").await, submit(&board, "writer").await];
+    let asked = open(&board, 3).await;
+    tokio::task::yield_now().await;
+    let load = board.load();
+    assert_eq!((load.free_permits, load.turns_at_work, load.waiting_turns), (1, 0, 3));
+    for envelope in asked {
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    }
+    for run in runs {
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished);
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_reaches_the_agent_with_its_reason() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let id = open(&board, 1).await[0].id();
+    board.approvals().deny(id, "ann", "not on a Friday").await.unwrap();
+    let output = run.result().await.unwrap().output;
+    let error = output.value()["error"].as_str().unwrap();
+    assert!(error.ends_with("write_file REVIEW.md was denied by ann: not on a Friday"), "{error}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_a_thousand_decisions_wins() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let id = open(&board, 1).await[0].id();
+    let clicks = (0..1000).map(|n| {
+        let decider = board.approvals().clone();
+        tokio::spawn(async move {
+            match n % 2 {
+                0 => decider.approve(id, &format!("person {n}")).await,
+                _ => decider.deny(id, &format!("person {n}"), "no").await,
+            }
+        })
+    });
+    let clicks: Vec<Result<Decision, DecideError>> =
+        futures::future::join_all(clicks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
+    let winners: Vec<&Decision> = clicks.iter().filter_map(|click| click.as_ref().ok()).collect();
+    let [winner] = winners.as_slice() else { panic!("{} decisions won", winners.len()) };
+    let told =
+        format!("already {} by {} at {}", if winner.approved { "approved" } else { "denied" }, winner.by, winner.at);
+    for late in clicks.iter().filter_map(|click| click.as_ref().err()) {
+        assert_eq!(late, &DecideError::AlreadyDecided { decision: (*winner).clone() });
+        assert_eq!(late.to_string(), told);
+    }
+    run.result().await.unwrap();
+    let decided = run.history().await.unwrap().iter().filter(|event| matches!(event, RunEvent::Decided { .. })).count();
+    assert_eq!(decided, 1);
+    let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
+    assert_eq!(late.to_string(), told, "also after the run has ended");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_denies_after_seven_days() {
+    let world = World::new();
+    let board = asking(world.board()).start().await.unwrap();
+    let run = submit(&board, "writer").await;
+    let envelope = open(&board, 1).await.remove(0);
+    assert_eq!(envelope.expires_at, world.env.now().wall + HOUR * 24 * 7);
+    let result = run.result().await.unwrap();
+    assert_eq!(world.env.now().wall, envelope.expires_at);
+    assert_eq!(
+        result.output.value()["error"].as_str().unwrap().rsplit(": ").next(),
+        Some("the approval of write_file REVIEW.md expired before anybody decided")
+    );
+    let late = board.approvals().approve(envelope.id(), "ann").await.unwrap_err();
+    assert!(late.to_string().starts_with("already denied by expiry at 2026-01-08"), "{late}");
+    assert_eq!(board.load().open_approvals, 0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_approval_is_an_error() {
+    let board = asking(World::new().board()).start().await.unwrap();
+    let id = ApprovalId([7; 32]);
+    assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_action_is_called_decides_nothing() {
+    for name in ["handoff", "delegation"] {
+        let board = World::new()
+            .board()
+            .agent("writer", move |turn: Turn| async move {
+                let done = turn.approve(Action::new(name, "everything", "rm")).await?;
+                let again = turn.approve_each_time(Action::new(name, "everything", "rm -r")).await?;
+                Ok(Command::output(json!([done.arguments, again.arguments])))
+            })
+            .start()
+            .await
+            .unwrap();
+        let run = submit(&board, "writer").await;
+        for arguments in ["rm", "rm -r"] {
+            let asked = open(&board, 1).await.remove(0);
+            assert_eq!((&*asked.action.action, &asked.action.arguments), (name, &json!(arguments).into()));
+            board.approvals().approve(asked.id(), "ann").await.unwrap();
+        }
+        assert_eq!(run.result().await.unwrap().output, json!(["rm", "rm -r"]));
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_decides_about_delegations_too() {
+    for (consent, expected) in [
+        (Consent::Auto, "\"helped\"".to_owned()),
+        (Consent::Deny, "delegation to helper was denied by policy".to_owned()),
+        (
+            Consent::Ask,
+            "delegation to helper was denied by policy: a delegation is not put before people; ask with Turn::approve \
+             before it"
+                .to_owned(),
+        ),
+    ] {
+        let board = World::new()
+            .board()
+            .agent("lead", |turn: Turn| async move {
+                Ok(Command::output(match turn.delegate("helper", "help").await {
+                    Ok(answer) => answer.to_string(),
+                    Err(refused) => refused.to_string(),
+                }))
+            })
+            .agent("helper", |_: Turn| async { Ok(Command::output("helped")) })
+            .approval_policy(move |question| {
+                assert_eq!((question.kind, question.agent.as_str()), (ActionKind::Delegation, "lead"));
+                assert_eq!((&*question.action.target, &question.action.arguments), ("helper", &json!("help").into()));
+                consent
+            })
+            .start()
+            .await
+            .unwrap();
+        let run = submit(&board, "lead").await;
+        assert_eq!(run.result().await.unwrap().output, expected);
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_may_decide_by_itself() {
+    for (consent, expected) in [(Consent::Auto, true), (Consent::Deny, false)] {
+        let board = asking(World::new().board()).approval_policy(move |_| consent).start().await.unwrap();
+        let run = submit(&board, "writer").await;
+        let output = run.result().await.unwrap().output;
+        assert_eq!(output.value().get("executed").is_some(), expected, "{consent:?} {output}");
+        let by = run.history().await.unwrap().into_iter().find_map(|event| match event {
+            RunEvent::Decided { decision, .. } => Some((decision.approved, decision.by)),
+            _ => None,
+        });
+        assert_eq!(by, Some((expected, "policy".into())));
+        assert_eq!(board.approvals().open(), []);
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_that_only_analyse_are_approved_and_others_ask() {
+    for (mode, is_approved) in [(Mode::Plan, true), (Mode::Explore, true), (Mode::Build, false), (Mode::General, false)]
+    {
+        let agent = AgentSpec::new("one", |turn: Turn| async move {
+            Ok(Command::output(turn.approve(write_file()).await?.arguments))
+        });
+        let board = World::new().board().with(agent.mode(mode)).start().await.unwrap();
+        let run = submit(&board, "one").await;
+        if !is_approved {
+            let id = open(&board, 1).await[0].id();
+            board.approvals().approve(id, "ann").await.unwrap();
+        }
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished, "{mode:?}");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_handoff_reserves_nothing_and_goes_on_when_approved() {
+    let world = World::new();
+    let board = handoffs_ask(handing_off(world.board())).start().await.unwrap();
+    let run = submit(&board, "a").await;
+    let envelope = open(&board, 1).await.remove(0);
+    assert_eq!((&*envelope.action.action, &*envelope.action.target), ("handoff", "b"));
+    assert_eq!(envelope.action.arguments, json!("from a"));
+    tokio::time::advance(HOUR).await;
+    let load = board.load();
+    assert_eq!((load.turns_at_work, load.waiting_turns, load.ready_turns, load.waits), (0, 0, 0, 0));
+    assert_eq!((load.free_permits, load.open_approvals), (5, 1));
+    assert_eq!(run.read().await.unwrap().metrics().handoffs, 0);
+    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("b got from a").into()));
+    assert_eq!((result.metrics.handoffs, result.state), (1, json!({ "artifacts": { "a": 1 } }).into()));
+    board.shutdown().await;
+}
+
+async fn denied(decide: impl AsyncFnOnce(&Callboard, ApprovalId)) -> (RunResult, String) {
+    let board = handoffs_ask(handing_off(World::new().board())).start().await.unwrap();
+    let run = submit(&board, "a").await;
+    let id = open(&board, 1).await[0].id();
+    decide(&board, id).await;
+    let result = run.result().await.unwrap();
+    let Outcome::Denied { reason } = result.outcome.clone() else { panic!("{result:?}") };
+    assert_eq!((&result.state, result.metrics.handoffs), (&json!({}).into(), 0), "its update is not applied");
+    board.shutdown().await;
+    (result, reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_handoff_ends_its_branch_as_denied_without_its_update() {
+    let (_, reason) = denied(async |board, id| drop(board.approvals().deny(id, "ann", "not him").await.unwrap())).await;
+    assert_eq!(reason, "handoff b was denied by ann: not him");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_handoff_ends_its_branch_as_denied_without_its_update() {
+    let (_, reason) = denied(async |_, _| ()).await;
+    assert_eq!(reason, "the approval of handoff b expired before anybody decided");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_denies_a_handoff_ends_its_branch_as_denied() {
+    let board = handing_off(World::new().board()).approval_policy(|_| Consent::Deny).start().await.unwrap();
+    let result = submit(&board, "a").await.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Denied { reason } if reason.contains("by policy")), "{result:?}");
+    assert_eq!(result.state, json!({}), "its update is not applied");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_guard_runs_again_when_a_parked_handoff_is_approved() {
+    let board = World::new()
+        .board()
+        .agent("lead", |_: Turn| async move { Ok(Command::new().goto_many([Send::new("a", 1), Send::new("a", 2)])) })
+        .agent("a", |_: Turn| async move { Ok(Command::output("from a").goto("b")) })
+        .agent("b", |_: Turn| async move { Ok(Command::output("from b")) })
+        .approval_policy(|question| match (question.agent.as_str(), &*question.action.action) {
+            ("a", "handoff") => Consent::Ask,
+            _ => Consent::Auto,
+        })
+        .start()
+        .await
+        .unwrap();
+    // Each of two parked handoffs fits; both together do not.
+    let limits = Limits { handoffs: 3, ..Limits::default() };
+    let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
+    for envelope in open(&board, 2).await {
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    }
+    let result = run.result().await.unwrap();
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::HandoffLimit { max: 3, asked: 1 }));
+    assert_eq!(result.output, json!(["from b", "from a"]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_opened_meanwhile_refuses_an_approved_handoff() {
+    let board = handoffs_ask(World::new().board())
+        .agent("a", |_: Turn| async move { Ok(Command::output("from a").with("messages", "a").goto("b")) })
+        .agent("b", |_: Turn| async move { Err(TurnError::transient("down")) })
+        .start()
+        .await
+        .unwrap();
+    let run = submit(&board, "a").await;
+    let id = open(&board, 1).await[0].id();
+    for _ in 0..3 {
+        let limits = Limits { attempts: 1, ..Limits::default() };
+        board.submit(Task::new("x").to("b").limits(limits)).await.unwrap().result().await.unwrap();
+    }
+    board.approvals().approve(id, "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Refused(Refusal::BreakerOpen { .. })), "{result:?}");
+    assert_eq!(result.state, json!({ "messages": ["a"] }), "refused is not denied: output and update apply");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_approvals_survive_a_restart_and_keep_their_expiry() {
+    let world = World::new();
+    let start = || handoffs_ask(handing_off(world.board())).approval_policy(|_| Consent::Ask);
+    let start = || asking(start()).start();
+    let first = start().await.unwrap();
+    let runs = [submit(&first, "writer").await.id(), submit(&first, "a").await.id()];
+    let asked = open(&first, 2).await;
+    first.shutdown().await;
+    tokio::time::advance(HOUR).await;
+
+    let second = start().await.unwrap();
+    assert_eq!(open(&second, 2).await, asked, "the same questions, bound to the same bytes");
+    let of_run = |run: RunId| asked.iter().find(|envelope| envelope.request.turn.run == run).unwrap().clone();
+    second.approvals().approve(of_run(runs[0]).id(), "ann").await.unwrap();
+    let result = second.run(runs[0]).result().await.unwrap();
+    assert_eq!(result.output.value()["same"], true);
+    let result = second.run(runs[1]).result().await.unwrap();
+    assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
+    assert_eq!(world.env.now().wall, of_run(runs[1]).expires_at, "the restart did not prolong it");
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_that_expired_while_no_board_ran_is_denied_at_the_start() {
+    let world = World::new();
+    let start = || handoffs_ask(handing_off(world.board())).start();
+    let first = start().await.unwrap();
+    let run = submit(&first, "a").await.id();
+    let id = open(&first, 1).await[0].id();
+    first.shutdown().await;
+    tokio::time::advance(HOUR * 24 * 8).await;
+    let second = start().await.unwrap();
+    assert!(second.approvals().approve(id, "ann").await.is_err(), "too late");
+    let result = second.run(run).result().await.unwrap();
+    assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}");
+    second.shutdown().await;
+}
+
+/// The id and the journal of a run that an older version left with a pending approval, from before questions had a version and a
+/// kind.
+fn left_by_an_older_version(name: &str) -> (String, Vec<Arc<[u8]>>) {
+    let path = format!("{}/tests/golden/pending_approvals/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (id, records) = text.split_once('\n').unwrap();
+    let byte = |line: &str, at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+    let bytes = |line: &str| (0..line.len()).step_by(2).map(|at| byte(line, at)).collect();
+    (id.to_owned(), records.lines().map(bytes).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn approvals_that_are_pending_in_a_store_of_an_older_version_can_be_decided() {
+    for (name, approves) in [("action", true), ("action", false), ("handoff", true), ("handoff", false)] {
+        let world = World::new();
+        let (id, records) = left_by_an_older_version(name);
+        let run: RunId = "019b76da-a800-783d-be35-de1817499667".parse().unwrap();
+        let journal = callboard::storage::Journal::new(Arc::clone(&world.storage));
+        journal.mark_open(run, "an older board").await.unwrap();
+        for (expected, payload) in (0..).zip(records) {
+            let stream = callboard::storage::Journal::stream(run);
+            let (fence, durability) = (callboard::storage::Fence::FIRST, Durability::Sync);
+            world.storage.append(Append { stream, fence, expected, payload, durability }).await.unwrap();
+        }
+        let board = handing_off(asking(world.board())).start().await.unwrap();
+        let asked = open(&board, 1).await.remove(0);
+        assert_eq!(asked.id().to_string(), id, "it keeps its canonical bytes");
+        let kind = if name == "handoff" { ActionKind::Handoff } else { ActionKind::Requested };
+        assert_eq!((asked.version, asked.kind), (0, kind));
+        if approves {
+            board.approvals().approve(asked.id(), "ann").await.unwrap();
+        } else {
+            board.approvals().deny(asked.id(), "ann", "no").await.unwrap();
+        }
+        let result = board.run(run).result().await.unwrap();
+        match (name, approves) {
+            ("action", true) => assert_eq!(result.output.value()["same"], true),
+            ("action", false) => {
+                assert!(result.output.value()["error"].as_str().unwrap().ends_with("denied by ann: no"))
+            }
+            (_, true) => assert_eq!(result.output, "b got from a"),
+            (_, false) => assert!(matches!(result.outcome, Outcome::Denied { .. }), "{result:?}"),
+        }
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_questions_have_a_version_and_the_kind_of_their_action() {
+    let policy = |question: &PolicyQuestion<'_>| match question.kind {
+        ActionKind::Handoff | ActionKind::Requested => Consent::Ask,
+        ActionKind::Delegation => Consent::Auto,
+    };
+    for (to, kind, name) in [("writer", ActionKind::Requested, "requested"), ("a", ActionKind::Handoff, "handoff")] {
+        let board = handing_off(asking(World::new().board())).approval_policy(policy).start().await.unwrap();
+        submit(&board, to).await;
+        let asked = open(&board, 1).await.remove(0);
+        assert_eq!((asked.version, asked.kind), (Envelope::VERSION, kind));
+        let canonical: serde_json::Value = serde_json::from_slice(&asked.canonical()).unwrap();
+        assert_eq!((&canonical["version"], &canonical["kind"]), (&json!(1), &json!(name)));
+        board.shutdown().await;
+    }
+}
+
+/// What a board writes that dies between storing a decision and delivering it.
+#[derive(Serialize, Deserialize)]
+struct StoredDecision {
+    decision: Decision,
+}
+
+impl Stored for StoredDecision {
+    const SCHEMA: u16 = 3;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "approval decision";
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_stored_and_not_delivered_is_delivered_after_the_restart() {
+    let world = World::new();
+    let start = || asking(world.board()).start();
+    let first = start().await.unwrap();
+    let run = submit(&first, "writer").await.id();
+    let id = open(&first, 1).await[0].id();
+    first.shutdown().await;
+    // The board is gone, its decider is not: it stores the decision, and nobody is there to take it.
+    let decision = first.approvals().approve(id, "ann").await.unwrap();
+
+    let second = start().await.unwrap();
+    let result = second.run(run).result().await.unwrap();
+    assert_eq!(result.output.value()["same"], true);
+    let late = second.approvals().deny(id, "bob", "").await.unwrap_err();
+    assert_eq!(late, DecideError::AlreadyDecided { decision });
+    second.shutdown().await;
+
+    // The same, with the record as another process left it.
+    let third = start().await.unwrap();
+    let run = submit(&third, "writer").await.id();
+    let id = open(&third, 1).await[0].id();
+    third.shutdown().await;
+    let decision = Decision {
+        approved: false,
+        by: "cat".into(),
+        reason: "no".into(),
+        at: world.env.now().wall,
+        terms: Terms::Once,
+    };
+    let put = Put {
+        key: Key::new(["approval", &*id.to_string()]),
+        value: codec::encode_shared(&StoredDecision { decision }),
+        expected: Expected::Absent,
+        ttl_secs: None,
+        durability: Durability::Sync,
+    };
+    world.storage.put_if_revision(put).await.unwrap();
+    let fourth = start().await.unwrap();
+    let output = fourth.run(run).result().await.unwrap().output;
+    assert!(output.value()["error"].as_str().unwrap().ends_with("denied by cat: no"), "{output}");
+    fourth.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_a_run_withdraws_its_approvals() {
+    let board = handoffs_ask(handing_off(asking(World::new().board())))
+        .approval_policy(|_| Consent::Ask)
+        .start()
+        .await
+        .unwrap();
+    let runs = [submit(&board, "writer").await, submit(&board, "a").await];
+    let asked = open(&board, 2).await;
+    for run in &runs {
+        assert!(run.cancel("enough").await.unwrap());
+        assert_eq!(run.result().await.unwrap().outcome, Outcome::Cancelled { reason: "enough".into() });
+        assert!(!run.cancel("again").await.unwrap());
+    }
+    for envelope in asked {
+        let id = envelope.id();
+        assert_eq!(board.approvals().approve(id, "ann").await, Err(DecideError::Unknown { id }));
+    }
+    tokio::time::advance(HOUR * 24 * 8).await;
+    let load = board.load();
+    assert_eq!((load.open_approvals, load.waiting_turns, load.turns_at_work, load.runs), (0, 0, 0, 0));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_attempt_gets_the_decision_that_was_recorded() {
+    let board = World::new()
+        .board()
+        .agent("writer", |turn: Turn| async move {
+            turn.approve(write_file()).await?;
+            if turn.attempt() == 1 { Err(TurnError::transient("flaky")) } else { Ok(Command::output("done")) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = submit(&board, "writer").await;
+    let id = open(&board, 1).await[0].id();
+    board.approvals().approve(id, "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!("done"));
+    let asked = run.history().await.unwrap().iter().filter(|e| matches!(e, RunEvent::ApprovalAsked { .. })).count();
+    assert_eq!(asked, 1);
+    board.shutdown().await;
+}
+
+/// Asks three questions at once and gives the answers in that order.
+fn curious(builder: Builder) -> Builder {
+    builder.agent("curious", |turn: Turn| async move {
+        let asked = ["one?", "two?", "three?"].map(|question| turn.ask(question));
+        let answers: Result<Vec<Json>, TurnError> = futures::future::join_all(asked).await.into_iter().collect();
+        Ok(Command::output(json!(answers?)))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_several_questions_is_answered_by_itself_and_null_is_an_answer() {
+    let world = World::new();
+    let board = curious(world.board()).start().await.unwrap();
+    let run = submit(&board, "curious").await;
+    let asked = questions(&run, 3).await;
+    let texts: Vec<&str> = asked.iter().filter_map(|question| question.question.as_str()).collect();
+    assert_eq!(texts, ["one?", "two?", "three?"]);
+    board.answer(asked[2].id, 3, "ann").await.unwrap();
+    assert_eq!(run.questions().await.len(), 2);
+    board.answer(asked[0].id, Json::null(), "bob").await.unwrap();
+    let again = board.answer(asked[0].id, 1, "ann").await;
+    assert_eq!(again, Err(AnswerError::Answered(asked[0].id.request)), "null was the answer");
+    tokio::time::advance(HOUR * 1000).await;
+    assert_eq!(run.questions().await.len(), 1, "questions do not expire");
+    board.answer(asked[1].id, json!({ "two": 2 }), "cat").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!([null, { "two": 2 }, 3]));
+    let attempts = run.history().await.unwrap().iter().filter(|e| matches!(e, RunEvent::AttemptFailed { .. })).count();
+    assert_eq!(attempts, 0);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_what_was_not_asked_is_a_typed_error() {
+    let board = curious(World::new().board()).start().await.unwrap();
+    let run = submit(&board, "curious").await;
+    let asked = questions(&run, 3).await;
+    let QuestionId { request, nonce } = asked[0].id;
+    let stranger = QuestionId { request, nonce: nonce.wrapping_add(1) };
+    assert_eq!(board.answer(stranger, 1, "ann").await, Err(AnswerError::Unknown(request)));
+    let mut elsewhere = asked[0].id;
+    elsewhere.request.ordinal = 77;
+    assert_eq!(board.answer(elsewhere, 1, "ann").await, Err(AnswerError::Unknown(elsewhere.request)));
+    let mut unknown = asked[0].id;
+    unknown.request.turn.run = RunId(uuid::Uuid::from_u128(7));
+    assert_eq!(board.answer(unknown, 1, "ann").await, Err(AnswerError::Unknown(unknown.request)));
+    for question in &asked {
+        board.answer(question.id, 1, "ann").await.unwrap();
+    }
+    run.result().await.unwrap();
+    let late = board.answer(asked[0].id, 1, "ann").await;
+    assert_eq!(late, Err(AnswerError::Unknown(request)), "when nothing is pending");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_process_lives_a_turn_that_asks_is_not_replayed() {
+    let begun = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = Arc::clone(&begun);
+    let board = World::new()
+        .board()
+        .agent("asker", move |turn: Turn| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async move {
+                let first = turn.ask("first?").await?;
+                let second = turn.ask("second?").await?;
+                Ok(Command::output(json!([first, second])))
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = submit(&board, "asker").await;
+    for n in 0..2 {
+        let question = questions(&run, 1).await.remove(0);
+        board.answer(question.id, n, "ann").await.unwrap();
+    }
+    assert_eq!(run.result().await.unwrap().output, json!([0, 1]));
+    assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 1);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_that_is_decided_or_withdrawn_leaves_no_timer() {
+    let board = asking(Callboard::builder().env(Env::repeatable(1))).start().await.unwrap();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for number in 0..40 {
+        let run = board.submit(Task::new("x")).await.unwrap();
+        let open = board.next_approval().await.unwrap();
+        if number % 2 == 0 {
+            board.approvals().approve(open.id(), "ann").await.unwrap();
+        } else {
+            run.cancel("nobody answers").await.unwrap();
+        }
+        run.result().await.unwrap();
+    }
+    // Those that look after a turn that was stopped go after 5 s.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    const POOL: usize = 5;
+    assert!(tasks() <= before + POOL, "{} tasks, {before} before; only workers may be idle", tasks());
+    board.shutdown().await;
+}

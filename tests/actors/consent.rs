@@ -1,0 +1,296 @@
+//! What people and policies may do to approvals that nobody expects (SEMANTICS 9).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::{Counter, Shaky, broken, builder, finish, pass, quiet, secs, until};
+use callboard::actors::approvals::{Channel, DecideError, Decider};
+use callboard::env::{Env, Fault, Faults};
+use callboard::messages::{Action, Consent, Decision, Envelope, RunEvent, Send};
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunHandle};
+use callboard::storage::Storage;
+use parking_lot::Mutex;
+use serde_json::json;
+
+fn write(text: &str) -> Action {
+    Action::new("write_file", "REVIEW.md", json!({ "text": text }))
+}
+
+/// Asks for consent, and says what came of it.
+async fn writer(turn: Turn) -> Result<Command, TurnError> {
+    Ok(Command::output(match turn.approve(write("the review")).await {
+        Ok(action) => action.to_string(),
+        Err(error) => error.to_string(),
+    }))
+}
+
+/// A lead that hands off, under a policy.
+fn handing_off(builder: Builder, consent: Consent) -> Builder {
+    builder
+        .agent("lead", |_: Turn| async { Ok(Command::output("plan").with("note", "mine").goto("writer")) })
+        .agent("writer", |turn: Turn| async move { Ok(Command::output(json!(["written", turn.input_json()]))) })
+        .approval_policy(move |question| if &*question.action.action == "handoff" { consent } else { Consent::Auto })
+}
+
+async fn parked(run: &RunHandle) -> Envelope {
+    let is_parked = |event: &RunEvent| {
+        matches!(event, RunEvent::TurnEnded { verdict: callboard::messages::Verdict::Parked(_), .. })
+    };
+    match until(run, is_parked).await {
+        RunEvent::TurnEnded { verdict: callboard::messages::Verdict::Parked(envelope), .. } => *envelope,
+        _ => unreachable!(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_fan_out_is_one_question() {
+    let board = handing_off(builder(), Consent::Ask)
+        .agent("wide", |_: Turn| async { Ok(Command::new().goto_many([1, 2].map(|n| Send::new("writer", n)))) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("wide")).await.unwrap();
+    let envelope = parked(&run).await;
+    assert_eq!(envelope.action, Action::new("handoff", "writer, writer", json!([1, 2])));
+    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!([["written", 1], ["written", 2]]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_panics_denies() {
+    let board = builder().agent("writer", writer).approval_policy(|_| panic!("out of luck")).start().await.unwrap();
+    let output = finish(&board, Task::new("x")).await.output;
+    assert_eq!(output, json!("denied: write_file REVIEW.md was denied by policy"));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_arguments_do_not_use_an_approval_again() {
+    let board = builder()
+        .agent("writer", |turn: Turn| async move {
+            let approved = turn.approve(write(if turn.attempt() == 1 { "this" } else { "that" })).await?;
+            assert_eq!(approved, write("this"), "it goes ahead with what nobody has approved");
+            Err::<Command, _>(broken().into())
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let open = board.next_approval().await.unwrap();
+    board.approvals().approve(open.id(), "ann").await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
+    run.cancel("changed").await.unwrap();
+    board.shutdown().await;
+}
+
+/// All of them find the question open; the store takes its time over each.
+#[tokio::test(start_paused = true)]
+async fn of_decisions_that_meet_in_the_store_the_first_wins() {
+    let env = Env::repeatable(7);
+    let store: Arc<dyn Storage> = Arc::new(Shaky::new(&env, 0));
+    let board = builder().env(env).storage(store).agent("writer", writer).start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+    quiet().await;
+    let (id, decider) = (board.approvals().open()[0].id(), board.approvals());
+    let (denied, approved, late) =
+        tokio::join!(decider.deny(id, "bob", "no"), decider.approve(id, "ann"), decider.deny(id, "cat", "never"));
+    let first = denied.unwrap();
+    assert_eq!(approved, Err(DecideError::AlreadyDecided { decision: first.clone() }));
+    assert_eq!(late, Err(DecideError::AlreadyDecided { decision: first }));
+    assert_eq!(run.result().await.unwrap().output, json!("denied: write_file REVIEW.md was denied by bob: no"));
+    board.shutdown().await;
+}
+
+/// Tells a list of what it was shown; panics once.
+struct Noticeboard(Arc<Mutex<Vec<String>>>, Counter);
+
+impl Channel for Noticeboard {
+    fn name(&self) -> &str {
+        "board"
+    }
+
+    fn ask(&self, envelope: &Envelope, decider: &Decider) {
+        if self.1.count() == 0 {
+            panic!("out of luck");
+        }
+        self.0.lock().push(format!("asked {}", envelope.action));
+        let (id, decider) = (envelope.id(), decider.clone());
+        tokio::spawn(async move { decider.approve(id, "the board").await });
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        let verdict = decision.map_or("withdrawn", |decision| if decision.approved { "approved" } else { "denied" });
+        self.0.lock().push(format!("{verdict} {}", envelope.action));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_panics_is_shown_what_is_open_when_it_is_back() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let channel = Noticeboard(Arc::clone(&told), Counter::default());
+    let board = builder().agent("writer", writer).channel(channel).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
+    quiet().await;
+    assert_eq!(*told.lock(), ["asked write_file REVIEW.md", "approved write_file REVIEW.md"]);
+    board.shutdown().await;
+}
+
+/// Approves what it is asked, and takes the card down, whatever comes of it.
+struct Hasty(Arc<Mutex<Vec<String>>>);
+
+impl Channel for Hasty {
+    fn name(&self) -> &str {
+        "hasty"
+    }
+
+    fn ask(&self, envelope: &Envelope, decider: &Decider) {
+        self.0.lock().push("asked".to_owned());
+        let (id, decider) = (envelope.id(), decider.clone());
+        tokio::spawn(async move { decider.approve(id, "hasty").await });
+    }
+
+    fn settled(&self, _: &Envelope, decision: Option<&Decision>) {
+        self.0.lock().push(decision.map_or("withdrawn".to_owned(), |decision| format!("settled by {}", decision.by)));
+    }
+}
+
+fn failing_decisions(faults: &[bool]) -> (Builder, Arc<Shaky>) {
+    let env = Env::repeatable(7);
+    let store = Arc::new(Shaky::new(&env, 0));
+    store.decision_faults.lock().extend_from_slice(faults);
+    let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
+    (builder().env(env).storage(shared).agent("writer", writer), store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_decides_while_the_store_fails_is_asked_again() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (builder, store) = failing_decisions(&[false, false]);
+    let board = builder.channel(Hasty(Arc::clone(&told))).start().await.unwrap();
+    assert_eq!(finish(&board, Task::new("x")).await.output, json!("write_file REVIEW.md"));
+    quiet().await;
+    assert_eq!(*told.lock(), ["asked", "asked", "asked", "settled by hasty"]);
+    assert!(store.decision_faults.lock().is_empty());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_stored_and_not_acknowledged_reaches_its_run() {
+    let (builder, _store) = failing_decisions(&[true]);
+    let board = builder.start().await.unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+    quiet().await;
+    let id = board.approvals().open()[0].id();
+    let lost = board.approvals().approve(id, "ann").await.unwrap_err();
+    assert!(matches!(lost, DecideError::Storage(_)), "{lost:?}");
+    assert_eq!(run.result().await.unwrap().output, json!("write_file REVIEW.md"));
+    let late = board.approvals().deny(id, "bob", "").await.unwrap_err();
+    assert!(matches!(&late, DecideError::AlreadyDecided { decision } if &*decision.by == "ann"), "{late:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_that_meets_a_failing_store_is_tried_again() {
+    let (builder, store) = failing_decisions(&[true, false]);
+    let board = builder.start().await.unwrap();
+    let output = finish(&board, Task::new("x")).await.output;
+    assert_eq!(output, json!("denied: the approval of write_file REVIEW.md expired before anybody decided"));
+    assert!(store.decision_faults.lock().is_empty());
+    board.shutdown().await;
+}
+
+/// Writes down what it is told.
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Channel for Diary {
+    fn name(&self) -> &str {
+        "diary"
+    }
+
+    fn ask(&self, envelope: &Envelope, _: &Decider) {
+        self.0.lock().push(format!("asked {}", envelope.action));
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        let by = decision.map_or("nobody", |decision| &*decision.by);
+        self.0.lock().push(format!("settled {} by {by}", envelope.action));
+    }
+}
+
+/// A channel's actor that panics over its next message, once armed.
+#[derive(Clone, Default)]
+struct NextMessage(Arc<AtomicBool>);
+
+impl Faults for NextMessage {
+    fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
+        (point == "channel.handle" && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("out of luck".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_looks_up_what_it_missed_goes_on_showing_questions_however_slow_the_store_is() {
+    let (told, next_message) = (Arc::new(Mutex::new(Vec::new())), NextMessage::default());
+    let env = Env::repeatable(7).with_faults(Arc::new(next_message.clone()));
+    let store = Arc::new(Shaky::new(&env, 0));
+    let shared: Arc<dyn Storage> = Arc::<Shaky>::clone(&store);
+    let asker = |turn: Turn| async move {
+        Ok(Command::output(turn.approve(Action::new(&turn.task().body, "it", ())).await?.arguments))
+    };
+    let board = builder().env(env).storage(shared).agent("asker", asker).channel(Diary(Arc::clone(&told)));
+    let board = board.start().await.unwrap();
+    let ask = async |what: &str| {
+        let run = board.submit(Task::new(what)).await.unwrap();
+        until(&run, |event| matches!(event, RunEvent::ApprovalAsked { .. })).await;
+        quiet().await;
+        run
+    };
+    let first = ask("read").await;
+    *store.decision_reads_take.lock() = secs(60);
+    next_message.0.store(true, Ordering::SeqCst);
+    // The channel crashes over the news, and finds in the store what they were.
+    board.approvals().approve(board.approvals().open()[0].id(), "ann").await.unwrap();
+    assert_eq!(first.result().await.unwrap().outcome, Outcome::Finished);
+    pass(secs(2)).await;
+    let _next = ask("write").await;
+    assert_eq!(*told.lock(), ["asked read it", "asked write it"]);
+    pass(secs(60)).await;
+    assert_eq!(told.lock()[2..], ["settled read it by ann"]);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_or_a_reason_too_long_to_be_shown_is_refused_and_nothing_is_decided() {
+    let board = builder()
+        .agent("writer", |turn: Turn| async move {
+            let answer = turn.ask("which?").await?;
+            Ok(Command::output(json!([answer, turn.approve(write("the review")).await?.to_string()])))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let (name, long_name) = ("é".repeat(128), "é".repeat(129));
+    let (reason, long_reason) = ("a".repeat(4_096), "a".repeat(1 << 20));
+    let told = "the name of who decides has 129 characters; at most 128 are allowed; name a person or a service";
+    let question = run.next_question().await.unwrap().unwrap().id;
+    assert_eq!(board.answer(question, "this", &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(run.resume_with([("x", 1)], &long_name).await.unwrap_err().to_string(), told);
+    board.answer(question, "this", &name).await.unwrap();
+
+    let (id, decider) = (board.next_approval().await.unwrap().id(), board.approvals());
+    assert_eq!(decider.approve(id, &long_name).await.unwrap_err().to_string(), told);
+    assert_eq!(decider.deny(id, &long_name, "").await.unwrap_err().to_string(), told);
+    let told = "the reason has 1048576 characters; at most 4096 are allowed; say it in short, and where the rest is";
+    assert_eq!(decider.deny(id, "ann", &long_reason).await.unwrap_err().to_string(), told);
+    assert_eq!(run.cancel(&long_reason).await.unwrap_err().to_string(), told);
+    decider.deny(id, &name, &reason).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(matches!(&result.outcome, Outcome::Denied { reason: said } if said.contains(&reason)), "{result}");
+    let stopped = board.submit(Task::new("x")).await.unwrap();
+    assert!(stopped.cancel(&reason).await.unwrap());
+    board.shutdown().await;
+}

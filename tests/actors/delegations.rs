@@ -1,0 +1,279 @@
+//! Delegations: a turn gives a task away and waits, holding neither slot nor permit.
+
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::messages::{ContextStrategy, Refusal, Status};
+use callboard::prelude::*;
+use serde_json::json;
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_any_depth_finishes_with_a_pool_of_one() {
+    let deeper = |turn: Turn| async move {
+        let depth: u32 = turn.input()?;
+        if depth == 0 {
+            return Ok(Command::output("bottom"));
+        }
+        let answer = turn.delegate(&format!("a{}", depth - 1), "go deeper").input(depth - 1).await?;
+        Ok(Command { output: Some(answer), ..Command::default() })
+    };
+    let names: Vec<String> = (0..=8).map(|n| format!("a{n}")).collect();
+    let board = names.iter().fold(Callboard::builder().pool(1), |builder, name| builder.agent(name, deeper));
+    let board = board.start().await.unwrap();
+    let limits = Limits { handoffs: 100, agents: 100, depth: 100, ..Limits::default() };
+    let run = board.submit(Task::new("dig").to("a8").input(8).limits(limits)).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("bottom").into()));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_awaited_delegation_is_found_by_its_request_id() {
+    let (asked, mut ids) = tokio::sync::mpsc::unbounded_channel();
+    let lead = move |turn: Turn| {
+        let asked = asked.clone();
+        async move {
+            let delegations = ["first", "second"].map(|body| turn.delegate("worker", body).tokens(10));
+            for delegation in &delegations {
+                asked.send(delegation.request_id()).unwrap();
+            }
+            if turn.attempt() == 1 {
+                return Err(TurnError::transient("again"));
+            }
+            Ok(Command::output(futures::future::try_join_all(delegations).await?.into_iter().collect::<Json>()))
+        }
+    };
+    let board = Callboard::builder()
+        .agent("lead", lead)
+        .agent("worker", |turn: Turn| async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(Command::output(turn.input_json().clone()))
+        })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let first = [ids.recv().await.unwrap(), ids.recv().await.unwrap()];
+    assert_eq!(
+        [ids.recv().await.unwrap(), ids.recv().await.unwrap()],
+        first,
+        "a repeated attempt asks under the same ids"
+    );
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for id in first {
+        assert_eq!(board.status(id).await.unwrap().unwrap().status, Status::Ack, "it is worked on");
+    }
+    assert_eq!(run.result().await.unwrap().output, json!(["first", "second"]));
+    for id in first {
+        assert_eq!(board.status(id).await.unwrap().unwrap().status, Status::Complete);
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn delegations_made_together_run_side_by_side() {
+    let env = Env::repeatable(1);
+    let board = Callboard::builder()
+        .env(env.clone())
+        .agent("lead", |turn: Turn| async move {
+            let asked = ["x", "y", "z"].map(|part| turn.delegate("worker", part));
+            let answers = futures::future::join_all(asked).await;
+            let answers: Result<Vec<Json>, _> = answers.into_iter().collect();
+            Ok(Command::output(json!(answers?)))
+        })
+        .agent("worker", |turn: Turn| async move {
+            turn.notice("on it");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(Command::output(turn.task().body.len()).with("messages", turn.input::<String>()?))
+        })
+        .pool(3)
+        .start()
+        .await
+        .unwrap();
+    let started = env.now().monotonic;
+    let run = board.submit(Task::new("abc").to("lead")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!([3, 3, 3]));
+    assert_eq!(result.state, json!({ "messages": ["x", "y", "z"] }));
+    assert_eq!((env.now().monotonic - started).as_secs(), 10);
+    let statuses: Vec<Status> = board
+        .inbox("lead")
+        .await
+        .unwrap()
+        .into_iter()
+        .filter_map(|message| match message {
+            callboard::actors::InboxMessage::Status(update) => Some(update.status),
+            callboard::actors::InboxMessage::Request(_) => None,
+        })
+        .collect();
+    let of_each = [Status::Ack, Status::Notice, Status::Complete];
+    assert_eq!(statuses, of_each.iter().flat_map(|status| [*status; 3]).collect::<Vec<_>>());
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegation_back_into_the_chain_is_refused_by_name() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "code").await?)) })
+        .agent("coder", |turn: Turn| async move { Ok(Command::output(turn.delegate("lead", "lead").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x").to("lead")).await.unwrap();
+    let Outcome::Failed { error } = run.result().await.unwrap().outcome else { panic!("not failed") };
+    assert!(error.contains("lead is already in the delegation chain lead → coder"), "{error}");
+    let direct = board.submit(Task::new("x").to("coder")).await.unwrap();
+    let outcome = direct.result().await.unwrap().outcome;
+    assert!(matches!(&outcome, Outcome::Failed { .. }), "{outcome}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_passes_a_refusal_on_ends_its_branch_refused_by_name() {
+    let board = Callboard::builder()
+        .agent("lead", |turn: Turn| async move { Ok(Command::output(turn.delegate("lead", "to myself").await?)) })
+        .start()
+        .await
+        .unwrap();
+    let run = board.submit(Task::new("x")).await.unwrap();
+    let outcome = run.result().await.unwrap().outcome;
+    assert!(
+        matches!(&outcome, Outcome::Refused(Refusal::AlreadyInChain { agent, .. }) if agent.as_str() == "lead"),
+        "{outcome}"
+    );
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delegated_turn_sees_what_its_parent_lets_it_see_and_the_answers_that_are_there() {
+    let sees = |turn: &Turn| {
+        let mut state = turn.state().to_json().value().clone();
+        // The runtime's own, which no strategy cuts.
+        let own = state.as_object_mut().map(|state| (state.remove("metrics"), state.remove("context"))).unwrap();
+        assert!(own.0.is_some() && own.1.is_some_and(|context| context["previous_agent"].is_string()));
+        state
+    };
+    let board = Callboard::builder()
+        .agent("first", |_: Turn| async {
+            Ok(Command::update("plan", "p").with("notes", "n").with("messages", "begun").goto("lead"))
+        })
+        .agent("lead", |turn: Turn| async move {
+            let ask = |body: &str, strategy| turn.delegate("looker", body).sees(strategy);
+            let nothing = ask("nothing", ContextStrategy::None).await?;
+            let asked = [
+                ask("some", ContextStrategy::Channels(vec!["plan".into(), "absent".into()])),
+                ask("all", ContextStrategy::Full),
+            ];
+            let [some, all] = <[_; 2]>::try_from(futures::future::join_all(asked).await).unwrap_or_else(|_| panic!());
+            Ok(Command::output(json!([nothing, some?, all?])))
+        })
+        .agent("looker", move |turn: Turn| async move {
+            let heard: Vec<String> = turn.earlier_answers().iter().map(|answer| answer.body.to_string()).collect();
+            // What it hands on to sees the same.
+            let output = json!({ "sees": sees(&turn), "heard": heard });
+            Ok(Command::output(output).with("messages", turn.input::<String>()?).goto("second"))
+        })
+        .agent("second", move |turn: Turn| async move {
+            let heard = turn.earlier_answers().len();
+            Ok(Command::output(json!({ "first": turn.input_json(), "then": sees(&turn), "heard": heard })))
+        })
+        .start()
+        .await
+        .unwrap();
+    let limits = Limits { handoffs: 10, ..Limits::default() };
+    let run = board.submit(Task::new("x").to("first").limits(limits)).await.unwrap();
+    let result = run.result().await.unwrap();
+    let state = json!({ "plan": "p", "notes": "n", "messages": ["begun"] });
+    assert_eq!(result.output[0]["first"], json!({ "sees": {}, "heard": [] }));
+    assert_eq!(result.output[0]["then"], json!({ "messages": ["nothing"] }));
+    // Asked side by side: neither hears of the other.
+    assert_eq!(result.output[1]["first"], json!({ "sees": { "plan": "p" }, "heard": ["nothing"] }));
+    assert_eq!(result.output[2]["first"], json!({ "sees": state, "heard": ["nothing"] }));
+    assert_eq!((&result.output[1]["heard"], &result.output[2]["heard"]), (&json!(1), &json!(1)));
+    // What the children saw is not written again.
+    assert_eq!(result.state["messages"], json!(["begun", "nothing", "some", "all"]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_each_others_slots_across_runs_is_refused_before_it_hangs() {
+    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(2));
+    let give = |to: &'static str, barrier: std::sync::Arc<tokio::sync::Barrier>| {
+        move |turn: Turn| {
+            let barrier = barrier.clone();
+            async move {
+                if turn.chain().is_empty() {
+                    barrier.wait().await;
+                    return match turn.delegate(to, "go on").await {
+                        Ok(answer) => Ok(Command::output(answer)),
+                        Err(error) => Ok(Command::output(error.to_string())),
+                    };
+                }
+                Ok(Command::output("fine"))
+            }
+        }
+    };
+    let board = Callboard::builder()
+        .with(AgentSpec::new("a", give("b", barrier.clone())).non_reentrant())
+        .with(AgentSpec::new("b", give("a", barrier)).non_reentrant())
+        .start()
+        .await
+        .unwrap();
+    let first = board.submit(Task::new("first").to("a")).await.unwrap();
+    let second = board.submit(Task::new("second").to("b")).await.unwrap();
+    let both = futures::future::try_join(first.result(), second.result());
+    let both = tokio::time::timeout(Duration::from_secs(3600), both).await.expect("they wait for each other for ever");
+    let (first, second) = both.unwrap();
+    let outputs = [first.output.to_string(), second.output.to_string()];
+    let refused = outputs.iter().filter(|output| output.contains("waiting would never end")).count();
+    assert_eq!(refused, 1, "{outputs:?}");
+    assert!(outputs.iter().any(|output| output == "\"fine\""), "{outputs:?}");
+    let refused = outputs.iter().find(|output| output.contains("waiting would never end")).unwrap();
+    for run in [&first, &second] {
+        let request = format!("(turn {0}/1, request {0}/1.0)", run.run);
+        assert!(refused.contains(&request), "{refused} does not name {request}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_its_turn_gets_a_turn_of_its_own_also_after_a_restart() {
+    use callboard::messages::{Durability, LateAnswer};
+    use callboard::storage::{Memory, Storage};
+    let env = Env::repeatable(1);
+    let storage: std::sync::Arc<dyn Storage> = std::sync::Arc::new(Memory::new(env.clock()));
+    let start = || {
+        Callboard::builder()
+            .env(env.clone())
+            .storage(storage.clone())
+            .durability(Durability::Sync)
+            .agent("admin", |turn: Turn| async move {
+                if turn.previous_agent().is_none() {
+                    turn.delegate("developer", "which version runs?").detach().await?;
+                    return Ok(Command::output("asked").with("messages", "asked"));
+                }
+                let late: LateAnswer = turn.input()?;
+                assert_eq!(late.original_input, json!("check all"));
+                Ok(Command::output(late.answer.output).with("messages", "told"))
+            })
+            .agent("developer", |turn: Turn| async move {
+                let version = turn.ask("version?").await?;
+                Ok(Command::output(version).with("messages", "looked it up"))
+            })
+            .start()
+    };
+    let first = start().await.unwrap();
+    let run = first.submit(Task::new("check all").to("admin")).await.unwrap().id();
+    first.run(run).next_question().await.unwrap();
+    first.shutdown().await;
+
+    let second = start().await.unwrap();
+    let handle = second.run(run);
+    let question = handle.next_question().await.unwrap().unwrap().id;
+    second.answer(question, "2.3.1", "tester").await.unwrap();
+    let result = handle.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("2.3.1").into()));
+    assert_eq!(result.state, json!({ "messages": ["asked", "looked it up", "told"] }));
+    assert_eq!(second.status(question.request).await.unwrap(), None, "a question is not a delegation");
+    second.shutdown().await;
+}

@@ -1,0 +1,425 @@
+//! What people are asked expires: when, who is reminded, and what the turn that asked receives (SEMANTICS 9).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::actors::approvals::{Channel, Decider};
+use callboard::agents::{Definition, LlmAgent, Tools};
+use callboard::env::Env;
+use callboard::messages::{
+    Action, ApprovalId, Consent, Decision, Durability, Envelope, Message, Question, Refusal, RunEvent, Send,
+};
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunHandle, Unfinished};
+use callboard::storage::{Key, Memory, Storage};
+use callboard::supervision::runs::inbox::AnswerError;
+use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
+use parking_lot::Mutex;
+use serde_json::json;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A store that boards are started on one after another, and what a channel of theirs was told.
+struct World {
+    env: Env,
+    storage: Arc<dyn Storage>,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let env = Env::repeatable(1);
+        Self { storage: Arc::new(Memory::new(env.clock())), env, told: Arc::default() }
+    }
+
+    /// A board whose agent asks for consent to what its input says, and hands nothing on.
+    fn board(&self) -> Builder {
+        Callboard::builder()
+            .env(self.env.clone())
+            .storage(Arc::clone(&self.storage))
+            .durability(Durability::Sync)
+            .shutdown_grace(Duration::ZERO)
+            .channel(Diary { told: Arc::clone(&self.told), env: self.env.clone(), began: self.env.now().monotonic })
+            .agent("writer", |turn: Turn| async move {
+                let target: String = turn.input()?;
+                Ok(Command::output(match turn.approve(Action::new("write_file", &target, "x")).await {
+                    Ok(_) => "written".to_owned(),
+                    Err(error) => error.to_string(),
+                }))
+            })
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.told.lock())
+    }
+}
+
+/// Notes what it is told, and after how many hours.
+struct Diary {
+    told: Arc<Mutex<Vec<String>>>,
+    env: Env,
+    began: Duration,
+}
+
+impl Diary {
+    fn note(&self, what: &str, envelope: &Envelope) {
+        let hours = (self.env.now().monotonic - self.began).as_secs() / 3600;
+        self.told.lock().push(format!("{what} {} after {hours} h", envelope.action.target));
+    }
+}
+
+impl Channel for Diary {
+    fn name(&self) -> &str {
+        "diary"
+    }
+
+    fn ask(&self, envelope: &Envelope, _: &Decider) {
+        self.note("asked about", envelope);
+    }
+
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>) {
+        self.note(decision.map_or("withdrawn", |decision| &decision.by), envelope);
+    }
+
+    fn remind(&self, envelope: &Envelope, decider: &Decider) {
+        assert!(decider.open().contains(envelope), "people can decide it yet");
+        self.note("reminded of", envelope);
+    }
+}
+
+async fn ask(board: &Callboard, task: Task) -> (RunHandle, Envelope) {
+    let run = board.submit(task.to("writer")).await.unwrap();
+    (run, board.next_approval().await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_says_when_an_approval_expires_before_the_task_and_the_board_do() {
+    let world = World::new();
+    let board = world
+        .board()
+        .approval_ttl(DAY * 3)
+        .approval_policy(|question| match &*question.action.target {
+            "soon" => Consent::AskWithin(HOUR),
+            _ => Consent::Ask,
+        })
+        .start()
+        .await
+        .unwrap();
+    for (target, of_task, expected) in
+        [("some day", None, DAY * 3), ("some day", Some(DAY), DAY), ("soon", None, HOUR), ("soon", Some(DAY), HOUR)]
+    {
+        let mut task = Task::new("x").input(target);
+        task.approval_ttl = of_task;
+        let asked_at = world.env.now().wall;
+        let (run, envelope) = ask(&board, task).await;
+        assert_eq!(envelope.expires_at, asked_at + expected, "{target} {of_task:?}");
+        let output = run.result().await.unwrap().output;
+        assert_eq!(world.env.now().wall, asked_at + expected);
+        assert!(output.as_str().unwrap().contains("the approval of write_file"), "{output}");
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_handoff_expires_as_the_policy_and_the_task_say() {
+    let world = World::new();
+    let board = world
+        .board()
+        .agent("lead", |_: Turn| async { Ok(Command::new().goto_many([Send::new("b", 1), Send::new("c", 2)])) })
+        .agent("b", |_: Turn| async { Ok(Command::new()) })
+        .agent("c", |_: Turn| async { Ok(Command::new()) })
+        .approval_policy(|question| match &*question.action.target {
+            "b" => Consent::AskWithin(HOUR * 2),
+            _ => Consent::AskWithin(HOUR),
+        })
+        .start()
+        .await
+        .unwrap();
+    let asked_at = world.env.now().wall;
+    let run = board.submit(Task::new("x").to("lead").approval_ttl(DAY)).await.unwrap();
+    assert_eq!(board.next_approval().await.unwrap().expires_at, asked_at + HOUR, "the shortest time counts");
+    assert!(matches!(run.result().await.unwrap().outcome, Outcome::Denied { .. }));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_about_a_lost_outcome_expires_as_the_task_says() {
+    // A simulation has a runtime of its own.
+    std::thread::spawn(|| {
+        simulate(seeds(2), async |sim: Sim| {
+            sim.time_limit(DAY * 30);
+            let began = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let flag = Arc::clone(&began);
+            let cashier = move |turn: Turn| {
+                let began = Arc::clone(&flag);
+                async move {
+                    let charge = async {
+                        began.store(true, std::sync::atomic::Ordering::SeqCst);
+                        std::future::pending::<Result<(), TurnError>>().await
+                    };
+                    turn.effect("charge").run(charge).await?;
+                    Ok(Command::new())
+                }
+            };
+            let start = || sim.board().agent("cashier", cashier.clone()).start();
+            let board = start().await?;
+            let run = board.submit(Task::new("x").approval_ttl(HOUR)).await?.id();
+            while !began.load(std::sync::atomic::Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            sim.crash().await;
+            let board = start().await?;
+            board.recovered().await;
+            let open = board.run(run).next_question().await?.unwrap();
+            assert_eq!(open.expires_at, Some(open.asked_at + HOUR), "the store keeps what the task says");
+            assert!(board.run(run).result().await?.outcome.to_string().contains("outcome unknown"));
+            Ok(())
+        });
+    })
+    .join()
+    .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_reminded_once_before_an_approval_expires() {
+    let world = World::new();
+    let board = world.board().start().await.unwrap();
+    let (run, _) = ask(&board, Task::new("x").input("a")).await;
+    run.result().await.unwrap();
+    assert_eq!(world.told(), ["asked about a after 0 h", "reminded of a after 144 h", "expiry a after 168 h"]);
+    let (run, envelope) = ask(&board, Task::new("x").input("b").approval_ttl(HOUR * 4)).await;
+    tokio::time::sleep(HOUR).await;
+    board.approvals().approve(envelope.id(), "ann").await.unwrap();
+    run.result().await.unwrap();
+    tokio::time::sleep(DAY).await;
+    assert_eq!(world.told(), ["asked about b after 168 h", "ann b after 169 h"], "what is decided needs no reminder");
+    board.shutdown().await;
+
+    let board = world.board().remind_before(Duration::ZERO).start().await.unwrap();
+    let (run, _) = ask(&board, Task::new("x").input("c")).await;
+    run.result().await.unwrap();
+    assert_eq!(world.told(), ["asked about c after 0 h", "expiry c after 168 h"]);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_asked_again_by_a_later_process_is_reminded_if_the_moment_is_yet_to_come() {
+    let world = World::new();
+    let board = world.board().start().await.unwrap();
+    ask(&board, Task::new("x").input("a").approval_ttl(HOUR * 4)).await;
+    tokio::time::sleep(HOUR).await;
+    board.shutdown().await;
+    // The moment is after two hours.
+    for (hours, expected) in [
+        (2, ["asked about a after 0 h", "reminded of a after 1 h"].as_slice()),
+        (2, &["asked about a after 0 h", "expiry a after 1 h"]),
+    ] {
+        world.told();
+        let board = world.board().start().await.unwrap();
+        board.recovered().await;
+        tokio::time::sleep(HOUR * hours).await;
+        let told = world.told();
+        assert_eq!(told[..2], *expected, "{told:?}");
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_while_no_process_ran_is_asked_of_nobody() {
+    let world = World::new();
+    let board = world.board().start().await.unwrap();
+    let (run, envelope) = ask(&board, Task::new("x").input("a").approval_ttl(HOUR)).await;
+    let run = run.id();
+    board.shutdown().await;
+    world.told();
+    tokio::time::sleep(HOUR * 2).await;
+    let board = world.board().start().await.unwrap();
+    assert!(board.approvals().open().is_empty());
+    let output = board.run(run).result().await.unwrap().output;
+    assert!(
+        output.as_str().unwrap().contains("the approval of write_file a expired before anybody decided"),
+        "{output}"
+    );
+    assert_eq!(world.told(), [""; 0]);
+    let decision = board.approvals().decision(envelope.id()).await.unwrap().unwrap();
+    assert_eq!((decision.approved, &*decision.by), (false, "expiry"));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_has_expired_while_no_process_ran_is_asked_of_nobody() {
+    let world = World::new();
+    let start = || {
+        let host = AgentSpec::new("host", |turn: Turn| async move {
+            Ok(Command::output(match turn.ask("Who is there?").await {
+                Ok(answer) => answer.to_string(),
+                Err(error) => error.to_string(),
+            }))
+        });
+        world.board().with(host.question_ttl(HOUR))
+    };
+    let board = start().start().await.unwrap();
+    let run = board.submit(Task::new("x").to("host")).await.unwrap();
+    let open = run.next_question().await.unwrap().unwrap();
+    let run = run.id();
+    board.shutdown().await;
+    tokio::time::sleep(HOUR).await;
+
+    // As soon as a process has it, before an event reports the expiry.
+    let board = start().on_unfinished(Unfinished::Leave).start().await.unwrap();
+    let run = board.take_up(run).await;
+    while run.read().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(run.questions().await, [], "{open:?}");
+    assert_eq!(run.next_question().await.unwrap(), None);
+    let output = run.result().await.unwrap().output;
+    assert!(output.as_str().unwrap().contains("before it expired"), "{output}");
+
+    let late = board.submit(Task::new("x").to("host")).await.unwrap();
+    late.next_question().await.unwrap().unwrap();
+    tokio::time::advance(HOUR).await;
+    assert_eq!(late.questions().await, [], "its board has yet to note the expiry");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_kept_for_its_approval_s_life_and_sixty_days() {
+    let world = World::new();
+    let board = world.board().start().await.unwrap();
+    let key = |id: ApprovalId| Key::new(["approval", &*id.to_string()]);
+    for life in [HOUR, DAY * 100] {
+        let (run, envelope) = ask(&board, Task::new("x").input("a").approval_ttl(life)).await;
+        board.approvals().approve(envelope.id(), "ann").await.unwrap();
+        run.result().await.unwrap();
+        let kept = world.storage.get(&key(envelope.id())).await.unwrap().unwrap().expires_at.unwrap();
+        let expected = envelope.expires_at + DAY * 60;
+        // Storage rounds up to whole seconds.
+        assert!(kept >= expected && kept <= expected + Duration::from_secs(1), "{kept} {expected}");
+    }
+    board.shutdown().await;
+}
+
+/// Asks questions: one that says how long, and one that does not.
+fn curious(builder: Builder) -> Builder {
+    let spec = AgentSpec::new("curious", |turn: Turn| async move {
+        let asked = match turn.input::<Option<u64>>()? {
+            Some(hours) => turn.ask_within("Which colour?", HOUR * u32::try_from(hours).unwrap()).await,
+            None => turn.ask("Which colour?").await,
+        };
+        match asked {
+            Ok(colour) => Ok(Command::output(colour)),
+            Err(error) => match error.refusal() {
+                Some(Refusal::QuestionExpired { .. }) => Ok(Command::output(error.to_string())),
+                Some(_) | None => Err(error),
+            },
+        }
+    });
+    builder.with(spec.question_ttl(DAY))
+}
+
+async fn question(board: &Callboard, input: Json) -> (RunHandle, Question) {
+    let run = board.submit(Task::new("x").to("curious").input(input)).await.unwrap();
+    let question = run.next_question().await.unwrap().unwrap();
+    (run, question)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_in_time_gives_its_turn_a_refusal() {
+    let world = World::new();
+    let board = curious(world.board()).start().await.unwrap();
+    for (input, life) in [(json!(2), HOUR * 2), (json!(null), DAY)] {
+        let asked_at = world.env.now().wall;
+        let (run, open) = question(&board, input.into()).await;
+        assert_eq!(open.expires_at, Some(asked_at + life));
+        let result = run.result().await.unwrap();
+        assert_eq!(world.env.now().wall, asked_at + life);
+        let told = result.output.as_str().unwrap();
+        assert!(told.ends_with("nobody answered \"Which colour?\" before it expired"), "{told}");
+        assert_eq!(result.metrics.retries, 0);
+    }
+    let (run, open) = question(&board, json!(2).into()).await;
+    board.answer(open.id, "red", "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, "red");
+    tokio::time::sleep(DAY).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_expires_also_while_no_process_runs_and_keeps_its_time_over_a_restart() {
+    let world = World::new();
+    let start = || curious(world.board()).start();
+    for (away, is_answered) in [(HOUR, true), (HOUR, false), (HOUR * 3, false)] {
+        let board = start().await.unwrap();
+        let (run, first) = question(&board, json!(2).into()).await;
+        let run = run.id();
+        board.shutdown().await;
+        tokio::time::sleep(away).await;
+        let board = start().await.unwrap();
+        board.recovered().await;
+        if is_answered {
+            let open = board.run(run).next_question().await.unwrap().unwrap();
+            assert_eq!(open, first);
+            board.answer(open.id, "red", "ann").await.unwrap();
+        }
+        let output = board.run(run).result().await.unwrap().output;
+        assert_eq!(output == "red", is_answered, "{output}");
+        let late = board.answer(first.id, "blue", "bob").await;
+        assert!(matches!(late, Err(AnswerError::Unknown(_))), "{late:?}");
+        let expired = |event: &RunEvent| match event {
+            RunEvent::QuestionExpired { at, .. } => Some(*at),
+            _ => None,
+        };
+        let expired = board.run(run).history().await.unwrap().iter().find_map(expired);
+        assert_eq!(expired, (!is_answered).then(|| first.asked_at + (HOUR * 2).max(away)));
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_question_that_has_expired_is_a_typed_error() {
+    let world = World::new();
+    let board = world
+        .board()
+        .agent("curious", |turn: Turn| async move {
+            let first = turn.ask_within("quick?", HOUR).await;
+            let second = turn.ask("slow?").await?;
+            Ok(Command::output(json!([first.is_err(), second])))
+        })
+        .start()
+        .await
+        .unwrap();
+    let (run, quick) = question(&board, json!(null).into()).await;
+    run.question_closed(quick.id).await;
+    assert_eq!(world.env.now().wall, quick.asked_at + HOUR);
+    let late = board.answer(quick.id, 1, "ann").await;
+    assert_eq!(late, Err(AnswerError::Expired(quick.id.request)));
+    let slow = run.next_question().await.unwrap().unwrap();
+    assert_eq!(slow.expires_at, None);
+    board.answer(slow.id, 2, "ann").await.unwrap();
+    assert_eq!(run.result().await.unwrap().output, json!([true, 2]));
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_whose_question_expires_is_told_so_and_goes_on() {
+    let source =
+        "[agent]\nname = \"painter\"\n[agent.capabilities]\nallowed_tools = [\"AskUser\"]\nquestion_ttl = \"2h\"\n";
+    let definition = Definition::from_toml("painter.toml", source).unwrap();
+    assert_eq!(definition.question_ttl, Some(HOUR * 2));
+    let model = ScriptedModel::new().calls("AskUser", json!({ "question": "Which colour?" })).says("white, then");
+    let agent = LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap();
+    let world = World::new();
+    let board = world.board().with(agent.spec()).start().await.unwrap();
+    let run = board.submit(Task::new("paint").to("painter")).await.unwrap();
+    let asked_at = world.env.now().wall;
+    assert_eq!(run.result().await.unwrap().output, "white, then");
+    assert_eq!(world.env.now().wall, asked_at + HOUR * 2);
+    let told = model.requests()[1].messages.iter().rev().find_map(|message| match message {
+        Message::Tool { text, is_error, .. } => Some((text.to_string(), *is_error)),
+        _ => None,
+    });
+    assert_eq!(told, Some(("nobody answered in time; go on without an answer".to_owned(), true)));
+    board.shutdown().await;
+}

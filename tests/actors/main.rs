@@ -1,0 +1,25 @@
+//! What turns of agents may do on a board and what holds them back: handoffs, delegations, routing, limits, approvals, state and
+//! the shared context.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod approvals;
+mod cancelling;
+#[path = "../common/mod.rs"]
+mod common;
+mod consent;
+mod consent_terms;
+mod context;
+mod delegations;
+mod denials;
+mod expiring;
+mod handoffs;
+mod independence;
+mod limits;
+mod marks;
+mod outside_effects;
+mod routing;
+mod state;
+mod strangers;
+mod turns;
+mod waiting;

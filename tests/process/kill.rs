@@ -1,0 +1,215 @@
+//! A process under load is killed again and again on one growing store; nothing that was acknowledged is lost.
+//!
+//! The oracle is outside: the driver keeps what the child said it had acknowledged, effects go to a file of their own, and
+//! the runtime is never asked what it lost.
+//!
+//! Whether it can fail was tried by hand. With the sled writer answering `Sync` writes before its batch was applied and
+//! synced, and again with the last journal record removed at each opening, `nothing_acknowledged_is_lost_to_kills` failed
+//! both times.
+
+#![cfg(feature = "sled")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::Arc;
+
+use callboard::messages::state::Schema;
+use callboard::messages::{Reducer, RunId};
+use callboard::prelude::*;
+
+use crate::campaigns::{Campaign, cases};
+
+const ROLE: &str = "CALLBOARD_KILL_ROLE";
+const FOLDER: &str = "CALLBOARD_KILL_FOLDER";
+
+/// Three agents, each with one effect that may be repeated and the last with one that must not be, counted in the state.
+async fn board(folder: &Path) -> Callboard {
+    let sink_of = |name| Arc::new(OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap());
+    let (sink, charges) = (sink_of("effects"), sink_of("charges"));
+    let agent = move |next: Option<&'static str>| {
+        let sink = Arc::clone(&sink);
+        move |turn: Turn| {
+            let sink = Arc::clone(&sink);
+            async move {
+                let line = format!("{} effect\n", turn.id());
+                turn.step("effect", async { (&*sink).write_all(line.as_bytes()) }).await?;
+                let command = Command::output("done").with("turns", 1);
+                Ok(match next {
+                    Some(next) => command.goto(next),
+                    None => command,
+                })
+            }
+        }
+    };
+    let (lead, last) = (agent(Some("b")), agent(None));
+    Callboard::builder()
+        .storage(Sled::open(folder.join("store")).unwrap())
+        .agent("a", move |turn: Turn| {
+            let handoff = lead(turn.clone());
+            async move {
+                turn.delegate("helper", "help").await?;
+                handoff.await
+            }
+        })
+        .agent("b", agent(Some("c")))
+        .agent("c", move |turn: Turn| {
+            let (last, charges) = (last(turn.clone()), Arc::clone(&charges));
+            async move {
+                let line = format!("{}\n", turn.id());
+                let charge = async {
+                    (&*charges).write_all(line.as_bytes())?;
+                    // It takes its time to answer: here most of the kills strike.
+                    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                    Ok::<_, std::io::Error>(())
+                };
+                turn.effect("charge").target(&turn.id().to_string()).run(charge).await?;
+                last.await
+            }
+        })
+        .agent("helper", |_: Turn| async { Ok(Command::output("helped").with("turns", 1)) })
+        .start()
+        .await
+        .unwrap()
+}
+
+fn task() -> Task {
+    Task::new("work").to("a").schema(Schema::swarm().channel("turns", Reducer::Sum))
+}
+
+/// Submits for ever, eight at a time, and says what was acknowledged.
+async fn child_under_load(folder: &Path) {
+    let board = board(folder).await;
+    println!("started");
+    let submitters = (0..8).map(|_| {
+        let board = board.clone();
+        tokio::spawn(async move {
+            loop {
+                let run = board.submit(task()).await.unwrap();
+                println!("acknowledged {}", run.id());
+                if run.result().await.is_err() {
+                    return;
+                }
+            }
+        })
+    });
+    futures::future::join_all(submitters.collect::<Vec<_>>()).await;
+}
+
+/// Waits until everything has ended and says how.
+async fn child_that_finishes(folder: &Path) {
+    let board = board(folder).await;
+    for line in std::io::stdin().lock().lines() {
+        let run: RunId = line.unwrap().parse().unwrap();
+        let handle = board.run(run);
+        // A person looks into the shop's own books, and says that it was done.
+        while let Ok(Some(open)) = handle.next_question().await {
+            println!("asked {run}");
+            board.answer(open.id, serde_json::json!({ "done": null }), "ann").await.unwrap();
+        }
+        match handle.result().await {
+            Ok(result) => println!("ended {run} {} {}", result.outcome.is_finished(), result.state["turns"]),
+            Err(error) => println!("ended {run} lost {error}"),
+        }
+    }
+    println!("unfinished {}", board.unfinished_runs().await.unwrap().len());
+    board.shutdown().await;
+}
+
+fn spawn(role: &str, folder: &Path) -> Child {
+    Process::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::the_child", "--nocapture", "--quiet"])
+        .env(ROLE, role)
+        .env(FOLDER, folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Not a test: what the killed processes run.
+#[test]
+fn the_child() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    match std::env::var(ROLE).unwrap().as_str() {
+        "load" => runtime.block_on(child_under_load(&folder)),
+        _ => runtime.block_on(child_that_finishes(&folder)),
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_to_kills() {
+    let mut campaign = Campaign::begin("kills");
+    let kills = cases(50) as usize;
+    let folder = tempfile::tempdir().unwrap();
+    let mut acknowledged = BTreeSet::new();
+    let mut kills_in_flight = 0;
+    for _ in 0..kills {
+        let mut child = spawn("load", folder.path());
+        let kill_after = 1 + campaign.below(120);
+        let mut seen = 0;
+        // The pipe keeps what the child wrote before it was killed.
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let Some(run) = line.strip_prefix("acknowledged ") else { continue };
+            acknowledged.insert(run.to_owned());
+            seen += 1;
+            if seen == kill_after {
+                child.kill().unwrap();
+                kills_in_flight += 1;
+            }
+        }
+        child.wait().unwrap();
+    }
+    assert_eq!(kills_in_flight, kills, "a child ended before it was killed");
+    assert!(acknowledged.len() > kills * 20, "too little load: {}", acknowledged.len());
+
+    let mut child = spawn("finish", folder.path());
+    let mut stdin = child.stdin.take().unwrap();
+    let runs: Vec<String> = acknowledged.iter().cloned().collect();
+    let feeder = std::thread::spawn(move || runs.iter().for_each(|run| writeln!(stdin, "{run}").unwrap()));
+    let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
+    feeder.join().unwrap();
+    child.wait().unwrap();
+    let ended: BTreeMap<&str, &str> =
+        lines.iter().filter_map(|line| line.strip_prefix("ended ")?.split_once(' ')).collect();
+    let wrong: Vec<_> = acknowledged
+        .iter()
+        .map(|run| (run, ended.get(run.as_str()).copied().unwrap_or("no line")))
+        .filter(|(_, end)| *end != "true 4")
+        .collect();
+    assert!(wrong.is_empty(), "{} of {} runs: {wrong:?}", wrong.len(), acknowledged.len());
+
+    let mut effects: BTreeMap<String, u32> = BTreeMap::new();
+    for line in BufReader::new(File::open(folder.path().join("effects")).unwrap()).lines() {
+        *effects.entry(line.unwrap()).or_default() += 1;
+    }
+    for run in &acknowledged {
+        let of_run = effects.range(format!("{run}/")..format!("{run}0")).count();
+        assert_eq!(of_run, 3, "run {run} has effects of {of_run} turns");
+    }
+    let mut charges: BTreeMap<String, u32> = BTreeMap::new();
+    for line in BufReader::new(File::open(folder.path().join("charges")).unwrap()).lines() {
+        *charges.entry(line.unwrap()).or_default() += 1;
+    }
+    let twice: Vec<_> = charges.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "what must not be repeated was: {twice:?}");
+    let asked: BTreeSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("asked ")).collect();
+    for run in &acknowledged {
+        let is_charged = charges.range(format!("{run}/")..format!("{run}0")).next().is_some();
+        assert!(is_charged || asked.contains(run.as_str()), "run {run} was neither charged nor asked about");
+    }
+    let asked = asked.len();
+    assert!(asked > 0, "no kill struck while something was done that must not be repeated");
+    let repeated = effects.values().filter(|count| **count > 1).count();
+    campaign.count_many(kills as u64);
+    let runs = acknowledged.len();
+    campaign.end(format_args!(
+        "{runs} runs acknowledged, each ended as it should; {repeated} idempotent effects repeated; 0 of {} `once` effects \
+         repeated, {asked} asked about",
+        charges.len()
+    ));
+}

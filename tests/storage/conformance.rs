@@ -1,0 +1,47 @@
+//! Every store keeps every rule of `Storage`.
+
+use std::sync::Arc;
+
+use callboard::storage::{Memory, Sled};
+use callboard::testing::conformance::{Mortal, Subject};
+use callboard::testing::{Sim, seeds, simulate};
+
+callboard::storage_conformance! {
+    in_memory memory: Subject::new(|clock| async { Arc::new(Memory::new(clock)) as _ })
+}
+
+callboard::storage_conformance! {
+    on_disk sled: {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Subject::new(move |clock| {
+            let folder = Arc::clone(&folder);
+            async move { Arc::new(Sled::open_with_clock(folder.path(), clock).unwrap()) as _ }
+        })
+    }
+}
+
+callboard::storage_crash_conformance! {
+    sled_killed: |folder| async move { Arc::new(Sled::open(folder).unwrap()) as _ }
+}
+
+/// The disk of simulations, which is crashed in many ways each time.
+struct Simulated;
+
+impl Simulated {
+    fn check<F: Future<Output = ()>>(self, rule: impl Fn(Mortal) -> F) {
+        simulate(seeds(20), async |sim: Sim| {
+            let (opened, crashed) = (sim.clone(), sim);
+            let open = move || std::future::ready(opened.storage());
+            let crash = move || {
+                let sim = crashed.clone();
+                async move { sim.crash().await }
+            };
+            rule(Mortal::in_process(open, crash)).await;
+            Ok(())
+        });
+    }
+}
+
+callboard::storage_crash_conformance! {
+    in_process memory_with_loss: Simulated
+}

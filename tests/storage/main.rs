@@ -1,0 +1,15 @@
+//! Stores, journals, and what may happen to what is stored.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bits;
+#[path = "../campaigns/mod.rs"]
+mod campaigns;
+#[path = "../common/mod.rs"]
+mod common;
+mod conformance;
+mod journal;
+mod open_notes;
+mod reference;
+mod sled_safety;
+mod transfer;

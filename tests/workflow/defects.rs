@@ -1,0 +1,475 @@
+//! What is wrong with a workflow is told before anything runs: each defect with its line, and within limits whatever the text
+//! is (SEMANTICS 7).
+
+use std::fmt::Write as _;
+
+use callboard::messages::{Block, JoinPolicy, Plan, PlanNode, Reducer, Work, visible_lines};
+use callboard::storage::codec::{self, Stored};
+use callboard::workflow::{Form, Node, Source, Workflow, WorkflowBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What is told of a text.
+fn told(text: &str) -> String {
+    match Workflow::from_toml("flow.toml", text) {
+        Ok(workflow) => panic!("nothing is wrong with it: {workflow:?}"),
+        Err(defects) => defects.to_string(),
+    }
+}
+
+/// A workflow whose tasks these lines are: a name, and what else is said of it. Without a word on what it does, it is a turn
+/// of the agent `x`.
+fn tasks(tasks: &[(&str, &str)]) -> String {
+    let mut text = "[workflow]\nname = \"w\"\nchannels = { notes = \"append\", best = \"last_value\" }\n".to_owned();
+    for (name, lines) in tasks {
+        let works = ["agent =", "kind =", "tasks =", "workflow ="].iter().any(|work| lines.contains(work));
+        let agent = if works { "" } else { "agent = \"x\"\n" };
+        write!(text, "[[workflow.tasks]]\nname = {}\n{agent}{lines}\n", Value::from(*name)).unwrap();
+    }
+    text
+}
+
+const AB: &str = "depends_on = [\"a\"]\n";
+
+/// One for each kind of defect that a name, an edge or a bound can have.
+fn kinds() -> Vec<(&'static str, String)> {
+    let after_a = |lines: &str| format!("{AB}{lines}");
+    let ab = |lines: &str| tasks(&[("a", ""), ("b", &after_a(lines))]);
+    vec![
+        ("a name that is none", tasks(&[("a b", "")])),
+        ("a name that templates have for themselves", tasks(&[("state", "")])),
+        ("an agent without a name", tasks(&[("a", "agent = \"\"")])),
+        ("an agent with a name that deceives", tasks(&[("a", "agent = \"x\u{202e}y\"")])),
+        ("two of one name", tasks(&[("a", ""), ("a", "")])),
+        (
+            "two of one name in different levels",
+            tasks(&[("a", ""), ("g", "tasks = [{ name = \"a\", agent = \"x\" }]")]),
+        ),
+        ("after a node that is not there", tasks(&[("alpha", ""), ("b", "depends_on = [\"alfa\"]")])),
+        ("after itself", tasks(&[("a", "depends_on = [\"a\"]")])),
+        ("after one twice", tasks(&[("a", ""), ("b", "depends_on = [\"a\", \"a\"]")])),
+        ("a circle", tasks(&[("a", "depends_on = [\"c\"]"), ("b", AB), ("c", "depends_on = [\"b\"]")])),
+        (
+            "a circle by goto",
+            tasks(&[
+                ("a", "depends_on = [\"b\"]"),
+                ("b", "goto = [\"a\"]"),
+                ("c", "goto = [\"b\"]\ndepends_on = [\"a\"]"),
+            ]),
+        ),
+        ("going back without a bound", ab("goto = [\"a\"]")),
+        ("going back to what does not come before", tasks(&[("a", "goto = [{ to = \"b\", max = 2 }]"), ("b", AB)])),
+        ("going back zero times", ab("goto = [{ to = \"a\", max = 0 }]")),
+        ("going to a node that is not there", ab("goto = [\"bb\"]")),
+        (
+            "loops that overlap",
+            tasks(&[
+                ("a", ""),
+                ("b", AB),
+                ("c", "depends_on = [\"b\"]\ngoto = [{ to = \"a\", max = 2 }]"),
+                ("d", "depends_on = [\"c\"]\ngoto = [{ to = \"b\", max = 2 }]"),
+            ]),
+        ),
+        (
+            "into the middle of a loop",
+            tasks(&[
+                ("a", ""),
+                ("b", AB),
+                ("o", ""),
+                ("c", "depends_on = [\"b\", \"o\"]\ngoto = [{ to = \"a\", max = 2 }]"),
+            ]),
+        ),
+        ("more than there are", ab("join = { at_least = 2 }")),
+        ("at least none", ab("join = { at_least = 0 }")),
+        ("nothing to join", tasks(&[("a", "join = \"any\"")])),
+        ("no attempts", tasks(&[("a", "attempts = 0")])),
+        ("attempts of a join", ab("kind = \"join\"\nattempts = 2")),
+        ("a timeout of a group", tasks(&[("g", "tasks = [{ name = \"a\", agent = \"x\" }]\ntimeout = \"3s\"")])),
+        ("an interrupt before a join", ab("kind = \"join\"\ninterrupt = \"before\"")),
+        ("a loop without iterations", tasks(&[("a", "loop = { max = 0 }")])),
+        ("a loop with very many", tasks(&[("a", "loop = { max = 1000001 }")])),
+        ("a map over nothing that is there", tasks(&[("a", "map = { over = \"files.output\" }")])),
+        ("a map without items", tasks(&[("a", "map = { over = \"input\", max = 0 }")])),
+        ("a workflow that nobody knows", tasks(&[("a", "workflow = \"other\"")])),
+        ("nothing within", tasks(&[("g", "tasks = []")])),
+        ("a channel that is not declared", tasks(&[("a", "save = \"note\"")])),
+        ("two that write one value", tasks(&[("a", "save = \"best\""), ("b", "save = \"best\"")])),
+    ]
+}
+
+/// One for each kind of defect that a template or an expression can have.
+fn template_kinds() -> Vec<(&'static str, String)> {
+    let input =
+        |template: &str| tasks(&[("a", ""), ("b", &format!("{AB}input = {}", Value::from(template))), ("c", "")]);
+    let when = |expression: &str| tasks(&[("a", ""), ("b", &format!("{AB}when = {}", Value::from(expression)))]);
+    let within = |name: &str| format!("tasks = [{{ name = \"{name}\", agent = \"x\" }}]");
+    vec![
+        ("a node that is not there", input("{{ aa.output }}")),
+        ("a node that does not come before", input("{{ c.output }}")),
+        ("its own output", input("{{ b.output }}")),
+        ("a part that nodes have not", input("{{ a.result }}")),
+        ("a channel that is not declared", input("{{ state.note }}")),
+        ("an item outside of a map", input("{{ item }}")),
+        ("an index outside of a map", input("{{ index }}")),
+        ("an iteration outside of a loop", input("{{ iteration }}")),
+        ("what was before outside of a loop", input("{{ previous }}")),
+        ("a template that is not closed", input("see {{ a.output")),
+        ("a block that is not closed", input("{% if a.output %}")),
+        ("an expression that is none", when("a.output >")),
+        ("a template where an expression is due", when("{{ a.output }}")),
+        (
+            "a node of which there are several",
+            tasks(&[
+                ("m", &format!("{}\nmap = {{ over = \"input\" }}", within("inner"))),
+                ("b", "depends_on = [\"m\"]\ninput = \"{{ inner.output }}\""),
+            ]),
+        ),
+        (
+            "a node after an edge's own",
+            tasks(&[("a", ""), ("c", ""), ("b", "depends_on = [{ task = \"a\", when = \"c.output\" }]")]),
+        ),
+        (
+            "an end that reads what is not there",
+            format!("{}\n", tasks(&[("a", "")])).replacen("\n", "\noutput = \"{{ b.output }}\"\n", 1),
+        ),
+    ]
+}
+
+fn all(kinds: &[(&str, String)]) -> String {
+    kinds.iter().fold(String::new(), |all, (kind, text)| {
+        let told = std::panic::catch_unwind(|| told(text)).unwrap_or_else(|_| format!("NOTHING IS TOLD OF\n{text}"));
+        format!("{all}## {kind}\n{told}\n\n")
+    })
+}
+
+#[test]
+fn every_kind_of_defect_is_told_with_its_line() {
+    insta::assert_snapshot!("kinds", all(&kinds()));
+}
+
+#[test]
+fn every_kind_of_defect_of_a_template_is_told_with_its_line() {
+    insta::assert_snapshot!("template_kinds", all(&template_kinds()));
+}
+
+#[test]
+fn all_defects_of_a_text_are_told_at_once() {
+    let text = tasks(&[
+        ("state", "attempts = 0"),
+        ("a", "save = \"note\""),
+        ("b", "depends_on = [\"a\"]\njoin = { at_least = 3 }\ninput = \"{{ c.output }}\""),
+        ("c", "loop = { max = 0, until = \"stat.x >\" }"),
+        ("d", "depends_on = [\"a\", \"a\"]\nkind = \"join\"\ninterrupt = \"before\"\ntimeout = 3"),
+        ("e", "when = \"state.nowhere\"\nmap = { over = \"f.output\", max = 9999999 }"),
+    ]);
+    insta::assert_snapshot!("at_once", told(&text));
+}
+
+#[test]
+fn names_that_are_to_deceive_are_shown_as_what_they_are() {
+    let hostile = [
+        "\u{1b}[2Jclear",
+        "a\u{202e}b",
+        "a\u{200b}b",
+        "a\nb",
+        "a\0b",
+        "",
+        " ",
+        "ａ",
+        "日本",
+        "{{ a }}",
+        "'",
+        "\"",
+        "../../x",
+        &"n".repeat(100_000),
+    ];
+    for name in hostile {
+        let (quoted, origin) = (Value::from(name), name.chars().take(50).collect::<String>());
+        let texts = [
+            tasks(&[(name, "")]),
+            tasks(&[("a", &format!("depends_on = [{quoted}]"))]),
+            tasks(&[("a", &format!("save = {quoted}"))]),
+            tasks(&[("a", &format!("workflow = {quoted}"))]),
+            tasks(&[("a", &format!("goto = [{quoted}]"))]),
+            tasks(&[("a", &format!("input = {}", Value::from(format!("{{{{ state['{name}'].x | {name} }}}}"))))]),
+            tasks(&[("a", "unknown = 1")]).replace("unknown", &quoted.to_string()),
+        ];
+        for text in texts.iter().map(|text| text.replace("\\u001b", "\\u001B")) {
+            let Err(defects) = Workflow::from_toml(&origin, &text) else { panic!("nothing is wrong with {text:?}") };
+            let told = defects.to_string();
+            assert_eq!(visible_lines(&told), told, "{told:?}");
+            assert!(told.len() < 20_000, "{} bytes are told", told.len());
+            for defect in defects.list() {
+                assert!(defect.place.is_some(), "nowhere: {defect:?}");
+            }
+        }
+    }
+}
+
+/// Checks of large workflows end: what is found by one that does not is a test that hangs.
+fn ends<T>(what: &str, check: impl FnOnce() -> T) -> T {
+    println!("{what}");
+    check()
+}
+
+fn numbered(count: usize, node: impl Fn(usize, Node) -> Node) -> WorkflowBuilder {
+    let plan = Workflow::builder("many").channel("best", Reducer::LastValue);
+    (0..count).fold(plan, |plan, number| plan.node(node(number, Node::agent(&format!("n{number}"), "x"))))
+}
+
+fn before(number: usize) -> Option<String> {
+    number.checked_sub(1).map(|before| format!("n{before}"))
+}
+
+#[test]
+fn ten_thousand_nodes_are_checked_soon_whatever_they_are() {
+    let after = |number: usize, node: Node| before(number).into_iter().fold(node, |node, before| node.after(&before));
+    ends("a chain", || numbered(10_000, after).build().unwrap());
+    ends("a row", || numbered(10_000, |_, node| node).build().unwrap());
+    ends("a fan", || {
+        let fan = numbered(5_000, |number, node| if number == 0 { node } else { node.after("n0") });
+        let all = (1..5_000).fold(Node::join("all"), |all, number| all.after(&format!("n{number}")));
+        fan.node(all).build().unwrap()
+    });
+    ends("a chain that writes one value", || {
+        numbered(10_000, |number, node| after(number, node).saved_to("best")).build().unwrap()
+    });
+    ends("a chain whose end reads all", || {
+        let reading = |number: usize| {
+            (0..number).step_by(10).map(|other| format!("{{{{ n{other}.output }}}}")).collect::<String>()
+        };
+        numbered(1_000, |number, node| after(number, node).input(reading(number))).build().unwrap()
+    });
+    ends("a chain whose nodes read the first", || {
+        numbered(10_000, |number, node| {
+            let node = after(number, node);
+            if number == 0 { node } else { node.input("{{ n0.output }}") }
+        })
+        .build()
+        .unwrap()
+    });
+    ends("a chain of goto", || {
+        let going = |number: usize, node: Node| {
+            if number + 1 < 10_000 { node.may_go_to(&format!("n{}", number + 1)) } else { node }
+        };
+        numbered(10_000, going).build().unwrap()
+    });
+    ends("groups", || {
+        let plan = (0..5_000).fold(Workflow::builder("many"), |plan, number| {
+            plan.node(Node::nodes(&format!("g{number}"), [Node::agent(&format!("n{number}"), "x")]))
+        });
+        plan.build().unwrap()
+    });
+    let loops = |nodes: usize, loops: usize| {
+        numbered(nodes, move |number, node| {
+            let node = after(number, node);
+            if number < loops { node.may_go_back_to(&format!("n{number}"), 2) } else { node }
+        })
+        .build()
+    };
+    ends("a chain of loops", || loops(1_000, 256).unwrap());
+    let told = ends("too many loops", || loops(10_000, 10_000).unwrap_err().to_string());
+    assert!(told.contains("go back to more than 256 nodes"), "{told}");
+}
+
+#[test]
+fn a_hundred_thousand_nodes_are_refused_soon() {
+    let told = ends("a row", || numbered(100_000, |_, node| node).build().unwrap_err().to_string());
+    assert_eq!(
+        told,
+        "workflow \"many\": the workflow has more than 10000 nodes\n  advice: run parts of it as workflows of their own"
+    );
+    let text = (0..100_000).map(|number| format!("a{number}")).collect::<Vec<_>>().join("->");
+    let told = ends("a line", || Workflow::from_line("line", &text).unwrap_err().to_string());
+    assert!(told.contains("10000") || told.contains("10,000"), "{}", &told[..300]);
+    let row: String = (0..100_000).map(|number| format!("{{name=\"{number}\"}},")).collect();
+    ends("TOML", || told_of_long(&format!("[workflow]\nname = \"w\"\ntasks = [{row}]")));
+}
+
+fn told_of_long(text: &str) {
+    let told = Workflow::from_toml("long.toml", text).unwrap_err().to_string();
+    assert!(told.len() < 100_000, "{} bytes are told", told.len());
+}
+
+#[test]
+fn nodes_within_nodes_ten_thousand_deep_are_refused_soon() {
+    let deep = (0..10_000).fold(Node::agent("n", "x"), |node, level| Node::nodes(&format!("g{level}"), [node]));
+    let deep = Workflow::builder("deep").node(deep);
+    let told = ends("a builder", || deep.build().unwrap_err().to_string());
+    assert!(told.contains("more than 64 levels deep"), "{told}");
+}
+
+#[test]
+fn texts_that_nest_ten_thousand_deep_are_refused_soon() {
+    for (open, close) in
+        [("(", ")"), ("x: {", "}"), ("loop(max=2) {", "}"), ("if(\"1\") {", "}"), ("any(a, ", ")"), ("a(input=[", "])")]
+    {
+        let text = [open.repeat(10_000), "a".into(), close.repeat(10_000)].concat();
+        ends("a line", || Workflow::from_line("deep", &text).unwrap_err());
+    }
+    for (open, close) in
+        [("tasks = [{", "}]"), ("tasks = ", ""), ("tasks = [", "]"), ("[[workflow.tasks", "]]"), ("a.", "")]
+    {
+        let text = ["[workflow]\nname = \"w\"\n", &open.repeat(10_000), &close.repeat(10_000)].concat();
+        ends("TOML", || told_of_long(&text));
+    }
+}
+
+#[test]
+fn expressions_that_nest_thousands_deep_harm_nobody() {
+    for (open, close) in [
+        ("(", ")"),
+        ("[", "]"),
+        ("{'a':", "}"),
+        ("not ", ""),
+        ("-", ""),
+        ("1 if 1 else ", ""),
+        ("1 + ", ""),
+        ("1 ~ ", ""),
+        ("1 and ", ""),
+        ("1 ** ", ""),
+        ("", ".a"),
+        ("", "[1]"),
+        ("", "|abs"),
+        ("", "()"),
+        ("", " is odd"),
+    ] {
+        println!("{open}1{close}");
+        let expression = [&open.repeat(4_000), "x", &close.repeat(4_000)].concat();
+        ends("an expression", || {
+            let node = || Node::agent("a", "x");
+            drop(Workflow::builder("deep").node(node().when(&expression)).build());
+            drop(Workflow::builder("deep").node(node().input(format!("{{{{ {expression} }}}}."))).build());
+        });
+    }
+    for block in
+        ["{% if 1 %}", "{% for a in [1] %}", "{% set a %}", "{% macro m() %}", "{% with %}", "{% filter upper %}"]
+    {
+        println!("{block}");
+        let node = Node::agent("a", "x").input(["{% if 1 %}", &block.repeat(4_000)].concat());
+        ends("a block", || drop(Workflow::builder("deep").node(node).build()));
+    }
+}
+
+#[test]
+fn values_that_nest_too_deep_for_a_journal_are_refused() {
+    let deep = |text: &str| (0..500).fold(Value::from(text), |value, _| Value::Array(vec![value]));
+    for text in ["{{ x }}", "x"] {
+        let told = |workflow: WorkflowBuilder| ends("a value", || workflow.build().unwrap_err().to_string());
+        let as_input = told(Workflow::builder("deep").node(Node::agent("a", "x").input(deep(text))));
+        assert!(as_input.contains("nests deeper"), "{as_input}");
+        let as_output = told(Workflow::builder("deep").node(Node::agent("a", "x")).output(deep(text)));
+        assert!(as_output.contains("nests deeper"), "{as_output}");
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept(Plan);
+
+impl Stored for Kept {
+    const SCHEMA: u16 = 999;
+    const VERSION: u16 = 1;
+    const NAME: &'static str = "plan";
+}
+
+#[test]
+fn ten_thousand_names_that_nobody_has_are_told_soon() {
+    let text = tasks(&(0..9_000).map(|_| ("a", "depends_on = [\"nobody\"]")).collect::<Vec<_>>());
+    let numbered = text.lines().enumerate().map(|(number, line)| match line {
+        "name = \"a\"" => format!("name = \"n{number}\"\n"),
+        "depends_on = [\"nobody\"]" => format!("depends_on = [\"m{number}\"]\n"),
+        other => format!("{other}\n"),
+    });
+    let text: String = numbered.collect();
+    let told = ends("9,000 names that nobody has", || told(&text));
+    assert!(told.contains("no node is named \"m6\"") && told.contains("too many defects to show: 8900 more"), "{told}");
+}
+
+#[test]
+fn a_workflow_with_defects_that_is_named_again_and_again_is_told_once() {
+    let outer = (0..9_000).map(|number| format!("a{number}(workflow=\"inner\")")).collect::<Vec<_>>().join(" -> ");
+    let source = |origin: &str, text: String| Source { origin: origin.into(), bytes: text.into(), form: Form::Line };
+    let texts = [
+        source("outer", format!("workflow outer: {outer}")),
+        source("inner", "workflow inner: x(input=\"{{ nobody.output }}\")".to_owned()),
+    ];
+    let read = ends("9,000 names of one with defects", || Workflow::reader().all(&texts));
+    let told = read[0].as_ref().unwrap_err();
+    let problems: Vec<&str> = told.list().iter().map(|defect| &*defect.problem).collect();
+    assert_eq!(problems, ["the workflow \"inner\" has defects of its own"]);
+}
+
+#[test]
+fn schemas_that_would_take_all_memory_or_never_end_are_refused() {
+    let schema = |schemas: &str| {
+        format!(
+            "[workflow]\nname = \"w\"\n[workflow.channels]\n{schemas}\n[[workflow.tasks]]\nname = \"a\"\nagent = \"x\"\n"
+        )
+    };
+    let doubled = |level: usize| {
+        format!(
+            "a{level} = {{ allOf = [{{ \"$ref\" = \"#/$defs/a{0}\" }}, {{ \"$ref\" = \"#/$defs/a{0}\" }}] }}",
+            level + 1
+        )
+    };
+    let levels: Vec<String> = (0..40).map(doubled).collect();
+    let doubling = format!(
+        "x = {{ schema = {{ \"$ref\" = \"#/$defs/a0\", \"$defs\" = {{ {}, a40 = {{ type = \"string\" }} }} }} }}",
+        levels.join(", ")
+    );
+    let told_of = ends("references that double", || told(&schema(&doubling)));
+    assert!(told_of.contains("its references come to more than 10000 schemas"), "{told_of}");
+    let large = schema(r#"x = { schema = { pattern = "(\\w{100}){40}" } }"#);
+    assert!(ends("a large pattern", || told(&large)).contains("the schema of \"x\" cannot be used"));
+    let many: Vec<String> =
+        (0..2_000).map(|number| format!("x{number} = {{ schema = {{ pattern = \"a{number}\" }} }}")).collect();
+    let told_of = ends("many patterns", || told(&schema(&many.join("\n"))));
+    assert!(told_of.contains("the schemas of the channels have more than 256 patterns"), "{told_of}");
+    let named = r##"x = { schema = { "$ref" = "#name" } }"##;
+    assert!(told(&schema(named)).contains("or lead to no path in it"));
+    let link = |level: usize| format!("a{level} = {{ \"$ref\" = \"#/$defs/a{}\" }}", level + 1);
+    let links: Vec<String> = (0..10_000).map(link).collect();
+    // From its end on, each link leads to what is known already.
+    let from_the_end =
+        (0..100).map(|step| format!("p{step:02} = {{ \"$ref\" = \"#/$defs/a{}\" }}", 9_900 - step * 100));
+    let from_the_end: Vec<String> = from_the_end.collect();
+    let chain = format!(
+        "x = {{ schema = {{ properties = {{ {} }}, \"$defs\" = {{ {}, a10000 = {{ type = \"string\" }} }} }} }}",
+        from_the_end.join(", "),
+        links.join(", ")
+    );
+    let told_of = ends("a chain of references", || told(&schema(&chain)));
+    assert!(told_of.contains("128 levels"), "{told_of}");
+    let tree = r##"x = { schema = { properties = { left = { "$ref" = "#" }, right = { "$ref" = "#" } } } }"##;
+    Workflow::from_toml("tree", &schema(tree)).unwrap();
+}
+
+fn nested(levels: usize) -> Plan {
+    let node = |work| PlanNode {
+        name: "n".into(),
+        work,
+        after: Vec::new(),
+        join: JoinPolicy::All,
+        when: None,
+        input: None,
+        saves: None,
+        may_repeat: false,
+        exits: Vec::new(),
+        attempts: None,
+        timeout: None,
+        compensation: None,
+        is_interrupted: false,
+    };
+    let block = |work| Block { nodes: vec![node(work)], output: None };
+    let body = (0..levels).fold(block(Work::Join), |body, _| block(Work::Block { body, is_closed: false }));
+    Plan::new("deep", Default::default(), body)
+}
+
+#[test]
+fn a_plan_that_nests_too_deep_is_not_read_from_a_store() {
+    let read = |levels| codec::decode::<Kept>(&codec::encode(&Kept(nested(levels)))).map(|Kept(plan)| plan);
+    assert_eq!(read(64).unwrap(), nested(64));
+    let error = read(65).unwrap_err().to_string();
+    assert!(error.contains("more than 64 levels deep"), "{error}");
+    assert!(read(64).is_ok(), "the next one is read from its own beginning");
+}

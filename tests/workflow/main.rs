@@ -1,0 +1,13 @@
+//! Workflows: their check, their order, what their nodes see, and their pictures.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod compared;
+mod defects;
+mod drawing;
+mod teams;
+mod traps;
+mod ways;
+mod workflows;

@@ -1,0 +1,904 @@
+//! A workflow's graph says which turns start, what they see, and what a run comes to (SEMANTICS 7).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::common::{assert_nothing_left, builder};
+use callboard::messages::{Reducer, Refusal, RunEvent, RunResult, Send};
+use callboard::prelude::*;
+use callboard::runtime::{Builder, WorkflowStoreError};
+use callboard::supervision::runs::follow::{TurnEvent, TurnStatus};
+use callboard::supervision::runs::interrupts::{Resume, ResumeError};
+use callboard::workflow::{Node, Workflow, WorkflowBuilder};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+/// Agents that say their names after what they were given, and what they can be told to do.
+fn cast(builder: Builder) -> Builder {
+    let echo = |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) };
+    builder
+        .agent("echo", echo)
+        .agent("mark", |turn: Turn| async move {
+            let given = turn.input_json().as_str().unwrap_or_default().to_owned();
+            Ok(Command::output(format!("{given}.")).with("seen", given))
+        })
+        .agent(
+            "fail",
+            |turn: Turn| async move { Err::<Command, _>(TurnError::terminal(turn.input_json().to_string())) },
+        )
+        .agent("never", |_: Turn| async { std::future::pending::<Result<Command, TurnError>>().await })
+        .agent("write", |turn: Turn| async move {
+            let mut command = Command::output(turn.input_json().clone());
+            if let Value::Object(fields) = turn.input_json().value() {
+                for (channel, value) in fields {
+                    command = command.with(channel, value.clone());
+                }
+            }
+            Ok(command)
+        })
+        .agent("read", |turn: Turn| async move { Ok(Command::output(turn.state().to_json())) })
+        .agent("go", |turn: Turn| async move {
+            let to = turn.input_json().as_str().unwrap_or_default().to_owned();
+            Ok(match &*to {
+                "" => Command::output("stayed"),
+                "end" => Command::output("ended").end(),
+                to => Command::output("went").goto(to),
+            })
+        })
+}
+
+fn workflow() -> WorkflowBuilder {
+    Workflow::builder("test").channel("seen", Reducer::Append).channel("one", Reducer::LastValue)
+}
+
+async fn run(workflow: WorkflowBuilder, input: Value) -> RunResult {
+    run_on(cast(builder()), workflow, input).await
+}
+
+async fn run_on(builder: Builder, workflow: WorkflowBuilder, input: Value) -> RunResult {
+    let workflow = workflow.build().unwrap_or_else(|defects| panic!("{defects}"));
+    let board = builder.start().await.unwrap();
+    let run = board.submit(workflow.task(input)).await.unwrap_or_else(|error| panic!("{error}"));
+    let result = tokio::time::timeout(Duration::from_secs(3_600), run.result()).await.expect("it hangs").unwrap();
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+    result
+}
+
+fn error(result: &RunResult) -> &str {
+    match &result.outcome {
+        Outcome::Failed { error } => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_knows_the_node_that_it_works_on() {
+    let board =
+        builder().agent("at", |turn: Turn| async move { Ok(Command::output(turn.node())) }).start().await.unwrap();
+    let text = r#"first(agent="at") -> each: map(over="items") { inner(agent="at") } -> again: loop(until="true", max=2) { a(agent="at") -> b(agent="at") }"#;
+    let workflow = Workflow::from_line("nodes", text).unwrap();
+    let result = board.submit(workflow.task(json!({ "items": [1] }))).await.unwrap().result().await.unwrap();
+    assert_eq!(result.output, "again#1/b", "{result:?}");
+    let alone = board.submit(Task::new("x").to("at")).await.unwrap().result().await.unwrap();
+    assert_eq!(alone.output, Value::Null, "outside of a workflow");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_omitted_is_the_predecessors_output_and_for_the_first_the_runs_input() {
+    let chain = workflow()
+        .node(Node::agent("a", "mark"))
+        .node(Node::agent("b", "mark").after("a"))
+        .node(Node::agent("c", "mark").after("b"));
+    let result = run(chain, json!("x")).await;
+    assert_eq!((&result.outcome, &result.output), (&Outcome::Finished, &json!("x...").into()));
+    assert_eq!(result.state, json!({ "seen": ["x", "x.", "x.."] }));
+    assert_eq!((result.metrics.turns, result.metrics.handoffs, result.metrics.agents), (3, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_join_gets_the_outputs_by_name_and_sees_the_writes_in_plan_order() {
+    let diamond = workflow()
+        .node(Node::agent("first", "mark"))
+        .node(Node::agent("left", "mark").after("first").input("l{{ first.output }}"))
+        .node(Node::agent("right", "mark").after("first").input("r{{ first.output }}"))
+        .node(Node::agent("both", "echo").after("right").after("left"))
+        .node(Node::agent("after", "read").after("both"));
+    let result =
+        run(diamond.output(json!({ "both": "{{ both.output }}", "saw": "{{ after.output }}" })), json!("x")).await;
+    let expected = json!({ "both": { "left": "lx..", "right": "rx.." }, "saw": { "seen": ["x", "lx.", "rx."] } });
+    assert_eq!(result.output, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_sibling_delays_only_what_comes_after_it() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&begun);
+    let slow = cast(builder())
+        .agent("slow", |_: Turn| async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(Command::new())
+        })
+        .agent("count", move |_: Turn| {
+            let begun = Arc::clone(&counter);
+            async move { Ok(Command::output(begun.fetch_add(1, Ordering::SeqCst))) }
+        });
+    let plan = workflow()
+        .node(Node::agent("slow", "slow"))
+        .node(Node::agent("quick", "echo"))
+        .node(Node::agent("next", "count").after("quick"))
+        .node(Node::agent("last", "count").after("slow").after("next"));
+    let board = slow.start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+    assert_eq!(run.result().await.unwrap().output, 1);
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_takes_the_first_success_cancels_the_others_and_drops_what_they_wrote() {
+    let race = workflow()
+        .node(Node::agent("broken", "fail"))
+        .node(Node::agent("stuck", "mark"))
+        .node(Node::agent("stuck_on", "never").after("stuck"))
+        .node(Node::agent("quick", "mark").input("q"))
+        .node(Node::agent("winner", "echo").after("broken").after("stuck_on").after("quick").any())
+        .node(Node::agent("saw", "read").after("winner"));
+    let result = run(race, json!("x")).await;
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!({ "seen": ["q"] }).into()));
+    assert_eq!(result.state, json!({ "seen": ["q"] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_least_fails_as_soon_as_it_is_out_of_reach() {
+    let plan = |needed| {
+        workflow()
+            .node(Node::agent("a", "fail"))
+            .node(Node::agent("b", "mark").input("b"))
+            .node(Node::agent("c", "mark").input("c"))
+            .node(Node::agent("late", "never").after("c"))
+            .node(Node::agent("join", "echo").after("a").after("b").after("c").after("late").at_least(needed))
+    };
+    let result = run(plan(2), json!("x")).await;
+    assert_eq!(result.output, json!({ "b": "b.", "c": "c." }));
+    let result = run(plan(4), json!("x")).await;
+    assert_eq!(error(&result), "node join: too few of the nodes before it can finish");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_sibling_cancels_the_running_ones_and_the_run_ends_with_its_error() {
+    let plan = workflow()
+        .node(Node::agent("done", "mark"))
+        .node(Node::agent("stuck", "never").after("done"))
+        .node(Node::agent("broken", "fail").after("done"))
+        .node(Node::agent("join", "echo").after("stuck").after("broken"));
+    let result = run(plan, json!("x")).await;
+    assert_eq!(error(&result), "node broken: terminal error: \"x.\"");
+    assert_eq!(result.state, json!({ "seen": ["x"] }), "finished siblings keep their results");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_waits_for_all_and_goes_on_without_those_that_failed() {
+    let plan = workflow().node(Node::agent("broken", "fail")).node(Node::agent("fine", "mark")).node(
+        Node::agent("join", "echo").after("broken").after("fine").settled().input(json!([
+            "{{ broken.outcome }}",
+            "{{ broken.error }}",
+            "{{ fine.output }}"
+        ])),
+    );
+    let result = run(plan, json!("x")).await;
+    assert_eq!(result.output, json!(["failed", "failed: terminal error: \"x\"", "x."]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_edge_deals_with_a_failure_and_is_skipped_without_one() {
+    let plan = || {
+        workflow()
+            .node(Node::agent("first", "mark"))
+            .node(Node::workflow("risky", "inner").after("first").input("{{ input }}"))
+            .node(Node::agent("repair", "echo").after_failure_of("risky").input("repaired: {{ risky.error }}"))
+            .node(Node::agent("usual", "echo").after("risky"))
+            .node(Node::agent("join", "echo").after("repair").after("usual"))
+    };
+    let failing = Workflow::builder("inner").node(Node::agent("x", "fail")).build().unwrap();
+    let result = run(plan().with(&failing), json!("in")).await;
+    assert_eq!(result.output, "repaired: failed: node risky/x: terminal error: \"in\"");
+    assert_eq!(result.state, json!({ "seen": ["in"] }));
+    let fine = Workflow::builder("inner").node(Node::agent("x", "echo")).build().unwrap();
+    assert_eq!(run(plan().with(&fine), json!("in")).await.output, "in");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_choose_a_way_and_joins_resolve_without_the_other() {
+    let plan = || {
+        workflow()
+            .channel("score", Reducer::Sum)
+            .node(Node::agent("rate", "write").input(json!({ "score": "{{ input.score }}" })))
+            .node(Node::agent("good", "mark").after_if("rate", "state.score > 3").input("good"))
+            .node(Node::agent("bad", "mark").after_if("rate", "not state.score > 3").input("bad"))
+            .node(Node::agent("more", "mark").after("bad").input("more"))
+            .node(Node::agent("join", "echo").after("good").after("more"))
+            .node(Node::agent("extra", "mark").after("join").when("join.output == 'good.'"))
+    };
+    let result = run(plan(), json!({ "score": 5 })).await;
+    assert_eq!(
+        (result.output, &result.state),
+        (json!("good..").into(), &json!({ "score": 5, "seen": ["good", "good."] }).into())
+    );
+    let result = run(plan(), json!({ "score": 1 })).await;
+    assert_eq!(
+        (result.output, &result.state),
+        (json!("more.").into(), &json!({ "score": 1, "seen": ["bad", "more"] }).into())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_are_found_by_name_and_a_missing_one_is_told_at_submission() {
+    let plan = || {
+        workflow().node(Node::agent("a", "echo")).node(Node::agent("b", "mark").after("a").when_predicate("is_long"))
+    };
+    let known = cast(builder()).predicate("is_long", |_, subject| subject.as_str().is_some_and(|text| text.len() > 3));
+    assert_eq!(run_on(known, plan(), json!("long text")).await.output, "long text.");
+    let board = cast(builder()).predicate("is_lon", |_, _| true).start().await.unwrap();
+    let refused = board.submit(plan().build().unwrap().task("x")).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "workflow \"test\": node b asks the predicate \"is_long\", which is not registered; did you mean \"is_lon\"?\n  advice: add it with `Builder::predicate`; the command line has none"
+    );
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_reducer_that_nobody_has_registered_is_told_at_submission() {
+    let plan = workflow().channel("best", Reducer::Custom("longest".into())).node(Node::agent("a", "echo"));
+    let plan = plan.build().unwrap();
+    let longest = |held: &Json, _: &Json| Ok(held.clone());
+    let board = cast(builder()).reducer("longst", longest).start().await.unwrap();
+    let refused = board.submit(plan.task("x")).await.unwrap_err().to_string();
+    let told = "channel \"best\" has the reducer \"longest\", which is not registered; did you mean \"longst\"?";
+    assert!(refused.contains(told), "{refused}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_is_not_stored_under_a_name_that_deceives() {
+    let board = cast(builder()).start().await.unwrap();
+    for name in ["", "../../x", "\u{1b}[31mred", "\u{202e}abc", &"x".repeat(129)] {
+        let plan = Workflow::builder(name).node(Node::agent("a", "echo")).build().unwrap();
+        let refused = board.workflows().save(&plan).await;
+        assert!(matches!(refused, Err(WorkflowStoreError::Name(_))), "{name:?}: {refused:?}");
+    }
+    board.shutdown().await;
+}
+
+#[test]
+fn a_turn_that_may_take_no_time_is_a_defect() {
+    let defects = workflow().node(Node::agent("a", "echo").timeout(Duration::ZERO)).build().unwrap_err();
+    assert!(defects.to_string().contains("every turn takes longer than no time at all"), "{defects}");
+    assert!(Workflow::from_line("", "a(timeout=0)").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_goes_to_a_declared_node_in_place_of_the_edges() {
+    let plan = || {
+        workflow()
+            .node(Node::agent("decide", "go").may_go_to("special"))
+            .node(Node::agent("usual", "mark").after("decide").input("usual"))
+            .node(Node::agent("special", "mark"))
+            .node(Node::agent("join", "echo").after("usual").after("special"))
+    };
+    assert_eq!(run(plan(), json!("")).await.output, "usual.");
+    assert_eq!(run(plan(), json!("special")).await.output, "went.");
+    let result = run(plan(), json!("specal")).await;
+    let Outcome::Refused(refusal) = &result.outcome else { panic!("{result:?}") };
+    assert_eq!(
+        refusal.to_string(),
+        "node \"decide\" may not go to \"specal\"; did you mean \"special\"?; declare it among the `goto` of the node"
+    );
+    let result = run(plan(), json!("end")).await;
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("ended").into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sends_go_to_several_nodes_each_with_its_input() {
+    let agents = cast(builder()).agent("split", |_: Turn| async {
+        Ok(Command::output("split").goto_many([Send::new("b", "for b"), Send::new("c", "for c")]))
+    });
+    let plan = workflow()
+        .node(Node::agent("a", "split").may_go_to("b").may_go_to("c").may_go_to("d"))
+        .node(Node::agent("b", "mark"))
+        .node(Node::agent("c", "mark"))
+        .node(Node::agent("d", "mark"))
+        .node(Node::agent("join", "echo").after("b").after("c").after("d"));
+    assert_eq!(run_on(agents, plan, json!(0)).await.output, json!({ "b": "for b.", "c": "for c." }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_repeats_until_its_condition_holds_and_is_refused_past_its_bound() {
+    let plan = |max| {
+        workflow()
+            .channel("count", Reducer::Sum)
+            .node(Node::agent("start", "mark"))
+            .node(
+                Node::agent("work", "write")
+                    .after("start")
+                    .input(json!({ "count": 1, "seen": "{{ iteration }} after {{ previous }}" }))
+                    .until("state.count >= 3", max),
+            )
+            .node(Node::agent("end", "read").after("work"))
+    };
+    let result = run(plan(3), json!("x")).await;
+    let seen = ["x", "1 after null", r#"2 after {"count":1,"seen":"1 after null"}"#];
+    assert_eq!(result.output.value()["seen"].as_array().unwrap()[..3], seen.map(Value::from));
+    assert_eq!(result.output.value()["count"], 3);
+    let result = run(plan(2), json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "work".into(), max: 2 }));
+    let stopping = workflow().node(Node::agent("work", "mark").until("false", 4).or_stop());
+    assert_eq!(run(stopping, json!("")).await.output, "....");
+    let times = workflow().node(Node::agent("work", "mark").times(3));
+    assert_eq!(run(times, json!("")).await.output, "...");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_goes_back_repeats_the_nodes_between_within_its_bound() {
+    let reviews = Arc::new(AtomicUsize::new(0));
+    let plan = |max| {
+        workflow()
+            .node(Node::agent("plan", "mark"))
+            .node(Node::agent("implement", "mark").after("plan"))
+            .node(Node::agent("review", "review").after("implement").may_go_back_to("implement", max))
+            .node(Node::agent("publish", "echo").after("review").input("{{ implement.output }}"))
+    };
+    let agents = |reviews: Arc<AtomicUsize>| {
+        cast(builder()).agent("review", move |turn: Turn| {
+            let count = reviews.fetch_add(1, Ordering::SeqCst);
+            async move {
+                let command = Command::output(format!("{}?", turn.input_json().as_str().unwrap_or_default()));
+                Ok(if count < 2 { command.goto("implement") } else { command })
+            }
+        })
+    };
+    let result = run_on(agents(Arc::clone(&reviews)), plan(3), json!("x")).await;
+    assert_eq!((&result.outcome, result.output), (&Outcome::Finished, json!("x..?.?.").into()));
+    assert_eq!(result.state, json!({ "seen": ["x", "x.", "x..?", "x..?.?"] }));
+    let result = run_on(agents(Arc::default()), plan(2), json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "implement".into(), max: 2 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_works_on_every_item_and_gives_the_outputs_in_order() {
+    let plan = |max| {
+        workflow()
+            .node(Node::agent("list", "echo"))
+            .node(
+                Node::agent("each", "mark")
+                    .after("list")
+                    .input("{{ index }}{{ item }}")
+                    .for_each_up_to("list.output", max),
+            )
+            .node(Node::agent("end", "echo").after("each"))
+    };
+    let result = run(plan(9), json!(["a", "b", "c"])).await;
+    assert_eq!(result.output, json!(["0a.", "1b.", "2c."]));
+    assert_eq!(result.state, json!({ "seen": ["0a", "1b", "2c"] }));
+    assert_eq!(run(plan(9), json!([])).await.output, json!([]));
+    let result = run(plan(2), json!(["a", "b", "c"])).await;
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::MapLimit { max: 2, items: 3 }));
+    let result = run(plan(2), json!("abc")).await;
+    assert_eq!(error(&result), "node each: a map needs a list, and there is \"abc\"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_of_a_map_that_fails_cancels_the_others() {
+    let agents = cast(builder()).agent("picky", |turn: Turn| async move {
+        if turn.input_json().as_str() == Some("bad") {
+            return Err(TurnError::terminal("no"));
+        }
+        std::future::pending::<Result<Command, TurnError>>().await
+    });
+    let plan = workflow().node(Node::agent("each", "picky").for_each("input"));
+    assert_eq!(error(&run_on(agents, plan, json!(["good", "bad", "good"])).await), "node each[1]: terminal error: no");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_within_a_workflow_sees_its_own_input_and_its_end_ends_only_it() {
+    let inner = Workflow::builder("inner")
+        .channel("ignored", Reducer::LastValue)
+        .node(Node::agent("head", "mark").input("{{ topic }}"))
+        .node(Node::agent("stop", "go").after("head").input("end"))
+        .node(Node::agent("beside", "never").after("head"))
+        .build()
+        .unwrap();
+    assert_eq!(inner.inputs().collect::<Vec<_>>(), ["topic"]);
+    let outer = workflow()
+        .with(&inner)
+        .node(Node::agent("first", "mark"))
+        .node(Node::workflow("sub", "inner").after("first").input(json!({ "topic": "T{{ first.output }}" })))
+        .node(Node::agent("last", "mark").after("sub"));
+    let result = run(outer, json!("x")).await;
+    assert_eq!((&result.outcome, result.output), (&Outcome::Finished, json!("ended.").into()));
+    assert_eq!(result.state, json!({ "seen": ["x", "Tx.", "ended"] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_nest_and_show_what_is_in_them_once_they_have_ended() {
+    let plan = workflow()
+        .node(Node::agent("first", "mark"))
+        .node(
+            Node::nodes(
+                "group",
+                [
+                    Node::agent("one", "mark").input("1{{ first.output }}"),
+                    Node::nodes("deep", [Node::agent("two", "mark").input("2{{ one.output }}")]).after("one"),
+                ],
+            )
+            .after("first"),
+        )
+        .node(Node::agent("last", "echo").after("group").input("{{ one.output }} {{ two.output }}"));
+    assert_eq!(run(plan, json!("x")).await.output, "1x.. 21x...");
+}
+
+#[tokio::test(start_paused = true)]
+async fn compensation_takes_back_what_was_finished_the_last_first() {
+    let undone = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let log = Arc::clone(&undone);
+    let agents = cast(builder()).agent("undo", move |turn: Turn| {
+        log.lock().push(turn.input_json().to_string());
+        async { Ok(Command::update("seen", "undone")) }
+    });
+    let plan = workflow()
+        .node(Node::agent("a", "mark").compensated_by("undo"))
+        .node(Node::agent("b", "mark").after("a").compensated_by("undo"))
+        .node(Node::agent("c", "mark").after("b"))
+        .node(Node::agent("d", "fail").after("c").compensated_by("undo"));
+    let result = run_on(agents, plan, json!("x")).await;
+    assert_eq!(error(&result), "node d: terminal error: \"x...\"");
+    assert_eq!(*undone.lock(), ["\"x..\"", "\"x.\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_and_timeouts_are_the_nodes_own() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tries);
+    let agents = cast(builder()).agent("flaky", move |_: Turn| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { std::future::pending::<Result<Command, TurnError>>().await }
+    });
+    let plan = workflow().node(Node::agent("a", "flaky").attempts(2).timeout(Duration::from_secs(7)));
+    let result = run_on(agents, plan, json!("x")).await;
+    assert!(error(&result).starts_with("node a: timeout"), "{result:?}");
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+    let taken = result.metrics.elapsed;
+    assert!(taken >= Duration::from_secs(14) && taken < Duration::from_secs(30), "{taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn outputs_are_saved_to_channels_and_concurrent_writes_meet_at_the_join() {
+    let plan = workflow()
+        .node(Node::agent("a", "echo").saved_to("one"))
+        .node(Node::agent("b", "write").input(json!({ "one": 2 })))
+        .node(Node::agent("c", "write").input(json!({ "seen": 3 })))
+        .node(Node::agent("join", "read").after("a").after("b").after("c"));
+    let board = cast(builder()).start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    let result = run.result().await.unwrap();
+    assert!(error(&result).starts_with("node join: concurrent writes to one: turn 1 and turn 2"), "{result:?}");
+    run.resume_with([("one", json!("mine"))], "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome, result.output), (Outcome::Finished, json!({ "one": "mine", "seen": [3] }).into()));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_that_lacks_what_templates_read_is_refused_at_submission() {
+    let plan = workflow().node(Node::agent("a", "echo").input("{{ source_code }} of {{ input.repo.name }}"));
+    let board = cast(builder()).start().await.unwrap();
+    let refused = board.submit(plan.build().unwrap().task(json!({ "repo": 1 }))).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "workflow \"test\": the input lacks source_code\n  advice: give an object that has a field for each name that templates read and no node produces"
+    );
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_are_never_read_as_templates_again() {
+    let plan = workflow()
+        .node(Node::agent("a", "echo").input("<{{ text }}>"))
+        .node(Node::agent("b", "echo").after("a").input("{{ a.output }}"));
+    let hostile = "{{ state }}{% for x in range(9) %}y{% endfor %}";
+    assert_eq!(run(plan, json!({ "text": hostile })).await.output, format!("<{hostile}>"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn finished_nodes_do_not_run_again_after_a_crash_of_their_supervisor() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&begun);
+    let store: Arc<dyn callboard::storage::Storage> =
+        Arc::new(callboard::storage::Memory::new(callboard::env::Env::system().clock()));
+    let agents = |counter: Arc<AtomicUsize>| {
+        cast(builder()).agent("count", move |turn: Turn| {
+            let counter = Arc::clone(&counter);
+            async move {
+                counter.fetch_add(1, Ordering::SeqCst);
+                Ok(Command::output(turn.input_json().clone()).with("seen", 1))
+            }
+        })
+    };
+    let plan = workflow()
+        .node(Node::agent("a", "count"))
+        .node(Node::agent("b", "count").after("a"))
+        .node(Node::agent("ask", "ask").after("b"))
+        .node(Node::agent("c", "count").after("ask"));
+    let asking = |builder: Builder| {
+        builder.agent("ask", |turn: Turn| async move { Ok(Command::output(turn.ask("go on?").await?)) })
+    };
+    let first = asking(agents(Arc::clone(&counter))).storage(Arc::clone(&store)).start().await.unwrap();
+    let task = plan.build().unwrap().task("x").durability(callboard::messages::Durability::Sync);
+    let run = first.submit(task).await.unwrap();
+    run.next_question().await.unwrap();
+    first.shutdown().await;
+    let second = asking(agents(counter)).storage(store).start().await.unwrap();
+    let again = second.run(run.id());
+    let question = again.next_question().await.unwrap().unwrap();
+    second.answer(question.id, "yes", "ann").await.unwrap();
+    let result = again.result().await.unwrap();
+    assert_eq!((result.output, begun.load(Ordering::SeqCst)), (json!("yes").into(), 3));
+    assert_eq!(result.state, json!({ "seen": [1, 1, 1] }));
+    let history = again.history().await.unwrap();
+    assert_eq!(history.iter().filter(|event| matches!(event, RunEvent::TurnEnded { .. })).count(), 4);
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn interrupted_nodes_wait_for_people_each_for_itself_and_go_on_with_what_was_changed() {
+    let plan = workflow()
+        .node(Node::agent("draft", "mark"))
+        .node(Node::agent("a", "write").after("draft").input(json!({ "seen": "a" })).interrupted())
+        .node(Node::agent("b", "mark").after("draft").interrupted())
+        .node(Node::agent("end", "read").after("a").after("b"));
+    let board = cast(builder()).start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    let first = run.next_interrupt().await.unwrap().unwrap();
+    let [one, two] = <[_; 2]>::try_from(run.interrupts().await).unwrap();
+    assert_eq!((&first, &*one.node, &*two.node), (&one, "a", "b"));
+    assert_eq!(two.state, json!({ "seen": ["x"] }));
+    assert!(board.load().is_idle() || board.load().runs == 1, "nothing is held meanwhile");
+    let update = Command::update("seen", "by ann").update;
+    run.resume(two.turn, Resume { input: Some("B".into()), update: update.clone() }, "ann").await.unwrap();
+    let again = run.resume(two.turn, Resume::default(), "bob").await.unwrap_err();
+    assert_eq!(again, ResumeError::NotInterrupted(two.turn));
+    let wrong = Resume { update: Command::update("sen", 1).update, ..Resume::default() };
+    assert!(matches!(run.resume(one.turn, wrong, "ann").await, Err(ResumeError::State(_))));
+    run.resume(one.turn, Resume::default(), "ann").await.unwrap();
+    let result = run.result().await.unwrap();
+    assert_eq!(result.output, json!({ "seen": ["x", "a", "by ann", "B"] }));
+    let replay = callboard::testing::Replay::of(run.history().await.unwrap(), &Default::default()).unwrap();
+    assert_eq!(replay.result(), Some(&result));
+    let nodes: Vec<String> = replay.turns().map(|turn| format!("{:?}", turn.cause)).collect();
+    assert_eq!(nodes, ["draft", "a", "b", "end"].map(|node| format!("Node {{ node: {node:?} }}")));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_within_a_loop_may_leave_it_for_a_node_around_it() {
+    let plan = || {
+        workflow()
+            .node(Node::agent("outer", "mark"))
+            .node(Node::agent("inner", "mark").after("outer"))
+            .node(
+                Node::agent("judge", "judge")
+                    .after("inner")
+                    .may_go_back_to("inner", 9)
+                    .may_go_back_to("outer", 2)
+                    .may_go_to("give_up"),
+            )
+            .node(Node::agent("publish", "mark").after("judge"))
+            .node(Node::agent("give_up", "mark"))
+            .node(Node::agent("end", "echo").after("publish").after("give_up"))
+    };
+    let judging = |ways: &'static [&'static str]| {
+        let said = Arc::new(AtomicUsize::new(0));
+        cast(builder()).agent("judge", move |turn: Turn| {
+            let way = ways.get(said.fetch_add(1, Ordering::SeqCst)).copied().unwrap_or_default();
+            async move {
+                let command = Command::output(turn.input_json().clone());
+                Ok(if way.is_empty() { command } else { command.goto(way) })
+            }
+        })
+    };
+    let seen = |result: &RunResult| result.state["seen"].as_array().map_or(0, Vec::len);
+    let result = run_on(judging(&["inner", "outer", "inner"]), plan(), json!("x")).await;
+    assert_eq!((&result.outcome, seen(&result)), (&Outcome::Finished, 7));
+    let result = run_on(judging(&["inner", "give_up"]), plan(), json!("x")).await;
+    assert_eq!((&result.outcome, seen(&result)), (&Outcome::Finished, 4));
+    let result = run_on(judging(&["outer", "outer"]), plan(), json!("x")).await;
+    assert_eq!(result.outcome, Outcome::Refused(Refusal::LoopLimit { node: "outer".into(), max: 2 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn toml_says_the_same_as_the_builder() {
+    let text = r#"
+        [workflow]
+        name = "code-review"
+
+        [workflow.channels]
+        verdicts = "append"
+
+        [[workflow.tasks]]
+        name = "analyze"
+        agent = "code-analyzer"
+        input = "{{source_code}}"
+
+        [[workflow.tasks]]
+        name = "review"
+        agent = "code-reviewer"
+        depends_on = ["analyze"]
+        input = "{{analyze.output}}"
+        save = "verdicts"
+    "#;
+    let read = Workflow::from_toml("review.toml", text).unwrap();
+    let built = Workflow::builder("code-review")
+        .channel("verdicts", Reducer::Append)
+        .node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
+        .node(Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").saved_to("verdicts"))
+        .build()
+        .unwrap();
+    assert_eq!(read.plan(), built.plan());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_to_the_parent_ends_the_workflow_within_and_counts_for_the_node_around_it() {
+    let agents = || {
+        cast(builder()).agent("up", |turn: Turn| async move {
+            let command = Command::output("up").with("seen", turn.input_json().clone()).to_parent();
+            Ok(command.goto("rescue"))
+        })
+    };
+    let plan = |inner: WorkflowBuilder| {
+        workflow()
+            .with(&inner.build().unwrap())
+            .node(Node::agent("first", "mark"))
+            .node(Node::workflow("sub", "inner").after("first").may_go_to("rescue"))
+            .node(Node::agent("usual", "mark").after("sub").input("usual"))
+            .node(Node::agent("rescue", "echo"))
+            .node(Node::agent("end", "read").after("usual").after("rescue"))
+    };
+    let inner = || Workflow::builder("inner").channel("seen", Reducer::Append);
+    let one = inner()
+        .node(Node::agent("within", "mark"))
+        .node(Node::agent("up", "up").after("within"))
+        .node(Node::agent("never", "mark").after("up"));
+    let result = run_on(agents(), plan(one), json!("x")).await;
+    assert_eq!(result.output, json!({ "seen": ["x", "x.."] }), "what was written within is dropped");
+    let both = inner()
+        .node(Node::agent("slow", "slow").input("a"))
+        .node(Node::agent("quick", "up").input("b"))
+        .node(Node::agent("never", "mark").after("slow").after("quick"));
+    let slow = agents().agent("slow", |turn: Turn| async move {
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        Ok(Command::output("slow").with("seen", turn.input_json().clone()).to_parent())
+    });
+    let result = run_on(slow, plan(both), json!("x")).await;
+    assert_eq!(result.output, json!({ "seen": ["x", "a", "b"] }), "both count, in plan order");
+    let typo = inner().node(Node::agent("up", "up"));
+    let nowhere = workflow().with(&typo.build().unwrap()).node(Node::workflow("sub", "inner"));
+    let result = run_on(agents(), nowhere, json!("x")).await;
+    assert!(
+        matches!(&result.outcome, Outcome::Refused(Refusal::UnknownNode { node, .. }) if node == "sub"),
+        "{result:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn also_goto_adds_to_the_edges() {
+    let agents = cast(builder()).agent("both", |_: Turn| async { Ok(Command::output("o").also_goto("special")) });
+    let plan = workflow()
+        .node(Node::agent("decide", "both").may_go_to("special"))
+        .node(Node::agent("usual", "mark").after("decide").input("usual"))
+        .node(Node::agent("special", "mark"))
+        .node(Node::agent("join", "echo").after("usual").after("special"));
+    assert_eq!(run_on(agents, plan, json!("")).await.output, json!({ "usual": "usual.", "special": "o." }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_definition_on_an_old_journal_is_refused_with_the_difference_unless_migrated() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let agents = cast(builder()).agent("count", move |turn: Turn| {
+        let call = counter.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(Command::output(json!([call, turn.input_json().clone()])).with("seen", call)) }
+    });
+    let plan = |end: &str| {
+        workflow()
+            .node(Node::agent("a", "count"))
+            .node(Node::agent("b", "count").after("a"))
+            .node(Node::agent("c", end).after("b").input("{{ b.output[0] }}"))
+    };
+    let board = agents.start().await.unwrap();
+    let id = callboard::messages::RunId(uuid::Uuid::from_u128(7));
+    let broken = plan("fail").build().unwrap();
+    let run = board.submit(broken.task("x").id(id)).await.unwrap();
+    assert_eq!(error(&run.result().await.unwrap()), "node c: terminal error: 1");
+    let again = board.submit(broken.task("x").id(id)).await.unwrap();
+    assert_eq!(again.id(), id, "the same definition is the same run");
+    let mended = plan("mark").node(Node::agent("d", "echo").after("c")).build().unwrap();
+    let refused = board.submit(mended.task("x").id(id)).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with(
+            "began with another definition: c: the agent fail became mark; d was added; give the task another id, or have the run migrated"
+        ),
+        "{refused}"
+    );
+    let migrated = board.migrate(id, &mended).await.unwrap();
+    let result = migrated.result().await.unwrap();
+    assert_eq!((&result.outcome, calls.load(Ordering::SeqCst)), (&Outcome::Finished, 2));
+    assert_eq!((result.output, &result.state), (json!(".").into(), &json!({ "seen": [0, 1, ""] }).into()));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_does_not_meet_its_schema_fails_the_attempt_that_wrote_it() {
+    let plan = |value: Value| {
+        workflow()
+            .checked_channel("score", Reducer::Sum, json!({ "type": "number", "maximum": 10 }))
+            .node(Node::agent("a", "write").input(json!({ "score": 6 })))
+            .node(Node::agent("b", "echo").after("a").input(value).saved_to("score").attempts(1))
+    };
+    assert_eq!(run(plan(json!(4)), json!("x")).await.state, json!({ "score": 10 }));
+    let result = run(plan(json!(5)), json!("x")).await;
+    assert_eq!(
+        error(&result),
+        "node b: invalid command: channel \"score\" does not meet its schema: 11 is greater than the maximum of 10"
+    );
+    assert_eq!(result.state, json!({ "score": 6 }));
+    let text = "[workflow]\nname = \"w\"\n[workflow.channels]\nscore = { schema = { type = \"numbr\" } }\n[[workflow.tasks]]\nname = \"a\"\nagent = \"a\"\n";
+    let defects = Workflow::from_toml("w.toml", text).unwrap_err().to_string();
+    assert!(
+        defects.starts_with("w.toml:4:20: the schema of \"score\" cannot be used: \"numbr\" is not valid"),
+        "{defects}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_task_may_be_asked_for_its_own_output() {
+    let plan = workflow()
+        .node(Node::agent("dots", "mark").until("dots.output | length > 2", 9))
+        .node(Node::agent("after", "echo").after("dots").input("{{ dots.output }}!"));
+    assert_eq!(run(plan, json!("")).await.output, "...!");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_sends_to_one_node_are_an_invalid_command() {
+    let agents = cast(builder())
+        .agent("twice", |_: Turn| async { Ok(Command::new().goto_many([Send::new("b", 1), Send::new("b", 2)])) });
+    let plan = workflow().node(Node::agent("a", "twice").may_go_to("b").attempts(1)).node(Node::agent("b", "echo"));
+    let result = run_on(agents, plan, json!(0)).await;
+    let expected = "node a: invalid command: two sends go to the node \"b\", which is begun once; do it in a map";
+    assert_eq!(error(&result), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_shows_what_its_finished_nodes_have_written() {
+    let plan = workflow().node(Node::agent("a", "mark")).node(Node::agent("b", "never").after("a"));
+    let board = cast(builder()).start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    while board.load().turns_at_work == 0 || run.read().await.unwrap().metrics().turns == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(run.cancel("enough").await.unwrap());
+    let result = run.result().await.unwrap();
+    assert_eq!((result.outcome.name(), &result.state), ("cancelled", &json!({ "seen": ["x"] }).into()));
+    assert_nothing_left(&board, 5).await;
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_follower_is_told_of_every_turn_and_its_node() {
+    let plan = workflow()
+        .node(Node::nodes("each", [Node::agent("mark", "mark").input("{{ item }}")]).for_each("input"))
+        .node(Node::agent("wait", "mark").after("each").input("w").interrupted())
+        .node(Node::agent("broken", "fail").after("wait"));
+    let board = cast(builder()).watch_buffer(2).start().await.unwrap();
+    let items: Vec<String> = (0..20).map(|item| format!("i{item}")).collect();
+    let run = board.submit(plan.build().unwrap().task(json!(items))).await.unwrap();
+    let events = run.turn_events(2).await.unwrap();
+    let waits = run.next_interrupt().await.unwrap().unwrap();
+    run.resume(waits.turn, Resume::default(), "ann").await.unwrap();
+    run.result().await.unwrap();
+    let events: Vec<TurnEvent> = events.map(Result::unwrap).collect().await;
+    let of = |wanted: &str| -> Vec<String> {
+        let status = |event: &TurnEvent| match &event.status {
+            TurnStatus::Finished { command, .. } => format!("finished {}", command.output.clone().unwrap_or_default()),
+            TurnStatus::Failed { failure, .. } => format!("failed {failure}"),
+            other => format!("{other:?}"),
+        };
+        events.iter().filter(|event| event.node.as_deref() == Some(wanted)).map(status).collect()
+    };
+    for item in 0..20 {
+        assert_eq!(of(&format!("each[{item}]/mark")), [format!("finished \"i{item}.\"")], "{events:?}");
+    }
+    assert_eq!(of("wait"), ["Interrupted", "Resumed { by: \"ann\" }", "finished \"w.\""]);
+    assert_eq!(of("broken"), ["Started", "failed terminal error: \"w.\""]);
+    assert!(events.is_sorted_by_key(|event| event.sequence) && events[0].sequence == 2, "{events:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_is_told_which_turns_take_back() {
+    let plan =
+        workflow().node(Node::agent("a", "mark").compensated_by("echo")).node(Node::agent("b", "fail").after("a"));
+    let board = cast(builder()).start().await.unwrap();
+    let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
+    let events: Vec<TurnEvent> = run.turn_events(1).await.unwrap().map(Result::unwrap).collect().await;
+    let ended = |event: &&TurnEvent| matches!(event.status, TurnStatus::Finished { .. } | TurnStatus::Failed { .. });
+    let told: Vec<_> =
+        events.iter().filter(ended).map(|event| (event.node.as_deref().unwrap(), event.is_compensation)).collect();
+    assert_eq!(told, [("a", false), ("b", false), ("a", true)]);
+    board.shutdown().await;
+}
+
+#[test]
+fn toml_a_line_and_code_make_the_same_plan() {
+    let toml = r#"
+[workflow]
+name = "code-review"
+
+[[workflow.tasks]]
+name = "analyze"
+agent = "code-analyzer"
+input = "{{source_code}}"
+
+[[workflow.tasks]]
+name = "review"
+agent = "code-reviewer"
+depends_on = ["analyze"]
+input = "{{analyze.output}}"
+attempts = 2
+
+[[workflow.tasks]]
+name = "each"
+agent = "checker"
+map = { over = "review.output", max = 10 }
+depends_on = ["review"]
+when = "review.output"
+"#;
+    let line = r#"
+        workflow "code-review":
+        analyze(agent="code-analyzer", input="{{source_code}}")
+        -> review(agent="code-reviewer", input="{{analyze.output}}", attempts=2)
+        -> each(agent="checker", when="review.output", over="review.output", max=10)"#;
+    let code = Workflow::builder("code-review")
+        .node(Node::agent("analyze", "code-analyzer").input("{{source_code}}"))
+        .node(Node::agent("review", "code-reviewer").after("analyze").input("{{analyze.output}}").attempts(2))
+        .node(Node::agent("each", "checker").after("review").when("review.output").for_each_up_to("review.output", 10));
+    let code = code.build().unwrap();
+    let toml = Workflow::from_toml("review.toml", toml).unwrap_or_else(|defects| panic!("{defects}"));
+    let line = Workflow::from_line("review.flow", line).unwrap_or_else(|defects| panic!("{defects}"));
+    assert_eq!((toml.name(), &toml.plan().body), (code.name(), &code.plan().body));
+    assert_eq!((line.name(), &line.plan().body), (code.name(), &code.plan().body));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_to_the_parent_counts_where_it_is_when_there_is_no_parent() {
+    let agents = || {
+        let up = |_: Turn| async { Ok(Command::output("up").with("seen", "up").to_parent().goto("rescue")) };
+        cast(builder()).agent("up", up)
+    };
+    let plan = workflow()
+        .node(Node::agent("first", "up").may_go_to("rescue"))
+        .node(Node::agent("usual", "never").after("first"))
+        .node(Node::agent("rescue", "read"));
+    assert_eq!(run_on(agents(), plan, json!("x")).await.output, json!({ "seen": ["up"] }));
+    let board = agents().agent("rescue", |turn: Turn| async move { Ok(Command::output(turn.input_json().clone())) });
+    let board = board.start().await.unwrap();
+    let result = board.submit(Task::new("x").to("up")).await.unwrap().result().await.unwrap();
+    assert_eq!((result.output, result.state), (json!("up").into(), json!({ "seen": "up" }).into()));
+    board.shutdown().await;
+}
