@@ -55,7 +55,7 @@ fn check_of(bug: Bug) -> (Check, &'static str) {
             "every call that is admitted is paid for",
         ),
         Bug::BreakerNeverOpens => {
-            ("actors", "limits::a_breaker_counts_a_turn_once_and_opens_after_three_that_failed", "not refused")
+            ("actors", "limits::a_breaker_counts_a_turn_once_and_opens_after_three_that_failed", "right: Open")
         }
         Bug::WaitInCircles => (
             "actors",
