@@ -306,6 +306,47 @@ async fn a_change_that_permits_an_agent_more_is_not_taken_and_others_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tools_that_are_had_only_by_name_and_effects_of_another_mode_are_permitted_by_no_change() {
+    let look = tool("look", "Does nothing.", Effect::Reads, |_: Nothing, _| async { Ok("done".into()) });
+    let tools = Tools::new().with(look).unwrap();
+    let text = |mode: &str, allowed: &str| {
+        let allowed =
+            if allowed.is_empty() { String::new() } else { format!("capabilities.allowed_tools = [{allowed}]\n") };
+        format!("{}mode = \"{mode}\"\n{allowed}", agent("poet", "You write."))
+    };
+    let by_name = "tools \"agent_create\", \"agent_keep\", \"agent_update\"";
+    for (before, after, more) in [
+        (text("build", ""), text("build", r#""look", "agent_create", "agent_update", "agent_keep""#), Some(by_name)),
+        (text("explore", ""), text("plan", ""), Some("mode plan in place of explore")),
+        (text("plan", ""), text("explore", ""), None),
+        (text("build", ""), text("general", r#""look", "Task", "ToolSearch""#), None),
+        (text("build", r#""agent_create""#), text("build", r#""agent_create""#) + "limits.concurrency = 2\n", None),
+    ] {
+        let files = folder(&[("poet.toml", &before)]);
+        let mut agents = read(files.path(), &ScriptedModel::new()).tools(&tools).keep_permissions();
+        let board = start(&mut agents, builder()).await;
+        write(&files, "poet.toml", &after);
+        let told = reload(&board, &mut agents).await;
+        match more {
+            Some(more) => assert!(told[0].contains("would be permitted more") && told[0].contains(more), "{told:?}"),
+            None => assert!(told[0].contains("later turns of poet use it"), "{after}: {told:?}"),
+        }
+        board.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_agent_was_there_none_is_permitted_to_come() {
+    let files = folder(&[]);
+    let mut agents = read(files.path(), &ScriptedModel::new()).keep_permissions();
+    let board = start(&mut agents, builder()).await;
+    write(&files, "poet.toml", &(agent("poet", "You write.") + "capabilities.on_unknown = \"repeat\"\n"));
+    let told = reload(&board, &mut agents).await;
+    assert!(told[0].contains("it is new, and no agent was there"), "{told:?}");
+    board.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_was_left_out_at_the_start_is_permitted_what_its_file_permitted_then() {
     let files = folder(&[("poet.toml", &agent("poet", "You write.")), ("odd.toml", &agent("odd", "You paint."))]);
     let model = ScriptedModel::new();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::agents::catalog::Models;
 use crate::agents::definition::Definition;
-use crate::messages::OnUnknown;
+use crate::agents::meta::makes_agents;
 use crate::messages::visible::quoted;
+use crate::messages::{Effect, OnUnknown};
 
 /// What was there when a folder was loaded.
 #[derive(Clone, Debug)]
@@ -23,7 +24,9 @@ impl Loaded {
             let more = more(own, now);
             return (!more.is_empty()).then(|| more.join("; "));
         }
-        let least = self.agents.iter().map(|before| more(before, now)).min_by_key(Vec::len)?;
+        let Some(least) = self.agents.iter().map(|before| more(before, now)).min_by_key(Vec::len) else {
+            return Some("it is new, and no agent was there".to_owned());
+        };
         (!least.is_empty()).then(|| format!("it is new, and no other agent had this: {}", least.join("; ")))
     }
 }
@@ -52,14 +55,17 @@ fn more(before: &Definition, now: &Definition) -> Vec<String> {
 
 /// What it permits of tools.
 fn add_tools(more: &mut Vec<String>, before: &Definition, now: &Definition) {
-    if before.mode.is_analysis_only() != now.mode.is_analysis_only() {
+    let is_new = |effect: &Effect| effect.fits(now.mode) && !effect.fits(before.mode);
+    if before.mode.is_analysis_only() != now.mode.is_analysis_only() || Effect::ALL.iter().any(is_new) {
         more.push(format!("mode {} in place of {}", now.mode.name(), before.mode.name()));
     }
     let none = Vec::new();
     // A program has no tools of this process.
     let had = if before.process.is_some() { Some(&none) } else { before.allowed_tools.as_ref() };
     match (had, &now.allowed_tools) {
-        (None, _) => {}
+        (None, None) => {}
+        // It had all but those that an agent has only by name.
+        (None, Some(has)) => add(more, "tools", has.iter().filter(|tool| makes_agents(tool)).collect()),
         (Some(_), None) => more.push("all tools".to_owned()),
         (Some(had), Some(has)) => add(more, "tools", new(has, had)),
     }
