@@ -422,3 +422,23 @@ attempt("define_servers_link", lambda: os.link("inside", "mcp.toml"))
 attempt("define_servers_symlink", lambda: os.symlink("inside", "mcp.toml"))
 attempt("define_servers_make_below", lambda: made("mcp.toml/new"))
 attempt("define_servers_chmod", lambda: os.chmod("mcp.toml", 0o777))
+
+# In a folder that is closed, as an earlier command of its owner leaves it, and in one that nobody may write in, until it is opened.
+def opened(name, way):
+    os.chmod(name, 0o755)
+    way()
+
+
+for name in ("closed/flow.toml", "closed/none.toml", "shut/none.toml"):
+    kind, folder = name.replace("/", "_").removesuffix(".toml"), name.split("/")[0]
+    attempt(f"define_{kind}_make", lambda: opened(folder, lambda: made(name)))
+    attempt(f"define_{kind}_make_new", lambda: opened(folder, lambda: made(name, os.O_EXCL)))
+    attempt(f"define_{kind}_symlink", lambda: opened(folder, lambda: os.symlink("inside", name)))
+    attempt(f"define_{kind}_remove", lambda: opened(folder, lambda: os.unlink(name)))
+    attempt(f"define_{kind}_remove_folder", lambda: opened(folder, lambda: os.rmdir(name)))
+    attempt(f"define_{kind}_rename_away", lambda: opened(folder, lambda: os.rename(name, "away")))
+    attempt(f"define_{kind}_rename_over", lambda: opened(folder, lambda: os.rename("inside", name)))
+for folder in ("closed", "shut"):
+    attempt(f"define_{folder}_rename_away", lambda: os.rename(folder, "away"))
+    attempt(f"define_{folder}_rename_over", lambda: os.rename("other", folder))
+    attempt(f"define_{folder}_swap", lambda: swap("other", folder))

@@ -13,7 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
 
-use callboard::agents::tools::{Root, ShellExec};
+use callboard::agents::tools::{Root, ShellExec, file_write};
 use callboard::agents::{Tool, ToolScope};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
@@ -66,12 +66,18 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     fs::create_dir(&inside).unwrap();
     fs::write(&outside, "C4N4RY").unwrap();
     fs::write(inside.join("attacks.py"), ATTACKS).unwrap();
-    let definitions = ["agents/a.toml", "models.toml", "conf/flow.toml"].map(|name| inside.join(name));
+    let definitions =
+        ["agents/a.toml", "models.toml", "conf/flow.toml", "closed/flow.toml"].map(|name| inside.join(name));
     for file in &definitions {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "a person's").unwrap();
     }
     symlink("conf/flow.toml", inside.join("linked.toml")).unwrap();
+    // The owner of a folder may change what is permitted there.
+    let permit = |name: &str, mode| fs::set_permissions(inside.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    fs::create_dir(inside.join("shut")).unwrap();
+    permit("closed", 0);
+    permit("shut", 0o555);
     // As a careless library opens it.
     let open = fs::File::options().read(true).write(true).open(&outside).unwrap();
     fcntl_setfd(&open, FdFlags::empty()).unwrap();
@@ -82,7 +88,9 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     let name = format!("callboard-attack-{board}");
     let abstract_datagrams = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     let shared = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempfile_in("/dev/shm").unwrap();
-    let kept = ["agents", "models.toml", "mcp.toml", "conf/flow.toml", "linked.toml"].map(|name| inside.join(name));
+    let kept = ["agents", "models.toml", "mcp.toml", "conf/flow.toml", "linked.toml"];
+    let kept = kept.iter().chain(&["closed/flow.toml", "closed/none.toml", "shut/none.toml"]);
+    let kept: Vec<_> = kept.map(|name| inside.join(name)).collect();
     let root = kept.iter().try_fold(Root::open(&inside).unwrap(), Root::keeping).unwrap();
     let shell = ShellExec::new(&root);
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -94,8 +102,11 @@ async fn no_attempt_of_a_confined_command_succeeds() {
     let made = attempts(&said);
     let came_through: Vec<_> = made.iter().filter(|(name, answer)| !is_refused(name, answer)).collect();
     assert!(came_through.is_empty(), "{came_through:?}\n{said}");
-    assert!(said.starts_with("exit code 0") && made.len() >= 313, "{} attempts: {said}", made.len());
+    assert!(said.starts_with("exit code 0") && made.len() >= 340, "{} attempts: {said}", made.len());
     assert_eq!(fs::read_to_string(&outside).unwrap(), "C4N4RY");
+    permit("closed", 0o755);
+    permit("shut", 0o755);
+    assert!(["closed/none.toml", "shut/none.toml"].iter().all(|name| fs::symlink_metadata(inside.join(name)).is_err()));
     assert!(definitions.iter().all(|file| fs::read_to_string(file).unwrap() == "a person's"));
     assert_eq!(fs::read_dir(inside.join("agents")).unwrap().count(), 1);
     assert_eq!(fs::read_link(inside.join("linked.toml")).unwrap(), Path::new("conf/flow.toml"));
@@ -170,6 +181,144 @@ print(subprocess.run(['sh', '-c', 'cat'], input=b'piped', capture_output=True).s
     fs::write(inside.path().join("own.py"), program).unwrap();
     assert_eq!(run(&shell, "/usr/bin/python3 own.py").await, "exit code 0\npiped\n");
     as_an_ordinary_user("what_a_program_may_do_to_itself_is_still_allowed");
+}
+
+/// A folder for tools that keep these names in it, and a shell there.
+fn keeping(inside: &Path, kept: &[&str]) -> (Root, ShellExec) {
+    let root = kept.iter().try_fold(Root::open(inside).unwrap(), |root, name| root.keeping(inside.join(name)));
+    let root = root.unwrap();
+    let shell = ShellExec::new(&root);
+    (root, shell)
+}
+
+/// As root, permissions keep nothing from the board, which then sees what is there.
+#[tokio::test]
+async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_way_to_it() {
+    let inside = tempfile::tempdir().unwrap();
+    let at = |name: &str| inside.path().join(name);
+    fs::create_dir_all(at("team/deep/agents")).unwrap();
+    for file in ["team/deep/models.toml", "team/deep/agents/a.toml"] {
+        fs::write(at(file), "a person's").unwrap();
+    }
+    let kept = ["team/deep/models.toml", "team/deep/agents", "team/deep/mcp.toml"];
+    let (root, shell) = keeping(inside.path(), &kept);
+    for closes in ["chmod 000 team/deep", "chmod 000 team", "chmod 311 team", "chmod 644 team/deep"] {
+        run(&shell, closes).await;
+        let harm = "chmod 755 team; chmod 755 team/deep; cd team/deep || exit 0; for it in models.toml agents/a.toml agents/new mcp.toml
+            do echo H4RM > $it; rm -f $it; done; rmdir mcp.toml; echo H4RM > mcp.toml; mv ../deep ../gone";
+        run(&shell, harm).await;
+        for place in ["team", "team/deep"] {
+            fs::set_permissions(at(place), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        // What held the place of the missing file in a folder that was closed meanwhile goes with the next command.
+        run(&shell, ":").await;
+        assert!(fs::symlink_metadata(at("team/deep/mcp.toml")).is_err(), "{closes}");
+        assert_eq!(fs::read_to_string(at("team/deep/models.toml")).unwrap(), "a person's", "{closes}");
+        assert_eq!(fs::read_to_string(at("team/deep/agents/a.toml")).unwrap(), "a person's", "{closes}");
+        assert_eq!(fs::read_dir(at("team/deep")).unwrap().count(), 2, "{closes}");
+    }
+    // What lies elsewhere can be written all the same.
+    fs::set_permissions(at("team"), fs::Permissions::from_mode(0)).unwrap();
+    assert_eq!(run(&shell, "echo text > own && cat own").await, "exit code 0\ntext\n");
+    let write = json!({ "path": "own", "content": "text" });
+    file_write(&root).call(write.into(), ToolScope { key: "test".into(), context: None }).await.unwrap();
+    fs::set_permissions(at("team"), fs::Permissions::from_mode(0o755)).unwrap();
+    as_an_ordinary_user("what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_way_to_it");
+}
+
+/// Where the folder of the tools is the one that cannot be looked through or written in, it cannot be made read-only to a command
+/// that is to work in it.
+#[tokio::test]
+async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no_command_runs() {
+    if std::env::var_os(AS_OTHER).is_some() {
+        let inside = tempfile::tempdir().unwrap();
+        let permit = |mode| fs::set_permissions(inside.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let (_, shell) = keeping(inside.path(), &["mcp.toml"]);
+        permit(0o555);
+        let scope = || ToolScope { key: "test".into(), context: None };
+        let harm = json!({ "command": "chmod 755 .; echo H4RM > mcp.toml" });
+        let refused = shell.call(harm.into(), scope()).await.unwrap_err().error().to_string();
+        let advice = format!("chmod u+rwx {}", inside.path().canonicalize().unwrap().display());
+        assert!(refused.contains("mcp.toml") && refused.contains(&advice), "{refused}");
+        assert!(fs::symlink_metadata(inside.path().join("mcp.toml")).is_err());
+        permit(0o755);
+        assert_eq!(run(&shell, "echo text > own && cat own").await, "exit code 0\ntext\n");
+    }
+    as_an_ordinary_user("where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no_command_runs");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_each_of_several_commands() {
+    let inside = tempfile::tempdir().unwrap();
+    for name in ["began", "go"] {
+        mknodat(CWD, &inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    let (_, shell) = keeping(inside.path(), &["a/b/models.toml", "a/mcp.toml"]);
+    let first = run(&shell, "echo began > began; cat go");
+    let second = async {
+        let began = inside.path().join("began");
+        tokio::task::spawn_blocking(move || fs::read_to_string(began)).await.unwrap().unwrap();
+        let harm = "chmod 755 a; mkdir a/b && echo H4RM > a/b/models.toml; echo H4RM > a/mcp.toml; echo ends > go";
+        run(&shell, harm).await
+    };
+    let (first, _) = tokio::join!(first, second);
+    assert_eq!(first, "exit code 0\nends\n");
+    assert!(fs::symlink_metadata(inside.path().join("a")).is_err(), "something is left in its place");
+    as_an_ordinary_user(
+        "a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_each_of_several_commands",
+    );
+}
+
+/// While a command opens and closes the folder again and again.
+#[tokio::test]
+async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_folder_is_closed_and_opened() {
+    if std::env::var_os(AS_OTHER).is_some() {
+        let inside = tempfile::tempdir().unwrap();
+        let conf = inside.path().join("conf");
+        fs::create_dir(&conf).unwrap();
+        fs::write(conf.join("models.toml"), "a person's").unwrap();
+        symlink("conf", inside.path().join("link")).unwrap();
+        let (root, _) = keeping(inside.path(), &["conf/models.toml"]);
+        let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let has_ended = ends.clone();
+        let flips = std::thread::spawn(move || {
+            let permit = |mode| fs::set_permissions(&conf, fs::Permissions::from_mode(mode)).unwrap();
+            while !has_ended.load(std::sync::atomic::Ordering::Relaxed) {
+                [0, 0o755, 0o311, 0o755].map(permit);
+            }
+            fs::read_to_string(conf.join("models.toml")).unwrap()
+        });
+        let tool = file_write(&root);
+        let mut refused = [0; 2];
+        while refused.iter().any(|count| *count < 2_000) {
+            let write = json!({ "path": "link/models.toml", "content": "H4RM" });
+            let error = tool.call(write.into(), ToolScope { key: "test".into(), context: None }).await.unwrap_err();
+            refused[usize::from(error.error().to_string().contains("tools may read it and not change it"))] += 1;
+        }
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(flips.join().unwrap(), "a person's");
+    }
+    as_an_ordinary_user(
+        "a_file_that_defines_agents_is_not_written_through_a_link_while_its_folder_is_closed_and_opened",
+    );
+}
+
+#[tokio::test]
+async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
+    if std::env::var_os(AS_OTHER).is_some() {
+        let inside = tempfile::tempdir().unwrap();
+        let place = inside.path().canonicalize().unwrap();
+        for kept in [&["models.toml"][..], &[]] {
+            let (_, shell) = keeping(inside.path(), kept);
+            run(&shell, "chmod 000 .").await;
+            let call = shell.call(json!({ "command": "echo" }).into(), ToolScope { key: "test".into(), context: None });
+            let refused = call.await.unwrap_err().error().to_string();
+            fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+            let advice = format!("chmod u+rwx {}", place.display());
+            assert!(refused.contains("Permission denied") && refused.contains(&advice), "{refused}");
+        }
+    }
+    as_an_ordinary_user("a_folder_that_may_not_be_entered_is_named_with_what_to_do");
 }
 
 /// What a command of the superuser may do to files of others in its folder.

@@ -120,8 +120,8 @@ const CAMPAIGNS: &[Campaign] = &[
         beside: &[],
         variable: COUNT,
         unit: "attempts",
-        fast: 313,
-        long: 313,
+        fast: 340,
+        long: 340,
     },
     Campaign {
         name: "faults",

@@ -36,6 +36,8 @@ pub(super) enum StepKind {
     End,
     /// Nothing; the rest of the path cannot be there.
     Missing,
+    /// What cannot be looked at, as in a folder that is closed to this user. Its owner can open the folder again, and may be this user.
+    Unknown,
 }
 
 impl Step {
@@ -45,7 +47,7 @@ impl Step {
     }
 }
 
-/// All names on the way to an absolute path, up to the first one that is missing.
+/// All names on the way to an absolute path, up to the first one that is missing or that cannot be looked at.
 pub(super) fn steps(path: &Path) -> Vec<Step> {
     let mut left: VecDeque<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
     let (mut steps, mut at, mut links) = (Vec::new(), PathBuf::new(), 0);
@@ -68,7 +70,10 @@ pub(super) fn steps(path: &Path) -> Vec<Step> {
             Ok(found) if found.is_symlink() => {
                 step(StepKind::Link);
                 links += 1;
-                let Ok(target) = fs::read_link(&place) else { break };
+                let Ok(target) = fs::read_link(&place) else {
+                    step(StepKind::Unknown);
+                    break;
+                };
                 if links > MAX_LINKS {
                     break;
                 }
@@ -88,8 +93,10 @@ pub(super) fn steps(path: &Path) -> Vec<Step> {
                 step(StepKind::Missing);
                 break;
             }
-            // Who may not look at it may not read it either.
-            Err(_) => break,
+            Err(_) => {
+                step(StepKind::Unknown);
+                break;
+            }
         }
     }
     steps
@@ -102,32 +109,48 @@ pub(super) struct KeptNames {
     names: Vec<(Identity, String)>,
     /// What is to stay, whatever its name.
     things: Vec<Identity>,
+    /// Folders that cannot be looked through, and on the way to what may not be changed.
+    closed: Vec<Identity>,
 }
 
 impl KeptNames {
     pub(super) fn of(paths: &[PathBuf]) -> Self {
         let mut kept = Self::default();
         for step in paths.iter().flat_map(|path| steps(path)) {
-            let Ok(folder) = Dir::open_ambient_dir(&step.folder, ambient_authority()) else { continue };
-            match step.kind {
-                // Nothing that writes files can move or remove it.
-                StepKind::Folder => continue,
-                StepKind::Link | StepKind::Missing => {}
-                StepKind::End => {
-                    let found = folder.symlink_metadata(&step.name);
-                    kept.things.extend(found.map(|found| (found.dev(), found.ino())));
-                }
-            }
-            if let Ok(folder) = identity(&folder) {
-                kept.names.push((folder, folded(&step.name)));
+            if kept.add(&step).is_err() {
+                kept.closed.extend(first_seen(&step.folder));
             }
         }
         kept
     }
 
+    /// # Errors
+    /// The folder of the step, or what is in it, cannot be looked at.
+    fn add(&mut self, step: &Step) -> io::Result<()> {
+        let folder = match step.kind {
+            // Nothing that writes files can move or remove it.
+            StepKind::Folder => return Ok(()),
+            StepKind::Unknown => return Err(io::ErrorKind::PermissionDenied.into()),
+            StepKind::Link | StepKind::Missing | StepKind::End => {
+                Dir::open_ambient_dir(&step.folder, ambient_authority())?
+            }
+        };
+        if step.kind == StepKind::End {
+            let found = folder.symlink_metadata(&step.name)?;
+            self.things.push((found.dev(), found.ino()));
+        }
+        self.names.push((identity(&folder)?, folded(&step.name)));
+        Ok(())
+    }
+
+    /// Whether what is in this folder cannot be looked at, or could not be a moment ago, and may be what has to stay.
+    pub(super) fn is_closed(&self, folder: Identity) -> bool {
+        self.closed.contains(&folder)
+    }
+
     /// Whether this name in a folder has to stay as it is, or missing.
     pub(super) fn has(&self, folder: &Dir, name: &str) -> io::Result<bool> {
-        if self.names.is_empty() {
+        if self.names.is_empty() && self.things.is_empty() {
             return Ok(false);
         }
         let folder_identity = identity(folder)?;
@@ -136,6 +159,13 @@ impl KeptNames {
         let found = folder.symlink_metadata(name);
         Ok(is_named || found.is_ok_and(|found| self.things.contains(&(found.dev(), found.ino()))))
     }
+}
+
+/// What a folder is, or the nearest one above it that can be looked at.
+fn first_seen(folder: &Path) -> Option<Identity> {
+    let found = folder.ancestors().find_map(|folder| fs::symlink_metadata(folder).ok())?;
+    let found = cap_std::fs::Metadata::from_just_metadata(found);
+    Some((found.dev(), found.ino()))
 }
 
 /// The path from the root to what is to stay, if its text leads through the root: the names below the root are as they were written,
@@ -198,6 +228,29 @@ mod tests {
         for path in ["root", "agents", "root/conf/../agents"] {
             assert_eq!(below(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_closes_the_folder_that_it_would_be_in() {
+        let world = tempfile::tempdir().unwrap();
+        let folder = world.path().canonicalize().unwrap().join("conf");
+        fs::create_dir(&folder).unwrap();
+        let own = identity(&Dir::open_ambient_dir(&folder, ambient_authority()).unwrap()).unwrap();
+        assert_eq!(first_seen(&folder), Some(own));
+        assert_eq!(first_seen(&folder.join("gone/deep")), Some(own));
+        let step = |folder: PathBuf, kind| Step { folder, name: "models.toml".into(), kind };
+        let mut kept = KeptNames::default();
+        kept.add(&step(folder.clone(), StepKind::Unknown)).unwrap_err();
+        // It is there no longer, or cannot be seen.
+        for kind in [StepKind::Link, StepKind::Missing, StepKind::End] {
+            kept.add(&step(folder.join("gone"), kind)).unwrap_err();
+        }
+        kept.add(&step(folder.clone(), StepKind::Missing)).unwrap();
+        // A name that is too long cannot be looked at by anybody.
+        let long = folder.join("x".repeat(300)).join("models.toml");
+        assert_eq!(steps(&long).last().map(|step| (step.kind, &step.folder)), Some((StepKind::Unknown, &folder)));
+        assert!(KeptNames::of(&[long]).is_closed(own));
+        assert!(!KeptNames::of(&[folder.join("models.toml")]).is_closed(own));
     }
 
     #[test]

@@ -172,6 +172,9 @@ impl Root {
             For::Reading => KeptNames::default(),
             For::Changing | For::Making => KeptNames::of(&self.kept),
         };
+        if kept.is_closed(identity(&self.folder)?) {
+            return Err(Why::Closed);
+        }
         let mut above = Vec::new();
         let mut folder = self.folder.try_clone()?;
         let mut parts: VecDeque<String> = parts(path)?.collect();
@@ -226,8 +229,12 @@ impl Root {
                     }
                     Err(error) => return Err(error.into()),
                 };
-                if hidden.contains(&identity(&below)?) {
+                let found = identity(&below)?;
+                if hidden.contains(&found) {
                     return Err(Why::Hidden);
+                }
+                if kept.is_closed(found) {
+                    return Err(Why::Closed);
                 }
                 if above.len() >= MAX_DEPTH {
                     return Err(Why::Deep);
@@ -372,6 +379,11 @@ pub(super) enum Why {
     Hidden,
     #[error("defines agents, models or servers; tools may read it and not change it: ask a person to change it")]
     Kept,
+    #[error(
+        "leads into a folder that may hold what defines agents, models or servers and whose permissions keep it from being looked at: \
+         ask a person to give them back (chmod u+rwx)"
+    )]
+    Closed,
     #[error("goes through more than {MAX_LINKS} links, or in circles")]
     Links,
     #[error("is more than {MAX_DEPTH} folders deep")]

@@ -3,7 +3,10 @@
 //! listed in [`calls`]; capabilities are dropped; in the command's view of the files only what it may write is not read-only, and
 //! shared memory is its own.
 
+use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,10 +19,11 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::fs::{Mode, OFlags, openat};
+use rustix::process::geteuid;
 
 use crate::messages::visible::quoted;
 
-use super::super::kept::{StepKind, steps};
+use super::super::kept::{Step, StepKind, steps};
 use super::super::root::Root;
 use super::{Kept, Protection};
 
@@ -186,28 +190,74 @@ fn pins(root: &Root, writable: &[PathBuf]) -> Result<(Vec<(PathBuf, Pin)>, Held)
     }
     // These are mounts themselves.
     let areas: Vec<&Path> = writable.iter().map(PathBuf::as_path).chain([&*root.place]).collect();
-    for step in root.kept.iter().flat_map(|path| steps(path)) {
-        let place = step.place();
-        if areas.contains(&&*place) || !areas.iter().any(|area| place.starts_with(area)) {
-            continue;
-        }
-        let pin = match step.kind {
-            StepKind::Folder => Pin::Folder,
-            StepKind::Link => Pin::Link,
-            StepKind::End if !placeholder::is_one(&place) => Pin::ReadOnly,
-            StepKind::End | StepKind::Missing => {
-                let placeholder = Placeholder::at(&place);
-                match placeholder.map_err(|error| format!("the place of {} cannot be held: {error}", shown(&place)))? {
-                    Some(placeholder) => held.push(placeholder),
-                    // Then the command cannot make it either.
-                    None => continue,
+    let is_within = |place: &Path| areas.iter().any(|area| place.starts_with(area));
+    for path in root.kept.iter() {
+        for step in steps(path) {
+            let place = step.place();
+            if step.kind == StepKind::Unknown {
+                // It may lead into what the command may write in.
+                if is_within(&place) || areas.iter().any(|area| area.starts_with(&place)) {
+                    pins.push((closed(&areas, &step, "looked at")?, Pin::ReadOnly));
                 }
-                Pin::ReadOnly
+                break;
             }
-        };
-        pins.push((place, pin));
+            if areas.contains(&&*place) || !is_within(&place) {
+                continue;
+            }
+            let pin = match step.kind {
+                StepKind::Folder if !placeholder::is_one(&place) => Pin::Folder,
+                StepKind::Link => Pin::Link,
+                StepKind::End if !placeholder::is_one(&place) => Pin::ReadOnly,
+                // What is to be missing, and for another command is a placeholder already.
+                StepKind::Folder | StepKind::End | StepKind::Missing | StepKind::Unknown => {
+                    match Placeholder::at(&place) {
+                        Ok(Some(placeholder)) => {
+                            held.push(placeholder);
+                            pins.push((place, Pin::ReadOnly));
+                        }
+                        // Then the command cannot make it either.
+                        Ok(None) => {}
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                            if is_own(&step.folder) {
+                                pins.push((closed(&areas, &step, "kept from being made")?, Pin::ReadOnly));
+                            }
+                        }
+                        Err(error) => return Err(format!("the place of {} cannot be held: {error}", shown(&place))),
+                    }
+                    // The rest of the path is below it.
+                    break;
+                }
+            };
+            pins.push((place, pin));
+        }
     }
     Ok((pins, held))
+}
+
+/// The folder of something that cannot be pinned, because of permissions that the command could change if that folder itself were
+/// not read-only.
+///
+/// # Errors
+/// It is where the command is to write.
+fn closed(areas: &[&Path], step: &Step, what: &str) -> Result<PathBuf, String> {
+    let (folder, place) = (&step.folder, step.place());
+    // A command is in the mount of its folder, which one on top of that would not change.
+    let is_needed = areas.iter().any(|area| *area == folder || area.starts_with(&place));
+    if !is_needed && areas.iter().any(|area| folder.starts_with(area)) {
+        return Ok(folder.clone());
+    }
+    Err(format!(
+        "{} may define agents, models or servers, and cannot be {what}, because of the permissions of its folder, which a command could \
+         change: give them back (chmod u+rwx {})",
+        shown(&place),
+        folder.display()
+    ))
+}
+
+/// Whether a command may change the permissions of this folder: it has no capability for folders of others that this process lacks.
+/// What is not known may be so.
+fn is_own(folder: &Path) -> bool {
+    fs::metadata(folder).map_or(true, |found| found.uid() == geteuid().as_raw())
 }
 
 fn ruleset() -> Result<RulesetCreated, RulesetError> {

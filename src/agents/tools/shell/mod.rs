@@ -11,6 +11,7 @@ use std::time::Duration;
 use callboard_confine::{CoreDumps, Started, apart, start};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use rustix::fs::{Access, AtFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -265,6 +266,7 @@ impl ShellExec {
         home: &Home,
     ) -> Result<(Child, Started, Option<confinement::Held>), ToolError> {
         let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        enterable(&self.root).map_err(ToolError)?;
         let mut shell = self.command((command, key, mark), home);
         shell.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
         let held = if self.is_unconfined { None } else { Some(self.confine(&mut shell, home)?) };
@@ -298,6 +300,18 @@ impl ShellExec {
         let own = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_wanted));
         [("PATH".into(), USUAL_PATH.into())].into_iter().chain(own).collect()
     }
+}
+
+/// Whether a command can begin in the folder of the tools: one before may have taken the permission from itself.
+///
+/// # Errors
+/// Why not, and what to do.
+fn enterable(root: &Root) -> Result<(), String> {
+    rustix::fs::accessat(&root.folder, ".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(|error| {
+        let place = root.place.display();
+        let why = io::Error::from(error);
+        format!("the command cannot be run: the folder of the tools, {place}, cannot be entered: {why}. Give its permissions back: chmod u+rwx {place}")
+    })
 }
 
 /// The folder of the tools by its handle, where the system has names for handles.

@@ -34,7 +34,10 @@ pub(in super::super) struct Placeholder {
 }
 
 impl Placeholder {
-    /// Makes it, or shares one that is there; `None` where nobody can make anything.
+    /// Makes it, or shares one that is there; `None` on a file system that is read-only, where nobody can make anything.
+    ///
+    /// # Errors
+    /// Among others, this user may not write in the folder: one who owns it can permit it.
     pub(super) fn at(place: &Path) -> io::Result<Option<Self>> {
         for _ in 0..MAX_TRIES {
             match DirBuilder::new().mode(MODE).create(place) {
@@ -42,7 +45,7 @@ impl Placeholder {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     return match error.kind() {
-                        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Ok(None),
+                        io::ErrorKind::ReadOnlyFilesystem => Ok(None),
                         _ => Err(error),
                     };
                 }
