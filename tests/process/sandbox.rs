@@ -321,6 +321,56 @@ async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
     as_an_ordinary_user("a_folder_that_may_not_be_entered_is_named_with_what_to_do");
 }
 
+#[tokio::test]
+async fn a_command_that_a_signal_ends_is_reported_with_that_signal() {
+    let inside = tempfile::tempdir().unwrap();
+    let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
+    // The C library keeps 32 and 33 to itself, and whoever has started this process may have it ignore signals.
+    let program = format!(
+        "import ctypes, os, sys\nsignal = int(sys.argv[1])\nctypes.CDLL(None).syscall({}, signal, bytes(64), None, 8)\nos.kill(os.getpid(), signal)\n",
+        libc::SYS_rt_sigaction
+    );
+    fs::write(inside.path().join("ends.py"), program).unwrap();
+    for signal in [1, 6, 9, 11, 13, 15, 32, 33, 34, 64] {
+        let said = run(&shell, &format!("exec /usr/bin/python3 ends.py {signal}")).await;
+        let expected = format!("ended by signal: {signal}");
+        assert!(said.lines().next().unwrap().starts_with(&expected), "{signal}: {said}");
+    }
+}
+
+/// What starts and reaps the processes of a command begins with the memory and the environment of the board.
+#[tokio::test]
+async fn no_process_of_a_command_shows_its_user_the_memory_of_the_board() {
+    if std::env::var_os(AS_OTHER).is_some() {
+        let inside = tempfile::tempdir().unwrap();
+        for name in ["began", "go"] {
+            mknodat(CWD, &inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
+        let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
+        let command = run(&shell, "echo began > began; cat go");
+        let looks = async {
+            let [began, go] = ["began", "go"].map(|name| inside.path().join(name));
+            tokio::task::spawn_blocking(move || fs::read_to_string(began)).await.unwrap().unwrap();
+            let environment = |pid: &u32| fs::read(format!("/proc/{pid}/environ"));
+            let below = |pid: &u32| -> Vec<u32> {
+                let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+                list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+            };
+            let keeper = callboard_confine::children();
+            let first = below(&keeper[0]);
+            let program = below(&first[0]);
+            assert_eq!([keeper.len(), first.len(), program.len()], [1; 3]);
+            let own = environment(&program[0]).unwrap();
+            let found = [&keeper[0], &first[0]].map(|pid| environment(pid).map_err(|error| error.kind()).err());
+            fs::write(go, "ends").unwrap();
+            assert!(own.starts_with(b"HOME=") || own.windows(5).any(|part| part == b"PATH="), "{own:?}");
+            assert_eq!(found, [Some(std::io::ErrorKind::PermissionDenied); 2]);
+        };
+        assert_eq!(tokio::join!(command, looks).0, "exit code 0\nends");
+    }
+    as_an_ordinary_user("no_process_of_a_command_shows_its_user_the_memory_of_the_board");
+}
+
 /// What a command of the superuser may do to files of others in its folder.
 #[tokio::test]
 async fn a_command_of_root_has_the_capabilities_over_files_only_if_its_author_asks() {

@@ -18,6 +18,12 @@ const UNKNOWN: c_int = -1;
 /// The last signal, of real time.
 const LAST_SIGNAL: c_int = 64;
 
+/// What the kernel takes for the size of a set of signals, in bytes.
+const SIGNAL_SET: usize = 8;
+
+/// More than the kernel reads of an action, in words: all zeros are the usual action.
+const ACTION: usize = 8;
+
 /// Begins a PID namespace, for children.
 #[allow(unsafe_code, reason = "a system call")]
 pub(crate) fn separate() -> io::Result<()> {
@@ -63,6 +69,7 @@ fn keep(first: pid_t, status: *const c_int, alive: c_int) -> ! {
     close(0, alive - 1);
     close(alive + 1, c_uint::MAX);
     forget_handlers();
+    show_no_memory();
     let mut ended = 0;
     // SAFETY: an integer that lives through the call.
     while unsafe { libc::waitpid(first, &raw mut ended, 0) } == -1 && is_interrupted() {}
@@ -98,6 +105,7 @@ fn begin_namespace(status: *mut c_int, [ends, alive]: [c_int; 2]) -> io::Result<
     }
     close(0, c_uint::MAX);
     forget_handlers();
+    show_no_memory();
     loop {
         let mut ended = 0;
         // SAFETY: an integer that lives through the call.
@@ -128,13 +136,27 @@ fn die_with_parent() -> io::Result<()> {
     done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
 }
 
-/// The handlers of the process that starts the program are not for these.
-#[allow(unsafe_code, reason = "a system call")]
+/// The handlers of the process that starts the program are not for these, nor are signals blocked. The C library keeps some signals to
+/// itself and refuses to change them, so the kernel is asked directly.
+#[allow(unsafe_code, reason = "system calls")]
 fn forget_handlers() {
+    let usual = [0_u64; ACTION];
     for signal in 1..=LAST_SIGNAL {
-        // SAFETY: a number and the usual action; a signal that has no other one is an error that changes nothing.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        let call = libc::SYS_rt_sigaction;
+        // SAFETY: an action that lives through the call; a signal that has no other one is an error that changes nothing.
+        unsafe { libc::syscall(call, signal, usual.as_ptr(), ptr::null_mut::<u64>(), SIGNAL_SET) };
     }
+    let (call, none) = (libc::SYS_rt_sigprocmask, 0_u64);
+    // SAFETY: a set of this size that lives through the call.
+    unsafe { libc::syscall(call, libc::SIG_SETMASK, &raw const none, ptr::null_mut::<u64>(), SIGNAL_SET) };
+}
+
+/// These processes run no program, so they have the memory and the environment of the process that starts the program. The kernel writes
+/// no dump of them, whatever signal the program has itself ended with, and shows both to no process of the same user.
+#[allow(unsafe_code, reason = "a system call")]
+fn show_no_memory() {
+    // SAFETY: integers alone. It cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
 /// Closes these descriptors, so that nobody waits for the end of what they lead to.
