@@ -6,8 +6,8 @@ use crate::messages::{NameError, Refusal};
 use crate::runtime::{AgentError, AskError, BuildError, LetterError, RunError};
 use crate::storage::StorageError;
 use crate::supervision::runs::fork::ForkError;
-use crate::supervision::runs::inbox::{AnswerError, SubmitError};
 use crate::supervision::runs::reopen::OverwriteError;
+use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 
 /// Any error of the library.
 #[derive(Debug, thiserror::Error)]

@@ -45,6 +45,7 @@ pub mod testing;
 pub use actors::{Agent, AgentSpec, Terminal, Turn, TurnError};
 pub use error::Error;
 pub use runtime::{Builder, Callboard, RunHandle};
+pub use supervision::runs::rules::errors::{AnswerError, SubmitError};
 
 /// What a first program, and each of the small examples, needs. It has no `Send` and no `Error`, so that it hides nothing of
 /// the standard library.

@@ -22,8 +22,8 @@ use crate::env::threads::can_start;
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
-use crate::supervision::runs::dispatch::TurnOutcome;
 use crate::supervision::runs::inbox::{HandedIn, Input};
+use crate::supervision::runs::rules::requests::TurnOutcome;
 
 use super::agent::{MadeValue, made_for};
 use super::agent_actor::AgentMsg;

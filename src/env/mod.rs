@@ -4,44 +4,31 @@
 //! value. Storage is passed beside it. Timers are tokio's, so a paused tokio runtime moves them together with the clock.
 
 mod bugs;
+mod clocks;
 mod faults;
 #[cfg(feature = "testing")]
 mod planted;
 #[cfg(not(feature = "testing"))]
 #[path = "unplanted.rs"]
 mod planted;
+mod reading;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod simulated;
 pub(crate) mod threads;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 
-use crate::messages::Timestamp;
-
 pub use bugs::Bug;
+pub use clocks::SystemClock;
+use clocks::{TokioClock, os_seed};
 pub use faults::{Fault, Faults};
 pub(crate) use faults::{happen, happen_slowly};
 pub(crate) use planted::is_planted;
-
-/// One reading of the clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Time since the clock was made; never goes back. Deadlines and backoff use it.
-    pub monotonic: Duration,
-    /// Wall-clock time. Expiry dates and journal entries use it.
-    pub wall: Timestamp,
-}
-
-/// Reads monotonic and wall time together.
-pub trait Clock: Send + Sync + 'static {
-    /// The current reading.
-    fn now(&self) -> Now;
-}
+pub(crate) use reading::Random;
+pub use reading::{Clock, Now};
 
 /// The world as the runtime sees it. Cloning is cheap; clones share the same clock and random sequence.
 #[derive(Clone)]
@@ -185,96 +172,16 @@ impl Env {
     }
 }
 
-/// Random numbers that follow from a seed (splitmix64).
-pub(crate) struct Random(AtomicU64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(AtomicU64::new(seed))
-    }
-
-    pub(crate) fn next(&self) -> u64 {
-        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.0.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 impl std::fmt::Debug for Env {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Env").field("now", &self.now()).field("faults", &self.faults.is_some()).finish()
     }
 }
 
-/// The machine's clocks. With the feature `testing` they are moved by what a paused tokio runtime has skipped, as its timers
-/// are.
-#[derive(Debug)]
-pub struct SystemClock {
-    started: std::time::Instant,
-    #[cfg(any(test, feature = "testing"))]
-    timers: tokio::time::Instant,
-}
-
-impl Default for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
-    fn default() -> Self {
-        Self {
-            started: std::time::Instant::now(),
-            #[cfg(any(test, feature = "testing"))]
-            timers: tokio::time::Instant::now(),
-        }
-    }
-}
-
-impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
-    fn now(&self) -> Now {
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let (monotonic, wall) = (self.started.elapsed(), Timestamp::from_millis(wall.as_millis() as u64));
-        #[cfg(any(test, feature = "testing"))]
-        let (monotonic, wall) = {
-            let skipped = self.timers.elapsed().saturating_sub(monotonic);
-            (monotonic.saturating_add(skipped), wall + skipped)
-        };
-        Now { monotonic, wall }
-    }
-}
-
-/// A clock that follows tokio's time from a fixed date on.
-#[derive(Debug)]
-struct TokioClock {
-    started: tokio::time::Instant,
-}
-
-impl TokioClock {
-    /// 2026-01-01 00:00:00 UTC.
-    const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
-}
-
-impl Default for TokioClock {
-    #[allow(clippy::disallowed_methods, reason = "tokio's time is the repeatable clock")]
-    fn default() -> Self {
-        Self { started: tokio::time::Instant::now() }
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Now {
-        let monotonic = self.started.elapsed();
-        Now { monotonic, wall: Self::START + monotonic }
-    }
-}
-
-/// A seed that differs from process to process, taken from the hasher keys that the standard library draws.
-fn os_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

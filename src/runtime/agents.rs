@@ -11,7 +11,7 @@ use crate::messages::visible::{quoted, visible_lines};
 use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::{BreakerState, BreakerStatus};
-use crate::supervision::runs::dispatch::Dispatch as _;
+use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
 
 use super::handle::Callboard;

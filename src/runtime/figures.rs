@@ -29,7 +29,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     written("src/workflow/graph/mod.rs", "const MAP_BOUND: u32 = 1_000;");
     written("src/actors/approvals/desk.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
     let agent = agent.conditions();
-    written("src/supervision/runs/conversing.rs", "const MAX_READ: u64 = 1 << 20;");
+    written("src/supervision/runs/rules/conversation.rs", "const MAX_READ: u64 = 1 << 20;");
     let retention = time(settings.retention);
     vec![
         (1, vec![format!("{depth}: three steps, four agents")]),

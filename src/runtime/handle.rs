@@ -25,9 +25,10 @@ use crate::storage::{Journal, StorageError};
 use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
-use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::inbox::{AnswerError, Input, SubmitError};
+use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::rules::directory::AgentDirectory as _;
+use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 use crate::supervision::runs::snapshot::load;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
 use crate::messages::{Command, Limits, Outcome, Refusal, RunId, RunResult, Task};
-use crate::supervision::runs::inbox::SubmitError;
+use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::Workflow;
 
 use super::builder::Builder;

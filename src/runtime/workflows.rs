@@ -12,7 +12,7 @@ use crate::messages::{Durability, NameError, Plan, Refusal, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Stored};
 use crate::storage::{Expected, Journal, Key, Put, Storage, StorageError};
 use crate::supervision::runs::fork::{ForkError, migrate};
-use crate::supervision::runs::inbox::SubmitError;
+use crate::supervision::runs::rules::errors::SubmitError;
 use crate::workflow::{Defects, Workflow, difference};
 
 use super::handle::{Board, Callboard};

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::AnswerError;
 use callboard::actors::approvals::DecideError;
 use callboard::actors::{Mode, PolicyQuestion};
 use callboard::env::Env;
@@ -16,7 +17,6 @@ use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
 use callboard::storage::codec::{self, Stored};
 use callboard::storage::{Append, Expected, Key, Memory, Put, Storage};
-use callboard::supervision::runs::inbox::AnswerError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

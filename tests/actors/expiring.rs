@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
 use callboard::agents::{Definition, LlmAgent, Tools};
 use callboard::env::Env;
@@ -12,7 +13,6 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle, Unfinished};
 use callboard::storage::{Key, Memory, Storage};
-use callboard::supervision::runs::inbox::AnswerError;
 use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
 use parking_lot::Mutex;
 use serde_json::json;

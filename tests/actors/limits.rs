@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Counter, Peak, assert_nothing_left, broken, builder, finish, quiet, secs, until};
+use callboard::SubmitError;
 use callboard::env::Env;
 use callboard::messages::state::StateRules;
 use callboard::messages::{Action, ActionKind, Backoff, Consent, Refusal, RunEvent, Send, Timestamp, Usage, Verdict};
 use callboard::prelude::*;
 use callboard::supervision::runs::breaker::{BreakerState, BreakerStatus};
 use callboard::supervision::runs::fork::{Fork, ForkError};
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::run::Run;
 use callboard::workflow::Workflow;
 use parking_lot::Mutex;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use callboard::AnswerError;
 use callboard::agents::{
     Definition, Effect, LlmAgent, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools,
 };
@@ -14,7 +15,6 @@ use callboard::messages::{
     EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
 };
 use callboard::prelude::*;
-use callboard::supervision::runs::inbox::AnswerError;
 use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
 use callboard::workflow::{Node, Workflow};
 use futures::FutureExt;

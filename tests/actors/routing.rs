@@ -231,7 +231,7 @@ async fn an_agent_that_failed_too_often_withdraws() {
     finish(&board, Task::new("x")).await;
     assert_eq!(board.roster(), []);
     let refused = board.submit(Task::new("x").to("fragile")).await.unwrap_err();
-    assert!(matches!(refused, callboard::supervision::runs::inbox::SubmitError::Refused(Refusal::Unavailable { .. })));
+    assert!(matches!(refused, callboard::SubmitError::Refused(Refusal::Unavailable { .. })));
     board.shutdown().await;
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{builder, finish};
+use callboard::SubmitError;
 use callboard::agents::{AgentFolder, Definition, Effect, FileChange, FolderError, Model, Tools, tool};
 use callboard::messages::Refusal;
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::testing::{Script, ScriptedModel};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use callboard::SubmitError;
 use callboard::actors::context::ContextChange;
 use callboard::actors::events::{StreamMode, Watched};
 use callboard::messages::{Action, AgentName, Refusal};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::tree::EndReason;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::common::secs;
+use callboard::SubmitError;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::RunResult;
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::supervisor::TAKEN;
 use futures::executor::block_on;
 use serde_json::json;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{assert_nothing_left, builder, finish, quiet, secs};
+use callboard::SubmitError;
 use callboard::agents::{BuiltIn, Definition, LlmAgent, Tools};
 use callboard::env::Env;
 use callboard::messages::{ConversationId, Durability, Message, RunEvent};
@@ -10,7 +11,6 @@ use callboard::prelude::*;
 use callboard::runtime::{Builder, ConversationError, RunHandle};
 use callboard::storage::{Key, Memory, Storage};
 use callboard::supervision::runs::fork::Fork;
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
 use callboard::workflow::Workflow;
 use serde_json::json;

@@ -4,13 +4,13 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use callboard::SubmitError;
 use callboard::actors::approvals::TerminalChannel;
 use callboard::env::Env;
 use callboard::messages::{Refusal, RunEvent, RunId};
 use callboard::prelude::*;
 use callboard::runtime::{AskError, Builder, RunError, Unfinished};
 use callboard::storage::{Durability, Memory, Sled, StorageError};
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::tree::EndReason;
 use parking_lot::Mutex;
 use serde_json::json;

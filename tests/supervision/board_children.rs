@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use callboard::SubmitError;
 use callboard::actors::approvals::{Channel, Decider};
 use callboard::actors::context::ContextChange;
 use callboard::env::{Env, Fault, Faults};
@@ -15,7 +16,6 @@ use callboard::messages::{Action, AgentName, Decision, Envelope, RequestId, RunE
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError, RunHandle};
 use callboard::storage::{Storage, StorageError};
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::supervisor::{APPLIED, TAKEN};
 use callboard::supervision::tree::{EndReason, NodeState};
 use futures::StreamExt;

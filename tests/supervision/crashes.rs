@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Counter, Shaky, World, assert_nothing_left, builder, finish, quiet, secs, until};
+use callboard::AnswerError;
 use callboard::env::{Env, Fault, Faults};
 use callboard::messages::{Action, Consent, RunEvent, TurnId};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunError};
 use callboard::storage::{Storage, StorageError};
-use callboard::supervision::runs::inbox::AnswerError;
 use callboard::supervision::runs::supervisor::APPLIED;
 use callboard::supervision::tree::TreeEventKind;
 use callboard::testing::{TreeRecorder, kill};

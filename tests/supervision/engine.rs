@@ -12,17 +12,18 @@ use std::time::Duration;
 use callboard::env::Now;
 use callboard::messages::state::{Schema, StateRules};
 use callboard::messages::{
-    Action, ActionKind, AgentName, ApprovalId, Authority, Backoff, Chain, Command, Consent, Decision, Envelope,
-    Failure, FailureKind, Json, Limits, OnUnknown, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task,
-    Terms, Timestamp, TraceId, TurnId, Verdict,
+    Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Failure, FailureKind, Json,
+    Limits, OnUnknown, Order, Reducer, Refusal, RunEvent, RunId, Send, Submission, Task, Terms, Timestamp, TraceId,
+    TurnId, Verdict,
 };
 use callboard::supervision::runs::breaker::{BreakerPolicy, BreakerState, Signal};
-use callboard::supervision::runs::decide::{Surroundings, on_delegation, on_outcome, on_parked_decision};
-use callboard::supervision::runs::dispatch::{Dispatch, ReadyTurn, TurnOutcome};
+use callboard::supervision::runs::decide::{DecisionContext, on_delegation, on_outcome, on_parked_decision};
 use callboard::supervision::runs::facts::SharedFacts;
 use callboard::supervision::runs::retry;
+use callboard::supervision::runs::rules::directory::AgentDirectory;
+use callboard::supervision::runs::rules::requests::TurnOutcome;
 use callboard::supervision::runs::run::Run;
-use callboard::supervision::runs::step::{Answered, Effect, WorkedOut};
+use callboard::supervision::runs::step::{Effect, WorkedOut};
 use callboard::supervision::runs::wait_for::Waiting;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -415,7 +416,7 @@ fn number(name: &str) -> usize {
     name.strip_prefix("agent-").unwrap().parse().unwrap()
 }
 
-impl Dispatch for Office {
+impl AgentDirectory for Office {
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal> {
         Ok(agent(number(target)))
     }
@@ -443,19 +444,6 @@ impl Dispatch for Office {
     fn check_made(&self, _: &str, _: &[Json]) -> Result<(), String> {
         Ok(())
     }
-
-    fn start(&self, _: ReadyTurn) {}
-    fn has_reported(&self, _: TurnId, _: &AgentName) -> bool {
-        false
-    }
-
-    fn abort(&self, _: TurnId, _: &AgentName) {}
-    fn abort_all_but(&self, _: RunId, _: &[TurnId]) {}
-    fn request_approval(&self, _: &Envelope) {}
-    fn withdraw_approval(&self, _: ApprovalId) {}
-    fn journaled(&self, _: &Run, _: u64, _: &RunEvent) {}
-    fn answered(&self, _: &Run, _: &Answered) {}
-    fn ended(&self, _: &Run) {}
 }
 
 impl Engine {
@@ -487,14 +475,14 @@ impl Engine {
         engine
     }
 
-    fn around(&self) -> Surroundings<'_> {
+    fn context(&self) -> DecisionContext<'_> {
         static BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
         let now = Now { monotonic: self.now, wall: self.wall() };
         let approval_ttl = Duration::from_secs(1_000_000);
-        Surroundings {
+        DecisionContext {
             now,
             random: 7,
-            dispatch: &self.office,
+            directory: &self.office,
             facts: &self.facts,
             backoff: &BACKOFF,
             approval_ttl,
@@ -510,7 +498,7 @@ impl Engine {
 
     /// Ends a turn, and says what the guard said about where it goes.
     fn outcome(&mut self, (run, turn): Key, outcome: TurnOutcome) -> &'static str {
-        let (event, worked_out) = on_outcome(&self.runs[run], turn, 1, outcome, &self.around()).unwrap();
+        let (event, worked_out) = on_outcome(&self.runs[run], turn, 1, outcome, &self.context()).unwrap();
         self.apply(run, &event, worked_out)
     }
 
@@ -519,7 +507,7 @@ impl Engine {
         let name = agent(to);
         let order = Order { input: 1.into(), ..Order::new(name.as_str(), "x") };
         let turn = self.runs[run].turn(number).unwrap();
-        let event = on_delegation(&self.runs[run], number, turn, self.requests, order, &self.around());
+        let event = on_delegation(&self.runs[run], number, turn, self.requests, order, &self.context());
         self.apply(run, &event, WorkedOut::default())
     }
 
@@ -534,7 +522,7 @@ impl Engine {
         let envelope = self.runs[run].open_approvals().find(|envelope| envelope.request.turn.number == turn);
         let envelope = envelope.unwrap().clone();
         let decision = Decision { approved, by: "ann".into(), reason: "".into(), at: self.wall(), terms: Terms::Once };
-        let event = on_parked_decision(&self.runs[run], &envelope, decision, &self.around()).unwrap();
+        let event = on_parked_decision(&self.runs[run], &envelope, decision, &self.context()).unwrap();
         self.apply(run, &event, WorkedOut::default())
     }
 

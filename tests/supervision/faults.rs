@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use callboard::SubmitError;
 use callboard::actors::{Delegation, DelegationError};
 use callboard::env::{Env, Fault, Faults, SystemClock};
 use callboard::messages::state::{Reducer, Schema, StateRules};
@@ -23,7 +24,6 @@ use callboard::messages::{Action, Backoff, LateAnswer, RunId, RunResult, Send, T
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::breaker::BreakerPolicy;
-use callboard::supervision::runs::inbox::SubmitError;
 use callboard::supervision::runs::snapshot::fold;
 use callboard::supervision::tree::{EndReason, NodeState, TreeNode};
 use callboard::testing::kill;

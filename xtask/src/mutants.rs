@@ -24,8 +24,8 @@ struct Area {
 }
 
 const AREAS: &[Area] = &[
-    Area { name: "guard", files: &["src/supervision/runs/guard/mod.rs"], tests: &[] },
-    Area { name: "budget", files: &["src/supervision/runs/budget/mod.rs"], tests: &[] },
+    Area { name: "guard", files: &["src/supervision/runs/rules/guard/mod.rs"], tests: &[] },
+    Area { name: "budget", files: &["src/supervision/runs/rules/budget/mod.rs"], tests: &[] },
     Area {
         name: "approval",
         files: &[

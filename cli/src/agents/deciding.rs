@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::task::JoinError;
 
+use callboard::AnswerError;
 use callboard::Callboard;
 use callboard::actors::approvals::{DecideError, Withdrawal, withdrawal};
 use callboard::messages::{Envelope, Question, visible};
 use callboard::runtime::RunHandle;
-use callboard::supervision::runs::inbox::AnswerError;
 
 use crate::page::{Failure, note};
 use crate::saying::note_words;

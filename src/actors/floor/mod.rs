@@ -24,9 +24,10 @@ use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use crate::env::{Bug, Env, is_planted};
 use crate::messages::{AgentName, Authority, Failure, FailureKind, OnUnknown, Refusal, TurnId};
-use crate::supervision::runs::dispatch::{ReadyTurn, TurnOutcome};
+use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::wait_for::Waiting;
 
 use super::agent::AgentValue;

@@ -24,6 +24,7 @@ use crate::messages::{
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
+use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
@@ -229,7 +230,7 @@ impl Router {
     }
 }
 
-impl Dispatch for Router {
+impl AgentDirectory for Router {
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal> {
         let directory = self.directory.read();
         if let Some(name) = directory.named(target) {
@@ -294,7 +295,9 @@ impl Dispatch for Router {
     fn kept(&self, agent: &AgentName) -> Option<KeptAgent> {
         self.floor.kept.get(agent)
     }
+}
 
+impl Dispatch for Router {
     fn start(&self, mut turn: ReadyTurn) {
         // A run knows what its own agents are; what was kept is known to the board.
         if turn.made.as_deref().is_some_and(<[Json]>::is_empty)

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::messages::{Answer, ContextStrategy, Json, Order, Outcome, Refusal, RequestId};
-use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::requests::unexpected;
 use super::{Turn, TurnError};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::messages::RequestId;
 use crate::supervision::runs::dispatch::ReadyTurn;
-use crate::supervision::runs::inbox::{Inbox, Input, TurnRequest};
+use crate::supervision::runs::inbox::{Inbox, Input};
+use crate::supervision::runs::rules::requests::TurnRequest;
 
 /// Whether a turn works with what strangers wrote. What it reads of the shared context may change it.
 #[derive(Debug)]

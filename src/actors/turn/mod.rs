@@ -25,7 +25,7 @@ use crate::messages::{
 };
 use crate::supervision::runs::decide::denial;
 use crate::supervision::runs::dispatch::ReadyTurn;
-use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 use crate::supervision::runs::run::Record;
 
 use super::context::{ContextAccess, ContextStore, Writer, within_host};

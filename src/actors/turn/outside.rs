@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 
 use crate::env::{Bug, is_planted};
 use crate::messages::{Failure, FailureKind, Intent, Json, OnUnknown, Reconciled, Resolution};
-use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
 use crate::supervision::runs::once::{self, Next};
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::requests::{as_step, changed, check_depth, no_longer_wanted, unexpected};
 use super::{Turn, TurnError};

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::messages::{Failure, FailureKind, MAX_JSON_DEPTH, RequestId, TurnId};
-use crate::supervision::runs::inbox::{Input, TurnReply, TurnRequest};
+use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::{Turn, TurnError, TurnShared};
 

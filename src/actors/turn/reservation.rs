@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use crate::messages::{TurnId, Usage};
-use crate::supervision::runs::inbox::{TurnReply, TurnRequest};
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::requests::{Waiting, unexpected};
 use super::{Turn, TurnError};

@@ -1,0 +1,118 @@
+//! Why a task, an answer or a run was not taken.
+
+use std::sync::Arc;
+
+use crate::messages::visible::visible_lines;
+use crate::messages::{ConversationId, Refusal, RequestId, RunId, TooLong};
+use crate::storage::StorageError;
+use crate::workflow::Defects;
+
+/// Why a task was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The guard refused it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It could not be journaled, or what the store said about that was lost.
+    #[error("{}", not_accepted(.0))]
+    Storage(#[from] StorageError),
+    /// The task says nothing about who should do it, and there are several agents.
+    #[error("the task names no target; say `.to(…)` one of: {agents}")]
+    NoTarget {
+        /// Who there is.
+        agents: String,
+    },
+    /// There is nobody who could do it.
+    #[error("no agent is registered; add one with `Builder::agent`, or with `Callboard::spawn` while the board runs")]
+    NoAgents,
+    /// Its plan cannot be run, or its input lacks what the plan needs.
+    #[error(transparent)]
+    Plan(Defects),
+    /// The run that is there under the task's id began with another plan.
+    #[error(
+        "run {run} began with another definition: {}; give the task another id, or have the run migrated",
+        visible_lines(&difference.join("; "))
+    )]
+    PlanChanged {
+        /// The run.
+        run: RunId,
+        /// What is different, node by node.
+        difference: Vec<String>,
+    },
+    /// The conversation belongs to another agent or workflow.
+    #[error(
+        "conversation {conversation} belongs to {owner}, and the task is for {asked}: submit it to {owner}, or choose another \
+         conversation"
+    )]
+    OtherConversation {
+        /// The conversation.
+        conversation: ConversationId,
+        /// Whose it is.
+        owner: Arc<str>,
+        /// Whom the task is for.
+        asked: Arc<str>,
+    },
+    /// The input is nested deeper than it could be read back from the journal.
+    #[error("the input is nested too deeply; at most {max} levels are allowed")]
+    TooDeep {
+        /// The limit.
+        max: usize,
+    },
+    /// The supervisor that took it was restarted, and again when it was handed in once more; or the board has ended.
+    /// Submitting it again is safe for a task with an id of its own.
+    #[error("the task was not journaled; submit it again")]
+    Interrupted,
+}
+
+fn not_accepted(error: &StorageError) -> String {
+    if error.may_pass() {
+        format!(
+            "it is not known whether the task was accepted: {error}; a task with an id of its own is submitted again safely"
+        )
+    } else {
+        format!("the task was not accepted: {error}")
+    }
+}
+
+/// Why a run could not be read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The store failed, or the journal is damaged.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A custom reducer panicked.
+    #[error("the journal cannot be replayed: {0}")]
+    Panicked(String),
+}
+
+/// Why an answer was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// No such run is being worked on, or it has no such question.
+    #[error("no question {0} is open")]
+    Unknown(RequestId),
+    /// The question has its answer.
+    #[error("question {0} was answered already")]
+    Answered(RequestId),
+    /// Nobody answered the question in time.
+    #[error("question {0} has expired; its turn continues without an answer")]
+    Expired(RequestId),
+    /// The run's supervisor was restarted, or the board ended, before it said whether the answer is journaled; the run's
+    /// open questions tell.
+    #[error("nothing is known about the answer to {0}; look at the open questions")]
+    Interrupted(RequestId),
+    /// The question is whether something was done, and the answer does not say.
+    #[error("question {0} is answered with \"run it again\", \"give up\" or {{\"done\": RESULT}}")]
+    NotAnOutcome(RequestId),
+    /// The answer is nested too deeply to be stored.
+    #[error("the answer is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
+    TooDeep,
+    /// Who answers is named at too great a length.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// The answer could not be journaled.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}

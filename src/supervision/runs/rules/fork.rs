@@ -1,0 +1,503 @@
+//! A fork: the beginning of a new run that is an old one up to one of its turns. Pure.
+//!
+//! What the turn caused is left out, and everything that did not come from it is copied, whenever it happened: the cause
+//! decides, not the time. So a sibling of the turn that ended after it is not done again, and the turns that wait for it
+//! begin again with what they had asked for before. A turn that failed beside it, and whose failure nobody has been told,
+//! runs again too: it has no answer to copy.
+//!
+//! Not copied are tokens (the fork has a budget of its own), failed attempts, open questions, and any consent that a turn
+//! asked for while it ran: an approval binds to its run. A turn that has ended is not asked about again.
+//!
+//! A turn that failed for good is a dead letter, and its retry is a fork; [`fork_at`] forks at any turn, and may change what
+//! that one works on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::messages::state::{StateError, StateRules};
+use crate::messages::{
+    AgentName, Goto, Json, Limits, Plan, Refusal, RunEvent, RunId, Submission, Timestamp, TurnId, Update, Verdict,
+};
+use crate::storage::StorageError;
+
+use super::decide::MAX_COMMAND;
+use super::errors::SubmitError;
+use super::reopen::in_order_of_effect;
+use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
+
+/// What is different about a fork, and about the turn that it begins at; by default nothing.
+///
+/// ```
+/// use callboard::supervision::runs::fork::Fork;
+/// let fork = Fork::new().input("the short version").set("verdict", "accept");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fork {
+    /// What it works on, instead of what it worked on before.
+    pub input: Option<Json>,
+    /// Writes to the channels that its branch sees, as if they had been made before it.
+    pub update: Update,
+    /// What the fork may use, instead of what the run may.
+    pub limits: Option<Limits>,
+    /// The fork leaves its messages in the conversation of the run, if that has one, after those that are there when it ends.
+    pub is_in_conversation: bool,
+}
+
+/// Why a run was not forked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForkError {
+    /// The store does not know the run.
+    #[error("there is no run {0}")]
+    Unknown(RunId),
+    /// A run in memory has forgotten its first turns, so that nothing can be copied from it.
+    #[error("the journal does not go back to the run's beginning")]
+    Trimmed,
+    /// The run has no such turn.
+    #[error("the run has no turn {turn}; its last is {last}")]
+    NoTurn {
+        /// The number asked for.
+        turn: u32,
+        /// The highest that there is.
+        last: u32,
+    },
+    /// What led to the turn is not copied, so it cannot begin.
+    #[error("turn {0} cannot begin anew: what led to it is not copied")]
+    NotReached(u32),
+    /// A channel does not take what was changed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// What was changed is larger than a command may be.
+    #[error("the input and the writes have {size} bytes; at most {MAX_COMMAND} are allowed")]
+    TooLarge {
+        /// The size in bytes.
+        size: usize,
+    },
+    /// The fork would begin beyond one of its limits.
+    #[error("the turns that are copied have used {used} {limit}, and the fork may use {given}: give it {used} or more")]
+    LimitUsed {
+        /// Which limit: `handoffs` or `agents`.
+        limit: &'static str,
+        /// The limit.
+        given: u32,
+        /// How much of it is used.
+        used: u32,
+    },
+    /// A value is nested too deeply to be stored.
+    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
+    TooDeep,
+    /// The board takes no new work.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A run that is to go on by another definition goes on by its own: another board works on it.
+    #[error("run {0} goes on by its own definition; have it migrated by the board that works on it")]
+    GoesOn(RunId),
+    /// The new definition cannot start.
+    #[error(transparent)]
+    Submit(Box<SubmitError>),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// It is not known whether the fork was journaled.
+    #[error("nothing is known about the fork; look whether there is a run {0}")]
+    Interrupted(RunId),
+}
+
+impl Fork {
+    /// The turn as it was.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Changes what the turn works on.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Json>) -> Self {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// Changes what the turn finds in a channel, past the channel's reducer.
+    #[must_use]
+    pub fn set(mut self, channel: &str, value: impl Into<Json>) -> Self {
+        self.update.push(channel, value.into(), true);
+        self
+    }
+
+    /// Writes to a channel through its reducer.
+    #[must_use]
+    pub fn with(mut self, channel: &str, value: impl Into<Json>) -> Self {
+        self.update.push(channel, value.into(), false);
+        self
+    }
+
+    /// Gives the fork limits of its own. Tokens are counted from its beginning; handoffs and agents of the turns that are copied
+    /// count.
+    #[must_use]
+    pub fn limits(mut self, limits: impl Into<Limits>) -> Self {
+        self.limits = Some(limits.into());
+        self
+    }
+
+    /// Has the fork leave its messages in the conversation of the run, as the retry of a dead letter does (SEMANTICS 15).
+    #[must_use]
+    pub fn in_conversation(mut self) -> Self {
+        self.is_in_conversation = true;
+        self
+    }
+
+    fn check_size(&self) -> Result<(), ForkError> {
+        let values = || self.input.iter().chain(self.update.writes().iter().map(|write| &write.value));
+        if values().any(Json::is_too_deep) {
+            return Err(ForkError::TooDeep);
+        }
+        let channels: usize = self.update.writes().iter().map(|write| write.channel.len()).sum();
+        let size = channels + values().map(Json::size).sum::<usize>();
+        if size > MAX_COMMAND { Err(ForkError::TooLarge { size }) } else { Ok(()) }
+    }
+}
+
+/// What a fork of a run is submitted as.
+#[must_use]
+pub fn submission(original: &Submission, run: RunId, at: Timestamp) -> Submission {
+    let mut submission = Submission { run, at, ..original.clone() };
+    submission.task.id = None;
+    submission
+}
+
+/// The first events of the run that `submission` begins, forked from `history` where turn `dead` failed; the turn is open
+/// again in it, with nothing recorded. `None` if the history does not begin with a submission or has no such failure.
+///
+/// # Panics
+/// When a custom reducer does.
+#[must_use]
+pub fn fork(history: &[RunEvent], dead: u32, submission: Submission, rules: &StateRules) -> Option<Vec<RunEvent>> {
+    let history = &*in_order_of_effect(history.to_vec());
+    let end = history.iter().position(|event| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == dead))?;
+    let copy = copy_around(history, dead, end, submission, rules)?;
+    copy.names.contains_key(&dead).then_some(copy.events)
+}
+
+/// The first events of the run `run`, forked from `history` at a turn, whether that has ended or not: the turn is open in it,
+/// with nothing recorded and with what `fork` changes.
+///
+/// # Errors
+/// See [`ForkError`].
+///
+/// # Panics
+/// When a custom reducer does.
+pub fn fork_at(
+    history: &[RunEvent],
+    turn: u32,
+    fork: &Fork,
+    (run, at): (RunId, Timestamp),
+    rules: &StateRules,
+) -> Result<Vec<RunEvent>, ForkError> {
+    fork.check_size()?;
+    let history = &*in_order_of_effect(history.to_vec());
+    let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
+    let (end, last) = end_of(history, turn, original, rules);
+    if !(1..=last).contains(&turn) {
+        return Err(ForkError::NoTurn { turn, last });
+    }
+    let from = TurnId { run: original.run, number: turn };
+    let mut submission = submission(original, run, at);
+    if let Some(limits) = &fork.limits {
+        submission.task.limits = Some(limits.clone());
+    }
+    let copy = copy_around(history, turn, end, submission, rules).ok_or(ForkError::Trimmed)?;
+    let (Some(name), mut events) = (copy.names.get(&turn).copied(), copy.events) else {
+        return Err(ForkError::NotReached(turn));
+    };
+    let open = copy.new.turn(name).ok_or(ForkError::NotReached(turn))?;
+    copy.new.branch_of(open).view.clone().apply(&fork.update, &copy.new.rules)?;
+    if fork.limits.is_some() {
+        check_limits(&copy.new)?;
+    }
+    let Fork { input, update, limits: _, is_in_conversation } = fork.clone();
+    events.push(RunEvent::Forked { turn: name, from, input, update, at });
+    if is_in_conversation {
+        events.extend(entry(history));
+    }
+    Ok(events)
+}
+
+/// The run's place in its conversation, if it has one.
+pub(crate) fn entry(history: &[RunEvent]) -> Option<RunEvent> {
+    history.iter().find(|event| matches!(event, RunEvent::ConversationEntered { .. })).cloned()
+}
+
+/// Whether what is copied lies within the limits that were given.
+fn check_limits(copied: &Run) -> Result<(), ForkError> {
+    let limits = copied.submission.limits();
+    let agents = u32::try_from(copied.agents.len()).unwrap_or(u32::MAX);
+    for (limit, given, used) in [("handoffs", limits.handoffs, copied.handoffs), ("agents", limits.agents, agents)] {
+        if used > given {
+            return Err(ForkError::LimitUsed { limit, given, used });
+        }
+    }
+    Ok(())
+}
+
+/// The first events of the run `run`, which goes on by another plan: what has ended in `history` and is the same in both
+/// answers from there. What has failed runs again.
+///
+/// # Errors
+/// See [`ForkError`].
+///
+/// # Panics
+/// When a custom reducer does.
+pub fn migrate(
+    history: &[RunEvent],
+    (plan, cast): (Arc<Plan>, Vec<AgentName>),
+    (run, at): (RunId, Timestamp),
+    rules: &StateRules,
+) -> Result<Vec<RunEvent>, ForkError> {
+    let goes_on = |event: &RunEvent| !matches!(event, RunEvent::TurnFailed { .. } | RunEvent::Stopped { .. });
+    let mut history = in_order_of_effect(history.to_vec());
+    history.retain(goes_on);
+    let Some(RunEvent::Submitted(original)) = history.first() else { return Err(ForkError::Trimmed) };
+    let mut submission = Submission { cast, ..submission(original, run, at) };
+    submission.task.plan = Some(plan);
+    // No turn has this number: nothing is left out but what does not begin alike.
+    let copy = copy_around(&history, 0, history.len(), submission, rules).ok_or(ForkError::Trimmed)?;
+    Ok(copy.events)
+}
+
+/// The position of the event that closes a turn, or the history's length; and the number of the last turn.
+fn end_of(history: &[RunEvent], turn: u32, original: &Arc<Submission>, rules: &StateRules) -> (usize, u32) {
+    let (mut run, _) = Run::begin(Arc::clone(original), rules.clone());
+    let mut end = None;
+    for (position, event) in history.iter().enumerate().skip(1) {
+        let was_open = run.turns.contains_key(&turn);
+        run.step(event);
+        if was_open && !run.turns.contains_key(&turn) {
+            end = Some(position);
+        }
+    }
+    (end.unwrap_or(history.len()), run.next_turn - 1)
+}
+
+/// Copies what did not come from turn `dead`, which was over with the event at `end`.
+fn copy_around(
+    history: &[RunEvent],
+    dead: u32,
+    end: usize,
+    submission: Submission,
+    rules: &StateRules,
+) -> Option<Copy> {
+    let RunEvent::Submitted(original) = history.first()? else { return None };
+    let told = ToldBy::at(end, history, dead, Arc::clone(original), rules);
+    let mut copy = Copy::new(Arc::clone(original), submission, rules);
+    for (position, event) in history.iter().enumerate().skip(1) {
+        let is_after = position >= end;
+        let is_wanted = match event.turn() {
+            // What an earlier fork has changed about it is not its own doing.
+            Some(turn) if turn == dead => matches!(event, RunEvent::Forked { .. }),
+            Some(turn) => !(is_after && told.waiting.contains(&turn)),
+            None => false,
+        };
+        let is_wanted = is_wanted && match event {
+            RunEvent::TurnFailed { turn, .. } => !is_after && !told.untold.contains(turn),
+            // It would cancel the turn that is to run.
+            RunEvent::TurnEnded { command, .. } => !is_after || !matches!(command.goto, Goto::End),
+            RunEvent::Answered { .. }
+            | RunEvent::QuestionExpired { .. }
+            | RunEvent::StepStarted { .. }
+            | RunEvent::StepFinished { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::IntentRecorded { .. }
+            | RunEvent::OutcomeResolved { .. }
+            | RunEvent::Delegated { .. }
+            | RunEvent::DelegationExpired { .. }
+            | RunEvent::HandoffChecked { .. }
+            | RunEvent::AgentMade { .. }
+            | RunEvent::Marked { .. }
+            | RunEvent::TurnRestarted { .. }
+            | RunEvent::Overwritten { .. }
+            | RunEvent::Resumed { .. }
+            | RunEvent::Forked { .. } => true,
+            RunEvent::Asked { turn, ordinal, .. } | RunEvent::AskedUntil { turn, ordinal, .. } => {
+                history[position..].iter().enumerate().any(|(later, event)| {
+                    let is_copied = position + later < end || !told.waiting.contains(turn);
+                    is_copied
+                        && matches!(
+                            event,
+                            RunEvent::Answered { turn: t, ordinal: o, .. }
+                                | RunEvent::QuestionExpired { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal)
+                        )
+                })
+            }
+            // The copied turn asks for itself if nobody has answered.
+            RunEvent::OutcomeUnknown { turn, ordinal, .. } => {
+                history[position..].iter().enumerate().any(|(later, event)| {
+                    let is_copied = position + later < end || !told.waiting.contains(turn);
+                    is_copied
+                        && matches!(event, RunEvent::OutcomeResolved { turn: t, ordinal: o, .. } if (t, o) == (turn, ordinal))
+                })
+            }
+            RunEvent::Decided { ordinal, .. } => *ordinal == HANDOFF_ORDINAL,
+            RunEvent::Submitted(_)
+            | RunEvent::Reserved { .. }
+            | RunEvent::Settled { .. }
+            | RunEvent::ApprovalAsked { .. }
+            | RunEvent::Noticed { .. }
+            | RunEvent::AttemptFailed { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::NeedsAttention { .. }
+            | RunEvent::ConversationEntered { .. }
+            | RunEvent::ConversationRead { .. }
+            | RunEvent::Stopped { .. } => false,
+        };
+        copy.follow(event, is_wanted, is_after);
+    }
+    Some(copy)
+}
+
+/// Who was told of the turn's end, and whose failures nobody was told of by then.
+struct ToldBy {
+    /// The turns that it works for, near and far.
+    waiting: BTreeSet<u32>,
+    /// Failed siblings in forks that have not joined.
+    untold: BTreeSet<u32>,
+}
+
+impl ToldBy {
+    fn at(end: usize, history: &[RunEvent], dead: u32, original: Arc<Submission>, rules: &StateRules) -> Self {
+        let (mut run, _) = Run::begin(original, rules.clone());
+        let mut failed = Vec::new();
+        for event in &history[1..end] {
+            if let RunEvent::TurnFailed { turn, .. } = event
+                && let Some(branch) = run.turns.get(turn).and_then(|open| run.branches.get(&open.branch))
+                && let Origin::Fork { parent, .. } = branch.origin
+            {
+                failed.push((*turn, parent));
+            }
+            run.step(event);
+        }
+        let is_open = |parent: &u32| matches!(run.branches.get(parent).map(|fork| &fork.now), Some(Now::Forked { .. }));
+        let untold = failed.iter().filter(|(_, parent)| is_open(parent)).map(|(turn, _)| *turn).collect();
+        let waiting = run.turns.get(&dead).map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
+        Self { waiting, untold }
+    }
+}
+
+/// The open turns that a branch works for.
+fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
+    let mut waiting = BTreeSet::new();
+    while let Some(here) = run.branches.get(&branch) {
+        branch = match here.origin {
+            Origin::Root => break,
+            Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => parent,
+            Origin::Delegation { turn, ordinal } => match run.turns.get(&turn) {
+                Some(open) => {
+                    waiting.insert(turn);
+                    open.branch
+                }
+                None => match run.branches.iter().find(|(_, branch)| branch.outbound(turn, ordinal).is_some()) {
+                    Some((asking, _)) => {
+                        if let Now::Turn(turn) = run.branches[asking].now {
+                            waiting.insert(turn);
+                        }
+                        *asking
+                    }
+                    None => break,
+                },
+            },
+        };
+    }
+    waiting
+}
+
+/// Both runs, side by side: turns have other numbers in the new one.
+struct Copy {
+    old: Run,
+    new: Run,
+    /// The new number of each turn that was copied.
+    names: BTreeMap<u32, u32>,
+    /// Turns that ended with a question about their handoff: they end, in the fork, with what was decided.
+    parked: BTreeMap<u32, RunEvent>,
+    events: Vec<RunEvent>,
+    /// The new run has another plan: only turns that begin alike are copied.
+    is_changed: bool,
+}
+
+impl Copy {
+    fn new(original: Arc<Submission>, submission: Submission, rules: &StateRules) -> Self {
+        let submission = Arc::new(submission);
+        let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
+        let (old, _) = Run::begin(original, rules.clone());
+        let is_changed = old.submission.task.plan != submission.task.plan;
+        let (names, parked, events) = (BTreeMap::new(), BTreeMap::new(), vec![RunEvent::Submitted(submission)]);
+        let mut copy = Self { old, new, names, parked, events, is_changed };
+        copy.name_turns(1, 1, is_changed);
+        copy
+    }
+
+    /// Takes the old run one event on, and the new one with it.
+    fn follow(&mut self, event: &RunEvent, is_wanted: bool, is_after: bool) {
+        let first_of_old = self.old.next_turn;
+        self.old.step(event);
+        // The fork sees what the run has read, and leaves no messages itself.
+        if matches!(event, RunEvent::ConversationRead { .. }) {
+            self.new.step(event);
+            self.events.push(event.clone());
+        }
+        let Some(copied) = event.turn().filter(|_| is_wanted).and_then(|turn| self.copied(turn, event)) else { return };
+        let first_of_new = self.new.next_turn;
+        self.new.step(&copied);
+        self.events.push(copied);
+        self.name_turns(first_of_old, first_of_new, is_after || self.is_changed);
+    }
+
+    /// Finds the turns of the new run that are those which the old one has begun.
+    fn name_turns(&mut self, first_of_old: u32, first_of_new: u32, may_differ: bool) {
+        let new_turns = first_of_new..self.new.next_turn;
+        for (old, beside) in (first_of_old..self.old.next_turn).zip(first_of_new..) {
+            // Of a plan, other nodes may begin with the same event.
+            let new = match self.old.node_of(old) {
+                Some(node) => new_turns.clone().find(|new| self.new.node_of(*new).as_ref() == Some(&node)),
+                None => new_turns.contains(&beside).then_some(beside),
+            };
+            let Some(new) = new else { continue };
+            // From the turn's end on, the two runs may go on differently.
+            if !may_differ || self.begin_alike(old, new) {
+                self.names.insert(old, new);
+            }
+        }
+    }
+
+    fn begin_alike(&self, old: u32, new: u32) -> bool {
+        match (self.old.turns.get(&old), self.new.turns.get(&new)) {
+            (Some(old), Some(new)) => (&old.agent, &old.input) == (&new.agent, &new.input),
+            (Some(_) | None, _) => false,
+        }
+    }
+
+    /// The event as the new run has it.
+    fn copied(&mut self, turn: u32, event: &RunEvent) -> Option<RunEvent> {
+        let name = *self.names.get(&turn)?;
+        let mut copied = match event {
+            RunEvent::TurnEnded { verdict: Verdict::Parked(_), .. } => {
+                self.parked.insert(turn, event.clone());
+                return None;
+            }
+            RunEvent::Decided { verdict: decided, .. } => {
+                let mut ended = self.parked.remove(&turn)?;
+                if let RunEvent::TurnEnded { verdict, .. } = &mut ended {
+                    *verdict = decided.clone();
+                }
+                ended
+            }
+            event => event.clone(),
+        };
+        if let RunEvent::Delegated { at, order, .. } = &mut copied
+            && order.deadline.is_some()
+        {
+            // The time that an answer may take begins anew.
+            *at = self.new.submission().at;
+        }
+        *copied.turn_mut()? = name;
+        Some(copied)
+    }
+}

@@ -1,0 +1,189 @@
+//! The rules of chains against a model that keeps each chain as a list of names.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::messages::{Handoffs, RunId, Step};
+use crate::testing::rules::play;
+
+use super::*;
+
+const AGENTS: usize = 6;
+
+static NAMES: LazyLock<Vec<AgentName>> =
+    LazyLock::new(|| (0..AGENTS).map(|number| AgentName::new(&format!("agent-{number}")).unwrap()).collect());
+
+/// A chain grows from any that was made before.
+#[derive(Clone, Debug)]
+struct Growth {
+    base: Index,
+    from: usize,
+    to: usize,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Handoff(usize),
+    FanOut(Vec<usize>),
+    Delegation(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    chain: Index,
+    from: usize,
+    what: What,
+    depth: usize,
+}
+
+fn cases() -> impl Strategy<Value = (Vec<Growth>, Vec<Asked>)> {
+    let index = any::<Index>;
+    let growth = (index(), 0..AGENTS, 0..AGENTS).prop_map(|(base, from, to)| Growth { base, from, to });
+    let what = prop_oneof![
+        (0..AGENTS).prop_map(What::Handoff),
+        prop::collection::vec(0..AGENTS, 1..4).prop_map(What::FanOut),
+        (0..AGENTS).prop_map(What::Delegation),
+        (0..AGENTS).prop_map(What::Delegation),
+    ];
+    let asked = (index(), 0..AGENTS, what, 0_usize..6);
+    let asked = asked.prop_map(|(chain, from, what, depth)| Asked { chain, from, what, depth });
+    (prop::collection::vec(growth, 0..8), prop::collection::vec(asked, 1..8))
+}
+
+/// Who gave a task to whom, first to last.
+type Model = Vec<(usize, usize)>;
+
+/// What the guard has to say, and about whom.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Admitted,
+    AlreadyInChain(usize),
+    MaxDepth,
+}
+
+fn predict(chain: &Model, asked: &Asked) -> Said {
+    let takes_part = |agent: usize| chain.iter().any(|(from, to)| *from == agent || *to == agent);
+    // Whoever gave a task away waits for it.
+    let waits = |agent: usize| chain.iter().any(|(from, _)| *from == agent);
+    match &asked.what {
+        What::Delegation(to) if *to == asked.from || takes_part(*to) => Said::AlreadyInChain(*to),
+        What::Delegation(_) if chain.len() >= asked.depth => Said::MaxDepth,
+        What::Handoff(to) if waits(*to) => Said::AlreadyInChain(*to),
+        What::FanOut(all) => match all.iter().find(|to| waits(**to)) {
+            Some(to) => Said::AlreadyInChain(*to),
+            None => Said::Admitted,
+        },
+        What::Delegation(_) | What::Handoff(_) => Said::Admitted,
+    }
+}
+
+/// Asks where nothing but the chain and its depth is in the way.
+fn ask(chain: &Chain, asked: &Asked) -> Answer {
+    let (kind, targets) = match &asked.what {
+        What::Handoff(to) => (Kind::Handoff { mark: 0, recent: &[] }, vec![NAMES[*to].clone()]),
+        What::FanOut(all) => (Kind::FanOut, all.iter().map(|to| NAMES[*to].clone()).collect()),
+        What::Delegation(to) => (Kind::Delegation, vec![NAMES[*to].clone()]),
+    };
+    let limits = Limits { handoffs: u32::MAX, agents: u32::MAX, depth: asked.depth, ..Limits::default() };
+    let request = Request {
+        kind,
+        from: &NAMES[asked.from],
+        targets: &targets,
+        first: TurnId { run: RunId(uuid::Uuid::nil()), number: 1 },
+        chain,
+        waiter: None,
+        switch: Handoffs::default(),
+        limits: &limits,
+        handoffs: 0,
+        agents: &BTreeSet::new(),
+        budget: &Budget::new(1),
+        purse: None,
+        consent: Consent::Auto,
+        now: Duration::ZERO,
+    };
+    admit(&request, &mut AdmissionFacts::default())
+}
+
+#[test]
+fn no_delegation_comes_back_to_its_chain_or_grows_it_too_deep_and_no_handoff_goes_to_whom_it_waits_for() {
+    let branches = [
+        "admitted",
+        "AlreadyInChain for a delegation",
+        "AlreadyInChain for a handoff",
+        "AlreadyInChain before MaxDepth",
+        "MaxDepth",
+        "handed back to somebody who does not wait",
+        "two chains with one tail",
+    ];
+    play("chain", &branches, cases(), |(growths, questions), seen| {
+        let (mut chains, mut models) = (vec![Chain::default()], vec![Model::new()]);
+        for Growth { base, from, to } in growths {
+            let base = base.index(chains.len());
+            if base + 1 < chains.len() && !models[base].is_empty() {
+                seen.insert("two chains with one tail");
+            }
+            chains.push(chains[base].add_step(&NAMES[from], &NAMES[to], "task"));
+            models.push([models[base].clone(), vec![(from, to)]].concat());
+        }
+        for asked in questions {
+            let which = asked.chain.index(chains.len());
+            let (chain, model) = (&chains[which], &models[which]);
+            let predicted = predict(model, &asked);
+            let is_delegation = matches!(asked.what, What::Delegation(_));
+            let answer = ask(chain, &asked);
+            let shown = match &answer {
+                Answer::Refuse(refusal) => refusal.to_string(),
+                Answer::Admit | Answer::Park => String::new(),
+            };
+            let said = match answer {
+                Answer::Admit => Said::Admitted,
+                Answer::Refuse(Refusal::AlreadyInChain { agent, chain: named }) => {
+                    prop_assert_eq!(&named, chain);
+                    Said::AlreadyInChain(NAMES.iter().position(|name| *name == agent).unwrap())
+                }
+                Answer::Refuse(Refusal::MaxDepth { max, chain: named }) => {
+                    prop_assert_eq!((max, &named), (asked.depth, chain));
+                    Said::MaxDepth
+                }
+                Answer::Refuse(_) | Answer::Park => return Err(TestCaseError::fail(format!("{answer:?}"))),
+            };
+            prop_assert_eq!(&said, &predicted, "{:?} with {}", asked, chain);
+            match said {
+                Said::Admitted => {
+                    seen.insert("admitted");
+                    let takes_part = |to: &usize| model.iter().any(|(_, took)| took == to);
+                    if matches!(&asked.what, What::Handoff(to) if takes_part(to)) {
+                        seen.insert("handed back to somebody who does not wait");
+                    }
+                    continue;
+                }
+                Said::AlreadyInChain(_) if is_delegation && model.len() >= asked.depth => {
+                    seen.insert("AlreadyInChain before MaxDepth");
+                }
+                Said::AlreadyInChain(_) if is_delegation => _ = seen.insert("AlreadyInChain for a delegation"),
+                Said::AlreadyInChain(_) => _ = seen.insert("AlreadyInChain for a handoff"),
+                Said::MaxDepth => _ = seen.insert("MaxDepth"),
+            }
+            // Links of a chain need not meet: control moves on by handoffs in between.
+            for takes_part in model.first().into_iter().map(|(from, _)| from).chain(model.iter().map(|(_, to)| to)) {
+                prop_assert!(shown.contains(NAMES[*takes_part].as_str()), "{shown} leaves somebody out");
+            }
+        }
+        // Nothing that was done later changed a chain.
+        for (chain, model) in chains.iter().zip(&models) {
+            let step = |(from, to): &(usize, usize)| Step {
+                from: NAMES[*from].clone(),
+                to: NAMES[*to].clone(),
+                task: "task".into(),
+            };
+            prop_assert_eq!(chain.steps(), model.iter().map(step).collect::<Vec<_>>());
+            prop_assert_eq!((chain.len(), chain.is_empty()), (model.len(), model.is_empty()));
+            for (other, other_model) in chains.iter().zip(&models) {
+                prop_assert_eq!(chain == other, model == other_model);
+            }
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,190 @@
+//! Effects that must not be repeated by themselves: what a record of one means for whoever reaches its place again, and what
+//! becomes of a request about it (SEMANTICS 14). Pure.
+
+use std::sync::Arc;
+
+use crate::messages::{AskedOutcome, Failure, Intent, Json, OnUnknown, Reconciled, Resolution, RunEvent, Timestamp};
+
+use super::requests::TurnRequest;
+use super::run::{Once, OnceState, Record};
+
+/// What a turn does that reaches an effect.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// It is begun, for the first time or again; `round` names which time.
+    Begin {
+        /// For [`TurnRequest::Intend`].
+        round: u32,
+    },
+    /// This was its result.
+    Result {
+        /// The value, or how it failed.
+        result: Result<Json, Failure>,
+        /// The turn had read what strangers wrote by then.
+        is_marked: bool,
+    },
+    /// It was begun, and nothing is known: whoever carried it out is asked, and then the run.
+    Unknown {
+        /// For [`TurnRequest::Resolve`].
+        round: u32,
+        /// As it was recorded, if nobody was asked yet: the tool is asked first.
+        begun: Option<Intent>,
+    },
+    /// It was decided what follows.
+    Resolved {
+        /// What.
+        resolution: Resolution,
+        /// Which time that was.
+        round: u32,
+    },
+}
+
+/// What a turn does that reaches the effect `intent` and finds `record` in its place.
+///
+/// # Errors
+/// The record is of something else.
+pub(crate) fn next(record: Option<&Record>, intent: &Intent) -> Result<Next, String> {
+    match record {
+        None => Ok(Next::Begin { round: 0 }),
+        // It was declared repeatable then.
+        Some(Record::StepStarted { name }) if *name == intent.name => Ok(Next::Begin { round: 0 }),
+        Some(Record::Step { name, value, is_marked }) if *name == intent.name => {
+            Ok(Next::Result { result: Ok(value.clone()), is_marked: *is_marked })
+        }
+        Some(Record::StepFailed { name, failure, is_marked }) if *name == intent.name => {
+            Ok(Next::Result { result: Err(failure.clone()), is_marked: *is_marked })
+        }
+        Some(Record::Once(once)) if once.intent.is_same(intent) => {
+            let round = once.round;
+            Ok(match &once.state {
+                OnceState::Begun => Next::Unknown { round, begun: Some(once.intent.clone()) },
+                OnceState::Asked(_) => Next::Unknown { round, begun: None },
+                OnceState::Resolved(resolution) => Next::Resolved { resolution: resolution.clone(), round },
+            })
+        }
+        Some(record) => Err(format!("it asks for {intent} where the journal has {}", brief(record))),
+    }
+}
+
+/// What follows when whoever carried the effect out was asked what came of it.
+#[must_use]
+pub(crate) fn after(reconciled: Reconciled, round: u32) -> Next {
+    match reconciled {
+        Reconciled::Done(value) => Next::Result { result: Ok(value), is_marked: false },
+        Reconciled::NotDone => Next::Begin { round },
+        Reconciled::Unknown => Next::Unknown { round, begun: None },
+    }
+}
+
+/// What a run does about a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::supervision::runs) enum Told {
+    /// It is recorded: the record answers.
+    Recorded,
+    /// This has happened.
+    News(RunEvent),
+    /// Something else was recorded in its place.
+    Changed(String),
+}
+
+/// What only a run knows when it is asked about an effect.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::supervision::runs) struct Facts {
+    pub(in crate::supervision::runs) at: Timestamp,
+    pub(in crate::supervision::runs) nonce: u64,
+    /// When a question that is asked now expires.
+    pub(in crate::supervision::runs) expires_at: Timestamp,
+    /// What the board does if neither tool nor agent says.
+    pub(in crate::supervision::runs) on_unknown: OnUnknown,
+}
+
+/// What a run does about [`TurnRequest::Intend`] and [`TurnRequest::Resolve`]; `None` for all others.
+pub(in crate::supervision::runs) fn told(
+    (turn, ordinal): (u32, u32),
+    record: Option<&Record>,
+    request: &TurnRequest,
+    facts: Facts,
+) -> Option<Told> {
+    let Facts { at, nonce, expires_at, on_unknown: usual } = facts;
+    let ask = |problem: Option<Arc<str>>| {
+        let asked = AskedOutcome { nonce, at, expires_at, problem };
+        Told::News(RunEvent::OutcomeUnknown { turn, ordinal, asked })
+    };
+    let by_policy =
+        |resolution| Told::News(RunEvent::OutcomeResolved { turn, ordinal, resolution, by: POLICY.into(), at });
+    let (TurnRequest::Intend { intent, round } | TurnRequest::Resolve { intent, round, .. }) = request else {
+        return None;
+    };
+    let begin = || Told::News(RunEvent::IntentRecorded { turn, ordinal, intent: intent.clone(), at });
+    let changed =
+        |record: &Record| Told::Changed(format!("an earlier attempt asked for {} in this place", brief(record)));
+    let once = match record {
+        None => None,
+        Some(Record::StepStarted { name }) if *name == intent.name => None,
+        Some(Record::Once(once)) if once.intent.is_same(intent) => Some(once),
+        Some(Record::Step { name, .. } | Record::StepFailed { name, .. }) if *name == intent.name => {
+            return Some(Told::Recorded);
+        }
+        Some(record) => return Some(changed(record)),
+    };
+    let is_resolved = once.is_some_and(|once| matches!(once.state, OnceState::Resolved(_)));
+    let is_next = once.is_some_and(|once| is_resolved && once.round < *round);
+    Some(match (request, once) {
+        (TurnRequest::Resolve { problem, .. }, Some(_)) if is_next => ask(problem.clone()),
+        (TurnRequest::Resolve { on_unknown, .. }, Some(Once { state: OnceState::Begun, .. })) => {
+            match on_unknown.unwrap_or(usual) {
+                OnUnknown::Ask => ask(None),
+                OnUnknown::Report => by_policy(Resolution::Report),
+                OnUnknown::Fail => by_policy(Resolution::GiveUp),
+                OnUnknown::Repeat => by_policy(Resolution::Repeat),
+            }
+        }
+        (TurnRequest::Intend { .. }, None) => begin(),
+        (TurnRequest::Intend { .. }, Some(_)) if is_next => begin(),
+        (_, Some(_)) => Told::Recorded,
+        (_, None) => Told::Changed(format!("{intent} was never begun")),
+    })
+}
+
+/// Who decides by rule.
+pub(in crate::supervision::runs) const POLICY: &str = "policy";
+/// Who decides when nobody has answered in time.
+pub(in crate::supervision::runs) const EXPIRY: &str = "expiry";
+
+/// The record that an event about a `once` effect leaves in the place of `before`; `None` if it changes nothing.
+pub(in crate::supervision::runs) fn recorded(event: &RunEvent, before: Option<&Record>) -> Option<Record> {
+    let before = match before {
+        Some(Record::Once(once)) => Some(once),
+        _ => None,
+    };
+    let round_after = |once: &Once| once.round + u32::from(matches!(once.state, OnceState::Resolved(_)));
+    match (event, before) {
+        (RunEvent::IntentRecorded { intent, .. }, before) => {
+            let round = before.map_or(0, round_after);
+            Some(Record::Once(Once { intent: intent.clone(), round, state: OnceState::Begun }))
+        }
+        (RunEvent::OutcomeUnknown { asked, .. }, Some(once)) => Some(Record::Once(Once {
+            intent: once.intent.clone(),
+            round: round_after(once),
+            state: OnceState::Asked(asked.clone()),
+        })),
+        (RunEvent::OutcomeResolved { resolution, .. }, Some(once)) => {
+            let state = OnceState::Resolved(resolution.clone());
+            Some(Record::Once(Once { intent: once.intent.clone(), round: once.round, state }))
+        }
+        _ => None,
+    }
+}
+
+fn brief(record: &Record) -> String {
+    match record {
+        Record::StepStarted { name } | Record::Step { name, .. } | Record::StepFailed { name, .. } => {
+            format!("step {name:?}")
+        }
+        Record::Once(once) => format!("{} with other arguments or another name", once.intent),
+        record => format!("{record:?}").chars().take(80).collect(),
+    }
+}
+
+#[cfg(test)]
+mod model;

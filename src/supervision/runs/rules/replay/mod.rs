@@ -1,0 +1,368 @@
+//! A run's journal taken apart again: event by event, and turn by turn. Pure.
+//!
+//! A replay is the fold that the runtime itself makes, stopped where somebody wants to look. It asks nobody anything, runs
+//! no agent, and comes to the result that the run came to.
+
+mod diff;
+mod story;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::messages::state::{Change, FinalState, StateRules};
+use crate::messages::{
+    AgentName, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Update, Verdict,
+};
+
+use super::reopen::in_order_of_effect;
+use super::run::{LATE_ORDINAL, Now, Origin, Run};
+use super::step::Effect;
+
+pub use diff::{Aspect, Diff, TurnDifference};
+pub use story::{Cause, Deed, TurnEnd, TurnStory};
+
+/// A run as its journal tells it, with what every event changed.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard::messages::state::StateRules;
+/// use callboard::testing::Replay;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let board = Callboard::builder()
+///     .agent("scout", |_: Turn| async { Ok(Command::update("messages", "found").goto("writer")) })
+///     .agent("writer", |_: Turn| async { Ok(Command::output("done").with("messages", "written")) })
+///     .start()
+///     .await?;
+/// let run = board.submit(Task::new("write").to("scout")).await?;
+/// let result = run.result().await?;
+///
+/// let replay = Replay::of(run.history().await?, &StateRules::default())?;
+/// let at = replay.at_turn(2).expect("there were two");
+/// assert_eq!(at.saw.state["messages"], serde_json::json!(["found"]));
+/// assert_eq!(at.saw.state["context"]["previous_agent"], "scout");
+/// assert_eq!(at.left.expect("it has ended").state, serde_json::json!({ "messages": ["found", "written"] }));
+/// assert_eq!(replay.result(), Some(&result));
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Replay {
+    rules: StateRules,
+    steps: Vec<Step>,
+    turns: BTreeMap<u32, TurnStory>,
+    run: Run,
+}
+
+/// Why a history cannot be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// There are no events.
+    #[error("there is no such run: its journal is empty")]
+    Empty,
+    /// The first event is not a submission: a run that lived in memory only has forgotten how it began.
+    #[error("the journal does not go back to the run's beginning")]
+    Trimmed,
+    /// A later event is a submission too.
+    #[error("event {event} is a second submission: this is the history of more than one run")]
+    Joined {
+        /// Its place in the history, from 1.
+        event: usize,
+    },
+}
+
+/// One event and what it changed.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its number, from 1, in the order in which events take effect: as in the journal, but for overwrites, which come
+    /// before the event whose join had failed.
+    pub number: usize,
+    /// What happened.
+    pub event: RunEvent,
+    /// Whose turn it is about, if it is about one.
+    pub agent: Option<AgentName>,
+    /// The turns that it began.
+    pub begun: Vec<u32>,
+    /// The turns that are over with it.
+    pub closed: Vec<u32>,
+    /// When: its own time, or that of the last event that has one (see [`RunEvent::at`]).
+    pub at: Timestamp,
+    before: FinalState,
+    after: FinalState,
+}
+
+/// A run at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// After this step.
+    pub step: usize,
+    /// The channels, as the turn that the moment is about has them.
+    pub state: Json,
+    /// The turns that are open, with their agents.
+    pub open: Vec<(u32, AgentName)>,
+    /// What the run took by then.
+    pub metrics: RunMetrics,
+    /// How the run ended, if it had by then.
+    pub outcome: Option<Outcome>,
+}
+
+/// A run around one turn.
+#[derive(Clone, Debug)]
+pub struct AtTurn<'a> {
+    /// The turn.
+    pub turn: &'a TurnStory,
+    /// When it began.
+    pub saw: Moment,
+    /// When it was over, if it is.
+    pub left: Option<Moment>,
+}
+
+impl Replay {
+    /// Replays a journal from its beginning. `rules` are the board's: a task's own schema comes first, custom reducers are
+    /// found by name.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    pub fn of(history: Vec<RunEvent>, rules: &StateRules) -> Result<Self, ReplayError> {
+        let (submission, events) = from_submission(history)?;
+        let first = RunEvent::Submitted(Arc::clone(&submission));
+        let (run, effects) = Run::begin(Arc::clone(&submission), rules.clone());
+        let (at, agent) = (submission.at, Some(submission.agent.clone()));
+        let mut replay = Self { rules: rules.clone(), steps: Vec::new(), turns: BTreeMap::new(), run };
+        let begun: Vec<u32> = effects.iter().filter_map(Effect::begun).collect();
+        for turn in &begun {
+            let cause = replay.node_cause(*turn).unwrap_or(Cause::Task);
+            replay.begin_turn(*turn, cause, 1);
+        }
+        let nothing = FinalState::from(crate::messages::State::default());
+        replay.steps.push(Step {
+            number: 1,
+            event: first,
+            agent,
+            begun,
+            closed: Vec::new(),
+            at,
+            before: nothing.clone(),
+            after: nothing,
+        });
+        let mut resumed_with = BTreeMap::new();
+        for event in events {
+            replay.take(event, &mut resumed_with);
+        }
+        Ok(replay)
+    }
+
+    /// Every event with what it changed.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Every turn, in order of admission.
+    pub fn turns(&self) -> impl Iterator<Item = &TurnStory> {
+        self.turns.values()
+    }
+
+    /// One turn.
+    #[must_use]
+    pub fn turn(&self, number: u32) -> Option<&TurnStory> {
+        self.turns.get(&number)
+    }
+
+    /// The run after its last event.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// What was submitted.
+    #[must_use]
+    pub fn submission(&self) -> &Submission {
+        self.run.submission()
+    }
+
+    /// What the run came to, if it has ended.
+    #[must_use]
+    pub fn result(&self) -> Option<&RunResult> {
+        self.run.result().map(|result| &**result)
+    }
+
+    /// The channels at the end: the run's own once it has ended, until then as the turn of the last step has them.
+    #[must_use]
+    pub fn state(&self) -> &Json {
+        // There is one at least: the submission.
+        let last = &self.steps[self.steps.len() - 1];
+        self.run.result().map_or(last.state(), |result| &result.state)
+    }
+
+    /// The run after a step (1 is the submission); `None` if there is no such step.
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    #[must_use]
+    pub fn at_step(&self, number: usize) -> Option<Moment> {
+        let step = self.steps.get(number.checked_sub(1)?)?;
+        Some(self.moment(step, step.state().clone()))
+    }
+
+    /// The run as a turn saw it, and as the turn left it; `None` if there was no such turn.
+    ///
+    /// # Panics
+    /// When a custom reducer does.
+    #[must_use]
+    pub fn at_turn(&self, number: u32) -> Option<AtTurn<'_>> {
+        let turn = self.turns.get(&number)?;
+        let saw = self.moment(self.steps.get(turn.begun - 1)?, (*turn.saw).clone());
+        let left = turn.closed.and_then(|(step, _)| self.at_step(step));
+        Some(AtTurn { turn, saw, left })
+    }
+
+    fn moment(&self, step: &Step, state: Json) -> Moment {
+        let (mut run, _) = Run::begin(Arc::clone(self.run.submission()), self.rules.clone());
+        for earlier in &self.steps[1..step.number] {
+            run.step(&earlier.event);
+        }
+        let open = run.turns.iter().map(|(number, turn)| (*number, turn.agent.clone())).collect();
+        let outcome = run.result().map(|result| result.outcome.clone());
+        Moment { step: step.number, state, open, metrics: run.metrics(), outcome }
+    }
+
+    fn take(&mut self, event: RunEvent, resumed_with: &mut BTreeMap<u32, Verdict>) {
+        let number = self.steps.len() + 1;
+        let branch = event.turn().and_then(|turn| branch_at_work(&self.run, turn));
+        let before = state_of(&self.run, branch);
+        let agent = event.turn().and_then(|turn| Some(self.turns.get(&turn)?.agent.clone()));
+        let takes_back = branch.is_some_and(|branch| takes_back(&self.run, branch));
+        // A branch that ends takes its view along.
+        let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
+        let effects = self.run.step(&event);
+        let at = event.at().unwrap_or(self.run.last_at());
+        let is_gone = branch.is_some_and(|branch| !self.run.branches.contains_key(&branch));
+        let (left, saved) = left.filter(|_| is_gone).map_or((None, None), |left| (Some(left.view), left.saved));
+        // What takes back leaves nothing behind, not even to the run that ends with it.
+        let after = match left {
+            Some(left) if self.run.result.is_none() => left,
+            None if is_gone && (takes_back || self.run.result.is_none()) => before.clone(),
+            Some(_) | None => state_of(&self.run, branch),
+        };
+        let is_new = |turn: &u32| !self.turns.contains_key(turn);
+        let begun: Vec<u32> = effects.iter().filter_map(Effect::begun).filter(is_new).collect();
+        let closed: Vec<u32> = effects.iter().filter_map(Effect::closed).collect();
+        if let Some(story) = event.turn().and_then(|turn| self.turns.get_mut(&turn)) {
+            story.tell(&event, &self.run, number, resumed_with);
+            if let Some(saved) = saved {
+                story.saved = saved;
+            }
+        }
+        for turn in &closed {
+            if let Some(story) = self.turns.get_mut(turn) {
+                story.close(number, at);
+            }
+        }
+        for (target, turn) in begun.iter().enumerate() {
+            let from = event.turn().unwrap_or_default();
+            let is_late = self.run.turn(*turn).is_some_and(|open| open.record(LATE_ORDINAL).is_some());
+            let cause = if let Some(node) = self.node_cause(*turn) {
+                node
+            } else if is_late {
+                Cause::Answer { from }
+            } else if let RunEvent::Delegated { ordinal, .. } = &event {
+                Cause::Delegation { from, ordinal: *ordinal }
+            } else {
+                Cause::Handoff { from, target }
+            };
+            self.begin_turn(*turn, cause, number);
+        }
+        self.steps.push(Step { number, event, agent, begun, closed, at, before, after });
+    }
+
+    /// The cause of a turn that its plan begins.
+    fn node_cause(&self, turn: u32) -> Option<Cause> {
+        let node = self.run.node_of(turn)?;
+        let takes_back = self.run.turn(turn).is_some_and(|open| self.run.is_compensation(open));
+        Some(if takes_back { Cause::Compensation { node } } else { Cause::Node { node } })
+    }
+
+    fn begin_turn(&mut self, number: u32, cause: Cause, begun: usize) {
+        self.turns.extend(TurnStory::begin(&self.run, number, cause, begun).map(|story| (number, story)));
+    }
+}
+
+impl Step {
+    /// The channels after it, as the turn that it is about has them; the run's own if it is about none, or ended the run. What
+    /// a turn writes that takes back is dropped: after its end they are as it found them.
+    #[must_use]
+    pub fn state(&self) -> &Json {
+        &self.after
+    }
+
+    /// What it changed there.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        self.before.changes(&self.after)
+    }
+}
+
+/// What a history begins with, and the events after it in the order in which they take effect.
+pub(in crate::supervision::runs) fn from_submission(
+    history: Vec<RunEvent>,
+) -> Result<(Arc<Submission>, impl Iterator<Item = RunEvent>), ReplayError> {
+    let is_submission = |event: &RunEvent| matches!(event, RunEvent::Submitted(_));
+    if let Some(later) = history.iter().skip(1).position(is_submission) {
+        return Err(ReplayError::Joined { event: later + 2 });
+    }
+    let mut events = in_order_of_effect(history).into_iter();
+    let first = events.next().ok_or(ReplayError::Empty)?;
+    let RunEvent::Submitted(submission) = first else { return Err(ReplayError::Trimmed) };
+    Ok((submission, events))
+}
+
+/// The branch in which a turn is open, or has parked its handoff.
+fn branch_at_work(run: &Run, turn: u32) -> Option<u32> {
+    if let Some(open) = run.turns.get(&turn) {
+        return Some(open.branch);
+    }
+    let is_parked = |now: &Now| matches!(now, Now::Parked(parked) if parked.ended.number == turn);
+    run.branches.iter().find(|(_, branch)| is_parked(&branch.now)).map(|(id, _)| *id)
+}
+
+/// What a branch sees, or the run itself.
+fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
+    if let Some(result) = run.result() {
+        return result.state.clone();
+    }
+    run.branches.get(&branch.unwrap_or_default()).map(|branch| branch.view.clone()).unwrap_or_default().into()
+}
+
+/// Whether a branch takes back what another one has done.
+fn takes_back(run: &Run, branch: u32) -> bool {
+    run.branches.get(&branch).is_some_and(|branch| matches!(branch.origin, Origin::Compensation { .. }))
+}
+
+/// What the end of a turn leaves, if its branch ends with it.
+struct Left {
+    view: FinalState,
+    /// What its node saves of its output.
+    saved: Option<Update>,
+}
+
+/// What a turn leaves with its end; nothing if what it wrote is dropped.
+fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
+    let RunEvent::TurnEnded { turn, command, verdict, .. } = event else { return None };
+    if takes_back(run, branch) || matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+        return None;
+    }
+    let children = run.children_of(run.turn(*turn)?);
+    let (mut view, _) = run.settle(*turn, branch, &children, &command.update).ok()?;
+    // A node that does not finish saves nothing.
+    let origin = run.branches.get(&branch)?.origin;
+    let output = command.output.clone().unwrap_or_default();
+    let saved = if matches!(verdict, Verdict::Refused(_)) { None } else { run.saved(origin, &output) };
+    if let Some(saved) = &saved {
+        view.apply(saved, &run.rules).ok()?;
+    }
+    Some(Left { view: view.into(), saved })
+}

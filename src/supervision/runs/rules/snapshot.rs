@@ -1,0 +1,451 @@
+//! Snapshots of runs: they shorten what has to be read at a start, not what is kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::state::StateRules;
+use crate::messages::{AgentName, Durability, RunEvent, RunId};
+use crate::storage::codec::{self, CodecError, Payload, Stored};
+use crate::storage::{Journal, Sequence, StorageError};
+use crate::supervision::answer_of;
+
+use super::reopen::in_order_of_effect;
+use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
+
+/// A run as it was after a record of its journal.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Snapshot {
+    /// The record.
+    last: Sequence,
+    run: Run,
+    /// That of the run, which does not store it itself.
+    conversing: Option<Box<Conversing>>,
+}
+
+/// A snapshot of version 1: there were no conversations.
+#[derive(Deserialize)]
+struct SnapshotV1 {
+    last: Sequence,
+    run: Run,
+}
+
+/// A [`Snapshot`] of a run that goes on.
+#[derive(Serialize)]
+struct SnapshotOf<'a> {
+    last: Sequence,
+    run: &'a Run,
+    conversing: &'a Option<Box<Conversing>>,
+}
+
+impl Stored for Snapshot {
+    const SCHEMA: u16 = 4;
+    const VERSION: u16 = 2;
+    const NAME: &'static str = "run-snapshot";
+
+    fn upgrade(version: u16, payload: Payload<'_>) -> Option<Result<Self, CodecError>> {
+        match version {
+            1 => {
+                let read = payload.read::<SnapshotV1>();
+                Some(read.map(|SnapshotV1 { last, run }| Self { last, run, conversing: None }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// When the next snapshot is due. A snapshot is as large as its run, so the larger the last one was, the longer the next
+/// one waits: what snapshots cost in all stays proportional to what is journaled.
+#[derive(Debug, Default)]
+pub(in crate::supervision::runs) struct Cadence {
+    events: usize,
+    last_bytes: usize,
+}
+
+impl Cadence {
+    const MIN_EVENTS: usize = 512;
+    const BYTES_PER_EVENT: usize = 16;
+
+    /// Counts journaled events, and says whether a snapshot is due.
+    pub(in crate::supervision::runs) fn count(&mut self, events: usize) -> bool {
+        self.events += events;
+        self.events >= Self::MIN_EVENTS.max(self.last_bytes / Self::BYTES_PER_EVENT)
+    }
+
+    /// The run as bytes to store.
+    pub(in crate::supervision::runs) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run, conversing: &run.conversing });
+        (self.events, self.last_bytes) = (0, bytes.len());
+        bytes
+    }
+}
+
+/// A run read back from its journal, and the sequence of the last record.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The run; `None` if nothing is journaled.
+    pub run: Option<Run>,
+    /// The last record.
+    pub last: Sequence,
+}
+
+/// Reads a run.
+///
+/// # Errors
+/// The journal cannot be read, or does not begin with a submission.
+///
+/// # Panics
+/// When a custom reducer does.
+pub async fn load(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Loaded, StorageError> {
+    Ok(read(journal, id, rules).await?.replay())
+}
+
+/// Whether a run has not ended and no note says whose it is: a crash has kept all but the note. One that cannot be read is
+/// left alone, and one in memory only has none. `durability` is what tasks get that name none.
+pub async fn is_left(journal: &Journal, id: RunId, rules: &StateRules, durability: Durability) -> bool {
+    let Ok(None) = journal.owner_of(id).await else { return false };
+    let Ok(Loaded { run: Some(run), .. }) = answer_of(load(journal, id, rules)).await else { return false };
+    run.result().is_none() && run.submission().task.durability.unwrap_or(durability) != Durability::Memory
+}
+
+fn replay(mut run: Run, events: Vec<RunEvent>) -> Run {
+    for event in in_order_of_effect(events) {
+        run.step(&event);
+    }
+    run
+}
+
+/// A run as it is stored: as it was once, and what has happened since.
+pub(in crate::supervision::runs) struct Parts {
+    pub(in crate::supervision::runs) base: Option<Run>,
+    pub(in crate::supervision::runs) tail: Vec<RunEvent>,
+    pub(in crate::supervision::runs) last: Sequence,
+}
+
+impl Parts {
+    /// Panics when a custom reducer does.
+    pub(in crate::supervision::runs) fn replay(self) -> Loaded {
+        Loaded { run: self.base.map(|run| replay(run, self.tail)), last: self.last }
+    }
+}
+
+/// Reads a run's snapshot, or its submission if there is none, and the events after it.
+pub(in crate::supervision::runs) async fn read(
+    journal: &Journal,
+    id: RunId,
+    rules: &StateRules,
+) -> Result<Parts, StorageError> {
+    // A snapshot that cannot be read is no loss: the journal has it all.
+    let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
+    if let Some(Snapshot { last, mut run, conversing }) = snapshot {
+        run.conversing = conversing;
+        let mut tail = journal.read_from(id, last).await?;
+        // The record that the snapshot was taken after must be there: without it the snapshot is ahead of its journal.
+        if tail.first == Some(last) {
+            let base = Some(run.with_rules(rules.clone()));
+            return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
+        }
+    }
+    let history = journal.read(id).await?;
+    let last = history.last;
+    let mut events = history.events.into_iter();
+    match events.next() {
+        None => Ok(Parts { base: None, tail: Vec::new(), last }),
+        Some(RunEvent::Submitted(submission)) => {
+            let (run, _) = Run::begin(submission, rules.clone());
+            Ok(Parts { base: Some(run), tail: events.collect(), last })
+        }
+        Some(_) => Err(StorageError::Corrupt {
+            key: Journal::stream(id),
+            detail: "the journal does not begin with a submission".to_owned(),
+        }),
+    }
+}
+
+/// A run as far back as its journal has it, to be stepped through the events that came after.
+#[derive(Debug)]
+pub struct Past {
+    /// The run before the events.
+    pub run: Run,
+    /// The events, in the order in which they take effect.
+    pub events: Vec<RunEvent>,
+    /// How many of them are in the run's first record: those of a fork are copied from another run.
+    pub in_first: usize,
+}
+
+/// Reads a run back to its submission; one that has forgotten its first turns, back to its snapshot. `None` if nothing is
+/// journaled.
+///
+/// # Errors
+/// As [`load`].
+pub async fn past(journal: &Journal, id: RunId, rules: &StateRules) -> Result<Option<Past>, StorageError> {
+    let history = journal.read(id).await?;
+    let in_first = history.in_first.saturating_sub(1);
+    let mut events = history.events.into_iter();
+    if let Some(RunEvent::Submitted(submission)) = events.next() {
+        let (run, _) = Run::begin(submission, rules.clone());
+        return Ok(Some(Past { run, events: in_order_of_effect(events.collect()), in_first }));
+    }
+    let Parts { base, tail, .. } = read(journal, id, rules).await?;
+    Ok(base.map(|run| Past { run, events: in_order_of_effect(tail), in_first: 0 }))
+}
+
+/// The fold over a whole journal; `None` if it does not begin with a submission.
+#[must_use]
+pub fn fold(events: Vec<RunEvent>, rules: &StateRules) -> Option<Run> {
+    let mut events = events.into_iter();
+    let Some(RunEvent::Submitted(submission)) = events.next() else { return None };
+    let (run, _) = Run::begin(submission, rules.clone());
+    Some(replay(run, events.collect()))
+}
+
+/// The turns that took the answers to detached delegations, and those of a plan, with their agents: no event names them
+/// when they begin. Empty if the journal does not begin with a submission.
+#[must_use]
+pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, AgentName> {
+    let events = in_order_of_effect(events.to_vec());
+    let Some((RunEvent::Submitted(submission), events)) = events.split_first() else { return BTreeMap::new() };
+    let (mut run, mut effects) = Run::begin(Arc::clone(submission), rules.clone());
+    let mut late = BTreeMap::new();
+    for event in events.iter().map(Some).chain([None]) {
+        for effect in effects {
+            let Some(number) = effect.begun() else { continue };
+            let is_unnamed = |turn: &&OpenTurn| turn.record(LATE_ORDINAL).is_some() || run.is_planned(turn);
+            let turn = run.turn(number).filter(is_unnamed);
+            late.extend(turn.map(|turn| (number, turn.agent().clone())));
+        }
+        effects = event.map(|event| run.step(event)).unwrap_or_default();
+    }
+    late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run::FIGURES_ORDINAL;
+    use super::*;
+    use std::time::Duration;
+
+    use crate::messages::{
+        Action, ActionKind, AgentName, AskedOutcome, Chain, Command, ConversationId, Envelope, Failure, FailureKind,
+        Intent, Json, Order, RequestId, Submission, Task, Timestamp, TraceId, Update, Verdict,
+    };
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn run() -> Run {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let [lead, coder] = ["lead", "coder"].map(|name| AgentName::new(name).unwrap());
+        let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
+        let task = Task::new("fix").to("lead");
+        let submission =
+            Submission { run, trace, task, agent: lead.clone(), cast: Vec::new(), chain: Chain::default(), at };
+        let command = Command::update("artifacts", json!({ "plan": "p.md" }))
+            .with("context", json!({ "artifacts_created": ["p.md"], "completed": { "plan": true } }))
+            .with("messages", "planned")
+            .goto("coder");
+        let order = Order { tokens: Some(50), deadline: Some(Duration::from_secs(9)), ..Order::new("lead", "review") };
+        let events = vec![
+            RunEvent::Submitted(Arc::new(submission)),
+            RunEvent::Reserved { turn: 1, ordinal: 0, tokens: 40, verdict: Verdict::Admitted(Vec::new()), at: None },
+            RunEvent::TurnEnded {
+                turn: 1,
+                agent: lead.clone(),
+                attempt: 1,
+                command: Arc::new(command),
+                verdict: Verdict::Admitted(vec![coder]),
+                at,
+            },
+            RunEvent::StepFinished {
+                turn: 2,
+                ordinal: 0,
+                name: "edit".into(),
+                value: json!([1]).into(),
+                is_marked: true,
+                at: Some(at),
+            },
+            RunEvent::Delegated { turn: 2, ordinal: 1, order, verdict: Verdict::Admitted(vec![lead]), at },
+        ];
+        fold(events, &StateRules::default()).unwrap()
+    }
+
+    #[test]
+    fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
+        let run = run();
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: &None });
+        let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+        let at = Timestamp::from_millis(1_767_225_600_001);
+        let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
+        let agent = AgentName::new("lead").unwrap();
+        let event = RunEvent::TurnEnded { turn: 3, agent, attempt: 1, command, verdict: Verdict::Nothing, at };
+        let (mut first, mut second) = (run, read);
+        assert_eq!(first.step(&event), second.step(&event));
+        assert_eq!(format!("{first:?}"), format!("{second:?}"));
+    }
+
+    /// A workflow with something of everything, and its first state.
+    fn planned() -> Run {
+        use crate::messages::state::Reducer;
+        use crate::workflow::{Node, Workflow};
+        let inner = || [Node::agent("b", "x"), Node::agent("c", "x").after("b").compensated_by("x")];
+        let plan = Workflow::builder("w")
+            .channel("seen", Reducer::Append)
+            .node(Node::agent("a", "x").saved_to("seen").compensated_by("x"))
+            .node(Node::nodes("again", inner()).after("a").times(2))
+            .node(Node::agent("each", "x").after("a").for_each("[1, 2, 3]"))
+            .node(Node::agent("repair", "x").after_failure_of("each"))
+            .node(Node::agent("judge", "x").after("again").may_go_back_to("judge", 3).may_go_to("over"))
+            .node(Node::agent("asks", "x").after("a").interrupted())
+            .node(Node::agent("race", "x").after("asks").after("judge").any())
+            .node(Node::join("over").after("race").after("each").after("repair"))
+            .build()
+            .unwrap();
+        let [lead] = ["x"].map(|name| AgentName::new(name).unwrap());
+        let cast = plan.plan().cast().iter().map(|_| lead.clone()).collect();
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let (run, trace) = (RunId(Uuid::from_u128(7)), TraceId(Uuid::from_u128(8)));
+        let submission =
+            Submission { run, trace, task: plan.task("in"), agent: lead, cast, chain: Chain::default(), at };
+        Run::begin(Arc::new(submission), StateRules::default()).0
+    }
+
+    /// What becomes of an open turn, by chance.
+    fn end_of(run: &Run, turn: u32, way: u64) -> RunEvent {
+        let (at, agent) = (run.last_at(), run.turn(turn).unwrap().agent().clone());
+        let command = Command::output(way).with("seen", way);
+        let command = match way % 7 {
+            0 if run.interrupts().any(|interrupt| interrupt.turn.number == turn) => {
+                let (input, update) = (Some("other".into()), Update::default());
+                return RunEvent::Resumed { turn, input, update, by: "ann".into(), at };
+            }
+            0 | 1 => {
+                let failure = crate::messages::Failure::new(crate::messages::FailureKind::Terminal, "no");
+                return RunEvent::TurnFailed { turn, agent, input: Json::null(), attempt: 1, failure, at };
+            }
+            2 => command.goto("judge"),
+            3 => command.goto("over"),
+            _ => command,
+        };
+        let (command, verdict) = (Arc::new(command), Verdict::Nothing);
+        RunEvent::TurnEnded { turn, agent, attempt: 1, command, verdict, at }
+    }
+
+    #[test]
+    fn a_run_of_a_plan_goes_on_from_its_snapshot_after_any_event_in_the_same_way() {
+        let mut ended = 0;
+        for seed in 0_u64..300 {
+            let mut random = seed;
+            let mut next = || {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random >> 33
+            };
+            let (mut run, mut history) = (planned(), Vec::new());
+            while run.result().is_none() {
+                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: &None });
+                let mut read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
+                assert_eq!(format!("{run:?}"), format!("{read:?}"));
+                let open: Vec<u32> = run.open_turns().collect();
+                assert!(!open.is_empty(), "it has not ended, and nobody works: {run:?}");
+                let event = end_of(&run, open[next() as usize % open.len()], next());
+                assert_eq!(run.step(&event), read.step(&event));
+                assert_eq!(format!("{run:?}"), format!("{read:?}"));
+                history.push(event);
+            }
+            let submitted = RunEvent::Submitted(Arc::clone(run.submission()));
+            let again = fold(std::iter::once(submitted).chain(history).collect(), &StateRules::default()).unwrap();
+            assert_eq!(format!("{run:?}"), format!("{again:?}"));
+            ended += u32::from(run.result().is_some_and(|result| result.outcome.is_finished()));
+        }
+        assert!((30..270).contains(&ended), "{ended} of 300 finished");
+    }
+
+    /// As it was stored before turns had the figures of their run.
+    fn without_figures(mut run: Run) -> Run {
+        run.turns.values_mut().for_each(|turn| drop(turn.records.remove(&FIGURES_ORDINAL)));
+        run
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_are_golden() {
+        crate::testing::golden::check(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"),
+            &Snapshot { last: 4, run: without_figures(run()), conversing: None },
+        );
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_the_figures_of_turns_are_golden() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/figures");
+        crate::testing::golden::check(folder, &Snapshot { last: 4, run: run(), conversing: None });
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_an_unknown_outcome_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let mut run = without_figures(run());
+        let intent = Intent::new("charge", "order 7", &Json::from(3));
+        run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 2, intent: intent.clone(), at });
+        run.step(&RunEvent::IntentRecorded { turn: 2, ordinal: 3, intent, at });
+        let asked = AskedOutcome { nonce: 9, at, expires_at: at, problem: None };
+        run.step(&RunEvent::OutcomeUnknown { turn: 2, ordinal: 3, asked });
+        let failure = Failure::new(FailureKind::Terminal, "refused");
+        run.step(&RunEvent::StepFailed {
+            turn: 2,
+            ordinal: 4,
+            name: "charge".into(),
+            failure,
+            is_marked: false,
+            at: None,
+        });
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/outside_effects");
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None });
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_in_a_conversation_are_golden() {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let mut run = without_figures(run());
+        let conversation = ConversationId::new("ann").unwrap();
+        run.step(&RunEvent::ConversationEntered { conversation, at });
+        let messages = json!([{ "role": "user", "text": "hello" }]).into();
+        run.step(&RunEvent::ConversationRead { messages, runs: 1, left_out: 0, is_marked: false, at });
+        let conversing = run.conversing.take();
+        assert!(conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
+        crate::testing::golden::check(folder, &Snapshot { last: 6, run, conversing });
+    }
+
+    #[test]
+    fn the_bytes_of_a_snapshot_with_what_people_are_asked_in_time_are_golden() {
+        let (turn, at) = (2, Timestamp::from_millis(1_767_225_600_000));
+        let mut run = without_figures(run());
+        let request = RequestId { turn: run.turn_id(turn), ordinal: 2 };
+        let envelope = Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            request,
+            agent: AgentName::new("coder").unwrap(),
+            action: Action::new("write_file", "REVIEW.md", json!({ "text": "x" })),
+            policy: "ask".into(),
+            nonce: 9,
+            expires_at: at,
+            remind_at: Some(at),
+        };
+        run.step(&RunEvent::ApprovalAsked { turn, ordinal: 2, envelope: Box::new(envelope), at });
+        for ordinal in 3..6 {
+            let question = Json::from("Which colour?");
+            run.step(&RunEvent::AskedUntil { turn, ordinal, question, nonce: 9, expires_at: at, at });
+        }
+        run.step(&RunEvent::Answered { turn, ordinal: 4, answer: "red".into(), by: "ann".into(), at });
+        run.step(&RunEvent::QuestionExpired { turn, ordinal: 5, at });
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/expiring");
+        crate::testing::golden::check(folder, &Snapshot { last: 8, run, conversing: None });
+    }
+
+    /// The golden check compares values; a run's debug form shows all of it.
+    impl PartialEq for Snapshot {
+        fn eq(&self, other: &Self) -> bool {
+            format!("{self:?}") == format!("{other:?}")
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Who works on which run. A board claims its own name and renews that, and the note of each of its runs has the name: so
+//! a new run costs no claim, and a board that comes later leaves the runs of a board that lives alone. A run is claimed
+//! by itself only for the moment in which it changes hands, which raises its fence.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::HashMap;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+
+use crate::messages::RunId;
+use crate::storage::{Fence, Journal, Key, Storage, StorageError};
+use crate::supervision::answer_of;
+
+/// How long a claim lasts without being renewed.
+const CLAIM_SECS: u64 = 60;
+
+/// How often a board renews its claim: two attempts may fail before it is lost.
+pub const RENEW_EVERY: Duration = Duration::from_secs(20);
+
+/// A board's claims. A cheap clone.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    storage: Arc<dyn Storage>,
+    journal: Journal,
+    owner: Arc<str>,
+    /// Runs that are just being taken over.
+    taking: Arc<Mutex<HashMap<RunId, Taking>>>,
+}
+
+type Taking = Shared<BoxFuture<'static, Result<Fence, StorageError>>>;
+
+impl Claims {
+    /// The claims of the board that calls itself `owner`; no other board, also of an earlier process, has the same name.
+    #[must_use]
+    pub fn new(storage: Arc<dyn Storage>, journal: Journal, owner: &str) -> Self {
+        Self { storage, journal, owner: owner.into(), taking: Arc::default() }
+    }
+
+    /// The board's name.
+    #[must_use]
+    pub fn owner(&self) -> &Arc<str> {
+        &self.owner
+    }
+
+    /// Says that the board lives.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn hold(&self) -> Result<Fence, StorageError> {
+        self.storage.claim(&board(&self.owner), &self.owner, CLAIM_SECS).await
+    }
+
+    /// Says so again. A claim that was lost is taken anew: what other boards took over meanwhile is fenced.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub async fn renew(&self, fence: Fence) -> Result<Fence, StorageError> {
+        match self.storage.renew(&board(&self.owner), fence, CLAIM_SECS).await {
+            Ok(()) => Ok(fence),
+            Err(StorageError::Fenced { .. }) => self.hold().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that the board ends: others may take its runs at once.
+    pub async fn release(&self, fence: Fence) {
+        // A claim that is not released ends by itself.
+        let _ = self.storage.release(&board(&self.owner), fence).await;
+    }
+
+    /// Takes a run from the board that had it, if that is gone. Whatever that still writes is refused from now on. Whoever
+    /// asks while it is being taken gets the same fence: a second one, late, would lock out the run's own writes.
+    ///
+    /// # Errors
+    /// [`StorageError::Held`] when its board lives, or another is just taking it; what the store reports.
+    pub(in crate::supervision::runs) fn take_over(
+        &self,
+        run: RunId,
+    ) -> impl Future<Output = Result<Fence, StorageError>> + use<> {
+        let taking = Arc::downgrade(&self.taking);
+        let begin = || {
+            let claims = Self { taking: Arc::default(), ..self.clone() };
+            let taken = async move {
+                let taken = answer_of(claims.take(run)).await;
+                if let Some(taking) = taking.upgrade() {
+                    taking.lock().remove(&run);
+                }
+                taken
+            };
+            taken.boxed().shared()
+        };
+        self.taking.lock().entry(run).or_insert_with(begin).clone()
+    }
+
+    async fn take(&self, run: RunId) -> Result<Fence, StorageError> {
+        while let Some((owner, revision)) =
+            self.journal.owner_of(run).await?.filter(|(owner, _)| **owner != *self.owner)
+        {
+            let board = board(&owner);
+            let fence = self.storage.claim(&board, &self.owner, CLAIM_SECS).await?;
+            // Another run supervisor may have claimed it again and released it.
+            let _ = self.storage.release(&board, fence).await;
+            match self.journal.take_note(run, &self.owner, revision).await {
+                // Another board was quicker, and lives.
+                Err(StorageError::WrongRevision { .. }) => {}
+                taken => {
+                    taken?;
+                    break;
+                }
+            }
+        }
+        let stream = Journal::stream(run);
+        let fence = self.storage.claim(&stream, &self.owner, CLAIM_SECS).await?;
+        self.journal.mark_open(run, &self.owner).await?;
+        self.storage.release(&stream, fence).await?;
+        Ok(fence)
+    }
+}
+
+fn board(owner: &str) -> Key {
+    Key::new(["board", owner])
+}

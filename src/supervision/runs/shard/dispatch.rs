@@ -1,0 +1,97 @@
+//! The seam between run supervisors and the agents: what is handed out, and what comes back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::messages::state::RunFigures;
+use crate::messages::{
+    AgentName, ApprovalId, Authority, Chain, Durability, EarlierAnswer, Envelope, Json, RunEvent, RunId, RunMetrics,
+    State, Submission, Timestamp, TurnId,
+};
+use crate::supervision::runs::rules::directory::AgentDirectory;
+use crate::supervision::runs::rules::run::{Record, Run};
+use crate::supervision::runs::rules::step::Answered;
+
+use super::inbox::Inbox;
+
+/// Carries out what run supervisors decide. The agents' side implements it.
+pub trait Dispatch: AgentDirectory {
+    /// Makes a turn ready to be taken. Handing in the same attempt of a turn again changes nothing.
+    fn start(&self, turn: ReadyTurn);
+
+    /// Whether somebody has come to an end with the turn: its outcome is in the inbox, or was lost with a crash.
+    fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool;
+
+    /// Stops whoever works on the turn.
+    fn abort(&self, turn: TurnId, agent: &AgentName);
+
+    /// Stops whoever works on turns of the run that are not among these: a run that was read back has ended the others.
+    fn abort_all_but(&self, run: RunId, open: &[TurnId]);
+
+    /// Asks people for a decision. Asking again for the same envelope changes nothing.
+    fn request_approval(&self, envelope: &Envelope);
+
+    /// The decision is no longer needed.
+    fn withdraw_approval(&self, approval: ApprovalId);
+
+    /// An event was journaled: the `sequence`-th of its run. The run may be further on.
+    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
+
+    /// A delegation was answered.
+    fn answered(&self, run: &Run, answered: &Answered);
+
+    /// A run has ended; all of its events were handed over.
+    fn ended(&self, run: &Run);
+}
+
+/// A turn that may be taken, with everything that whoever takes it needs.
+#[derive(Clone, Debug)]
+pub struct ReadyTurn {
+    /// Names the turn.
+    pub id: TurnId,
+    /// Which try this is, from 1.
+    pub attempt: u32,
+    /// Whose turn it is.
+    pub agent: AgentName,
+    /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::rules::run::Run::node_of).
+    pub node: Option<Arc<str>>,
+    /// What it works on.
+    pub input: Json,
+    /// The state as the turns before this one left it.
+    pub view: State,
+    /// What the run had used when the turn was admitted, if the turn sees that as [`METRICS`](crate::messages::state::METRICS).
+    pub figures: Option<RunFigures>,
+    /// Whether the turn sees who had control before it in its state.
+    pub shows_previous_agent: bool,
+    /// The delegations that led here.
+    pub chain: Chain,
+    /// What its parent's earlier delegations came to, if it is a delegated turn.
+    pub answers: Option<Arc<[EarlierAnswer]>>,
+    /// When its time is up, if it or its run was given one.
+    pub deadline: Option<Timestamp>,
+    /// How long its attempts may take, if its plan says so; what its agent says holds otherwise.
+    pub timeout: Option<Duration>,
+    /// Who had control before.
+    pub previous_agent: Option<AgentName>,
+    /// What the turn may cause.
+    pub authority: Authority,
+    /// If others made its agent: what each of them is, from the one that the host made.
+    pub made: Option<Arc<[Json]>>,
+    /// The run had read what strangers wrote when the turn was admitted.
+    pub is_marked: bool,
+    /// What the run took so far.
+    pub metrics: RunMetrics,
+    /// What the run was submitted with.
+    pub submission: Arc<Submission>,
+    /// What earlier attempts asked for and got.
+    pub records: BTreeMap<u32, Box<Record>>,
+    /// How far the run's writes must have got.
+    pub durability: Durability,
+    /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
+    pub conversation: Option<Json>,
+    /// The clock's monotonic reading when it became ready.
+    pub ready_at: Duration,
+    /// Where its outcome goes.
+    pub inbox: Arc<Inbox>,
+}

@@ -1,0 +1,236 @@
+//! A run in the hands of its supervisor: the fold, and what only lives as long as the process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::messages::{Durability, RunEvent, RunId, RunResult};
+use crate::storage::{Fence, Journal, Key, Sequence};
+use crate::supervision::runs::rules::breaker::Signal;
+use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
+use crate::supervision::runs::rules::interrupts::ResumeError;
+use crate::supervision::runs::rules::reopen::OverwriteError;
+use crate::supervision::runs::rules::requests::TurnReply;
+use crate::supervision::runs::rules::run::{OnceState, QuestionState, Record, Run};
+use crate::supervision::runs::rules::snapshot::Cadence;
+use crate::supervision::runs::rules::step::{Effect, WorkedOut};
+
+use super::inbox::Input;
+
+/// A run, its journal's position, and who waits for what.
+pub(in crate::supervision::runs) struct LiveRun {
+    pub(in crate::supervision::runs) run: Run,
+    pub(in crate::supervision::runs) stream: Key,
+    pub(in crate::supervision::runs) fence: Fence,
+    pub(in crate::supervision::runs) last: Sequence,
+    pub(in crate::supervision::runs) durability: Durability,
+    /// Applied, and not yet handed to the journal; then handed over, and not yet acknowledged.
+    pub(in crate::supervision::runs) events: Vec<RunEvent>,
+    pub(in crate::supervision::runs) events_durability: Durability,
+    /// What the event that is being applied asks for; empty in between.
+    pub(in crate::supervision::runs) effects: Vec<Effect>,
+    /// Released by the commit of `events`.
+    pub(in crate::supervision::runs) held: Vec<Held>,
+    pub(in crate::supervision::runs) is_committing: bool,
+    /// Arrived while a commit was in flight.
+    pub(in crate::supervision::runs) waiting: VecDeque<Input>,
+    pub(in crate::supervision::runs) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
+    pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
+    pub(in crate::supervision::runs) is_noted_open: bool,
+    /// It was read back: turns that began before may still be under way beside those that were begun again.
+    pub(in crate::supervision::runs) is_recovered: bool,
+    pub(in crate::supervision::runs) cadence: Cadence,
+    /// After which records it was snapshotted, and how many turns had ended by then; for [`LiveRun::trim_to`].
+    snapshots: VecDeque<(Sequence, u32)>,
+}
+
+/// What a commit releases.
+pub(in crate::supervision::runs) enum Held {
+    Effect(Effect),
+    /// A turn that was under way when its run was read back.
+    Begin(u32),
+    /// A turn is over; the signal is for its agent's breaker, `abort` for whoever still works on it.
+    Close {
+        turn: u32,
+        agent: crate::messages::AgentName,
+        waiter: Option<(u32, crate::messages::AgentName)>,
+        signal: Signal,
+        abort: bool,
+    },
+    Accepted(oneshot::Sender<Result<RunId, SubmitError>>),
+    Answered(oneshot::Sender<Result<(), AnswerError>>),
+    Resumed(oneshot::Sender<Result<(), ResumeError>>),
+    Overwritten(oneshot::Sender<Result<(), OverwriteError>>),
+    Cancelled(oneshot::Sender<bool>, bool),
+    Restarted(oneshot::Sender<usize>, usize),
+    Reply(oneshot::Sender<TurnReply>, TurnReply),
+}
+
+/// Room for what is applied and not yet acknowledged. At any time most runs wait for their turns and need none, so a run
+/// borrows it for as long as it takes to commit.
+#[derive(Default)]
+pub(in crate::supervision::runs) struct Room {
+    events: Vec<RunEvent>,
+    effects: Vec<Effect>,
+    held: Vec<Held>,
+}
+
+impl Room {
+    /// Takes emptied room back; much room goes back to the system.
+    pub(in crate::supervision::runs) fn take_back(
+        &mut self,
+        events: Vec<RunEvent>,
+        effects: Vec<Effect>,
+        held: Vec<Held>,
+    ) {
+        const KEPT: usize = 64;
+        if events.capacity().max(effects.capacity()).max(held.capacity()) <= KEPT {
+            *self = Self { events, effects, held };
+        }
+    }
+}
+
+impl LiveRun {
+    pub(in crate::supervision::runs) fn new(run: Run, fence: Fence, last: Sequence, durability: Durability) -> Self {
+        Self {
+            stream: Journal::stream(run.id()),
+            run,
+            fence,
+            last,
+            durability,
+            events: Vec::new(),
+            events_durability: Durability::Memory,
+            effects: Vec::new(),
+            held: Vec::new(),
+            is_committing: false,
+            waiting: VecDeque::new(),
+            waiters: BTreeMap::new(),
+            results: Vec::new(),
+            is_noted_open: false,
+            is_recovered: false,
+            cadence: Cadence::default(),
+            snapshots: VecDeque::new(),
+        }
+    }
+
+    /// Everything that has happened in it is journaled as durably as it asked. What was read back after a commit that failed
+    /// is not: its next commit says so.
+    pub(in crate::supervision::runs) fn is_acknowledged(&self) -> bool {
+        self.last > 0 && !self.is_committing && self.events.is_empty()
+    }
+
+    /// Lends the run room for its next commit, unless it has its own.
+    pub(in crate::supervision::runs) fn borrow(&mut self, room: &mut Room) {
+        if self.events.capacity() == 0 {
+            self.events = std::mem::take(&mut room.events);
+        }
+        if self.effects.capacity() == 0 {
+            self.effects = std::mem::take(&mut room.effects);
+        }
+        if self.held.capacity() == 0 {
+            self.held = std::mem::take(&mut room.held);
+        }
+    }
+
+    /// Applies an event and keeps it, with its effects, for the next commit.
+    pub(in crate::supervision::runs) fn absorb(&mut self, event: RunEvent) {
+        self.absorb_with(event, WorkedOut::default());
+    }
+
+    pub(in crate::supervision::runs) fn absorb_with(&mut self, event: RunEvent, worked_out: WorkedOut) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.run.step_with(&event, worked_out, &mut effects);
+        self.keep(event, effects.drain(..));
+        self.effects = effects;
+    }
+
+    pub(in crate::supervision::runs) fn keep(&mut self, event: RunEvent, effects: impl IntoIterator<Item = Effect>) {
+        let (ender, signal) = match &event {
+            RunEvent::TurnEnded { turn, .. } => (Some(*turn), Signal::Success),
+            RunEvent::TurnFailed { turn, failure, .. } => {
+                (Some(*turn), crate::supervision::runs::rules::retry::signal(failure.kind))
+            }
+            _ => (None, Signal::Neutral),
+        };
+        let is_recovered = self.is_recovered;
+        self.held.extend(effects.into_iter().map(|effect| match effect {
+            Effect::Close { turn, agent, waiter } => {
+                let is_ender = ender == Some(turn);
+                let signal = if is_ender { signal } else { Signal::Neutral };
+                Held::Close { turn, agent, waiter, signal, abort: !is_ender || is_recovered }
+            }
+            effect => Held::Effect(effect),
+        }));
+        self.events_durability = self.events_durability.max(durability_of(&event, self.durability));
+        self.events.push(event);
+    }
+
+    /// Notes a snapshot of what is journaled, and says up to where a journal that lives in memory only may be forgotten: the
+    /// last turns stay, and what this snapshot or one before covers goes.
+    pub(in crate::supervision::runs) fn trim_to(&mut self, kept: u32) -> Option<Sequence> {
+        if self.durability != Durability::Memory {
+            return None;
+        }
+        let turns = self.run.metrics().turns;
+        self.snapshots.push_back((self.last, turns));
+        let is_old = |(_, ended): &(Sequence, u32)| ended.saturating_add(kept) <= turns;
+        let old = self.snapshots.iter().take_while(|snapshot| is_old(snapshot)).count();
+        self.snapshots.drain(..old).next_back().map(|(record, _)| record)
+    }
+
+    /// The answer that a record holds, if it holds one yet.
+    pub(in crate::supervision::runs) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
+        match self.run.turn(turn)?.record(ordinal)? {
+            Record::StepStarted { .. } | Record::Step { .. } | Record::StepFailed { .. } => Some(TurnReply::Done),
+            Record::Once(once) => match &once.state {
+                OnceState::Begun => Some(TurnReply::Done),
+                OnceState::Asked(_) => None,
+                OnceState::Resolved(resolution) => Some(TurnReply::Resolved(resolution.clone())),
+            },
+            Record::Delegation { order, reply: None | Some(Ok(_)), .. } if order.is_detached => Some(TurnReply::Done),
+            Record::Delegation { reply, deltas, .. } => {
+                reply.clone().map(|answer| TurnReply::Delegated { answer, is_marked: deltas.is_marked })
+            }
+            Record::Figures(_) => None,
+            Record::Made { made, .. } => Some(TurnReply::Made(made.clone())),
+            Record::HandoffCheck { refusal, .. } => Some(TurnReply::Checked(refusal.clone())),
+            Record::Question { answer, .. } => answer.clone().map(TurnReply::Answered),
+            Record::TimedQuestion { state, .. } => match state {
+                QuestionState::Open => None,
+                QuestionState::Answered(answer) => Some(TurnReply::Answered(answer.clone())),
+                QuestionState::Expired => Some(TurnReply::QuestionExpired),
+            },
+            Record::Approval { envelope, decision, .. } => {
+                decision.clone().map(|decision| TurnReply::Decided(decision, envelope.action.clone()))
+            }
+        }
+    }
+
+    /// Tells the waiting turn, or nobody: then a repeated request finds the answer recorded.
+    pub(in crate::supervision::runs) fn reply(&mut self, turn: u32, ordinal: u32) {
+        if let Some(reply) = self.recorded_reply(turn, ordinal)
+            && let Some(waiter) = self.waiters.remove(&(turn, ordinal))
+        {
+            let _ = waiter.send(reply);
+        }
+    }
+}
+
+/// A step's result need not be on disk by itself: the turn's end, or the next effect outside, takes it along.
+fn durability_of(event: &RunEvent, asked: Durability) -> Durability {
+    match event {
+        RunEvent::StepFinished { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::Noticed { .. }
+        | RunEvent::Settled { .. } => asked.min(Durability::Buffered),
+        // What must not happen twice is on disk before it happens, and so is what people are asked and say about it. A run in
+        // memory promises nothing.
+        RunEvent::IntentRecorded { .. } | RunEvent::OutcomeUnknown { .. } | RunEvent::OutcomeResolved { .. }
+            if asked == Durability::Buffered =>
+        {
+            Durability::Sync
+        }
+        _ => asked,
+    }
+}

@@ -1,0 +1,368 @@
+//! From what was applied to what is acknowledged: one commit of a run is in flight, and releases what waited for it.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use crate::env::{Bug, Now, is_planted};
+use crate::messages::{Durability, RequestId, RunId};
+use crate::storage::{Sequence, StorageError};
+use crate::supervision::answer_of;
+use crate::supervision::runs::rules::errors::SubmitError;
+use crate::supervision::runs::rules::run::{OpenTurn, Phase};
+use crate::supervision::runs::rules::snapshot::is_left;
+use crate::supervision::runs::rules::step::Effect;
+use crate::supervision::runs::shard::dispatch::ReadyTurn;
+use crate::supervision::runs::shard::inbox::Input;
+use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::timers::Timer;
+
+use super::requests::{apply, refuse};
+use super::{Desk, JOURNALED, Office, decision_context};
+
+impl Desk {
+    /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
+    pub(super) fn flush(&mut self, run: RunId, now: Now) {
+        let Some(mut live) = self.runs.remove(&run) else { return };
+        while let Some(result) = self.append(&mut live) {
+            match self.committed(live, result, now) {
+                Some(going_on) => live = going_on,
+                None => return,
+            }
+        }
+        self.runs.insert(run, live);
+    }
+
+    /// Begins a commit; `None` if there is nothing to commit, or it is not acknowledged at once.
+    fn append(&self, live: &mut LiveRun) -> Option<Result<Sequence, StorageError>> {
+        if live.is_committing || (live.events.is_empty() && live.held.is_empty()) {
+            return None;
+        }
+        if live.events.is_empty() {
+            return Some(Ok(live.last));
+        }
+        live.is_committing = true;
+        let run = live.run.id();
+        let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
+        let durability = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { asked };
+        let needs_note = !live.is_noted_open && durability != Durability::Memory;
+        live.is_noted_open |= needs_note;
+        let (journal, owner) = (&self.office.journal, self.office.claims.owner());
+        let mut append = if needs_note {
+            journal.append_and_note((run, owner), &live.stream, live.fence, live.last, &live.events, durability)
+        } else {
+            journal.append(&live.stream, live.fence, live.last, &live.events, durability)
+        };
+        let early = is_planted(Bug::AcknowledgeEarly).then_some(Ok(live.last + 1));
+        let result = (&mut append).now_or_never().or(early);
+        if result.is_none() {
+            let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
+            tokio::spawn(async move {
+                // Whatever becomes of it, the run goes on from what the journal has.
+                let result = answer_of(append).await;
+                inbox.hand_in(Input::Committed { run, life, result }).work();
+            });
+        }
+        result
+    }
+
+    /// Performs what the commit releases and takes up what waited for it. `None` if the run is not worked on any more.
+    pub(super) fn committed(
+        &mut self,
+        mut live: Box<LiveRun>,
+        result: Result<Sequence, StorageError>,
+        now: Now,
+    ) -> Option<Box<LiveRun>> {
+        live.is_committing = false;
+        match result {
+            Ok(last) => live.last = last,
+            Err(error) => {
+                self.not_committed(live, &error);
+                return None;
+            }
+        }
+        // Where no error is planned, none comes.
+        let _ = self.office.inbox.desk_point(&self.office.env, JOURNALED);
+        if live.run.result().is_some() {
+            // Whoever is told that it has ended finds its place free.
+            self.office.roster.give_back_place(live.run.id());
+        }
+        let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
+        let committed = events.len();
+        let mut sequence = live.run.sequence() - committed as u64;
+        for event in events.drain(..) {
+            sequence += 1;
+            self.office.dispatch.journaled(&live.run, sequence, &event);
+        }
+        for held in held.drain(..) {
+            self.perform(&mut live, held, now);
+        }
+        self.room.take_back(events, std::mem::take(&mut live.effects), held);
+        if live.run.result().is_some() {
+            self.ended(live);
+            return None;
+        }
+        if live.cadence.count(committed) {
+            self.keep_snapshot(&mut live);
+        }
+        let context = decision_context(&self.office, now);
+        while !live.is_committing
+            && let Some(input) = live.waiting.pop_front()
+        {
+            apply(&mut live, input, &context);
+        }
+        Some(live)
+    }
+
+    /// Shortens what a start has to read, and what a run in memory holds.
+    fn keep_snapshot(&self, live: &mut LiveRun) {
+        let run = live.run.id();
+        let kept = self.office.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
+        let trim = live.trim_to(self.office.memory_turns).map(|up_to| self.office.journal.trim(run, up_to));
+        let work = async move {
+            kept.await?;
+            match trim {
+                Some(trim) => trim.await,
+                None => Ok(()),
+            }
+        };
+        spawn_unless_ready(work.boxed(), move |done: Result<(), StorageError>| {
+            if let Err(error) = done {
+                tracing::warn!(parent: None, %run, %error, "no snapshot was kept; the journal has everything");
+            }
+        });
+    }
+
+    fn ended(&mut self, mut live: Box<LiveRun>) {
+        let run = live.run.id();
+        if let Some(result) = live.run.result() {
+            for waiter in live.results.drain(..) {
+                let _ = waiter.send(Arc::clone(result));
+            }
+            for input in live.waiting.drain(..) {
+                match input {
+                    Input::Result { reply, .. } => drop(reply.send(Arc::clone(result))),
+                    input => refuse(input),
+                }
+            }
+        }
+        let Self { timers, runs, loading, .. } = self;
+        timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
+        self.office.dispatch.ended(&live.run);
+        self.office.roster.remove(run);
+        if let Some(leave) = self.office.leave_conversation(&live.run, live.durability) {
+            let (journal, at, is_noted) = (self.office.journal.clone(), live.run.last_at(), live.is_noted_open);
+            // In this order: a start that finds the note of an ended run stores its messages.
+            let noted = async move {
+                leave.await;
+                if is_noted {
+                    let _ = journal.note_ended(run, at).await.and(journal.mark_ended(run).await);
+                }
+            };
+            spawn_unless_ready(noted.boxed(), |()| {});
+            if !is_noted && let Some(oldest) = self.office.memory_runs.add(run) {
+                spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
+            }
+        } else if live.is_noted_open {
+            let (ended, open) =
+                (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
+            // A note that is lost costs a look at the next start, or disk space; nothing else.
+            spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
+        } else if let Some(oldest) = self.office.memory_runs.add(run) {
+            spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
+        }
+    }
+
+    /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
+    fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
+        let run = live.run.id();
+        let is_new = live.last == 0;
+        let is_there = matches!(error, StorageError::WrongSequence { .. } | StorageError::Fenced { .. });
+        for held in std::mem::take(&mut live.held) {
+            match held {
+                // The caller chose the id of a run that exists: that run is the answer.
+                Held::Accepted(ack) if is_there => self.office.accept_if_there(run, ack),
+                Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Resumed(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Overwritten(ack) => drop(ack.send(Err(error.clone().into()))),
+                Held::Effect(_)
+                | Held::Begin(_)
+                | Held::Close { .. }
+                | Held::Cancelled(..)
+                | Held::Restarted(..)
+                | Held::Reply(..) => {}
+            }
+        }
+        self.office.facts.lock().forget_run(run);
+        if matches!(error, StorageError::Stopped { .. }) {
+            (self.office.on_storage_error)(error);
+            live.waiting.into_iter().for_each(refuse);
+        } else if is_new && !error.may_pass() {
+            self.office.roster.remove(run);
+            live.waiting.into_iter().for_each(refuse);
+        } else if matches!(error, StorageError::Fenced { .. }) {
+            self.let_go(live);
+        } else {
+            tracing::error!(parent: None, %run, %error, "a commit failed; the run is read back");
+            // What became of a submission is not known, and it may have been handed to another board since: it is claimed as a
+            // run that another process has left.
+            let is_shared = is_new && live.durability != Durability::Memory;
+            if is_shared {
+                self.office.roster.doubt(run);
+            }
+            self.load(run, is_shared, None);
+            let later = self.loading.entry(run).or_default();
+            if matches!(error, StorageError::TooLarge { .. }) {
+                // The same record would be refused again, and again.
+                later.push(Input::Fail { run, error: error.to_string() });
+            }
+            later.extend(live.waiting);
+        }
+    }
+
+    fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
+        let office = &self.office;
+        match held {
+            Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
+            Held::Answered(ack) => drop(ack.send(Ok(()))),
+            Held::Resumed(ack) => drop(ack.send(Ok(()))),
+            Held::Overwritten(ack) => drop(ack.send(Ok(()))),
+            Held::Cancelled(ack, is_stopped) => drop(ack.send(is_stopped)),
+            Held::Restarted(ack, turns) => drop(ack.send(turns)),
+            Held::Reply(waiter, reply) => drop(waiter.send(reply)),
+            Held::Close { turn, agent, waiter, signal, abort } => {
+                let id = live.run.turn_id(turn);
+                let waiter = waiter.as_ref().map(|(waiter, agent)| (live.run.turn_id(*waiter), agent));
+                office.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
+                live.waiters.retain(|(waiting, _), _| *waiting != turn);
+                if abort {
+                    office.dispatch.abort(id, &agent);
+                }
+            }
+            Held::Begin(turn) => match live.run.turn(turn) {
+                // Behind its outcome, if that was not lost.
+                Some(under_way) if office.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
+                    office.inbox.push(Input::Begin { turn: live.run.turn_id(turn) });
+                }
+                Some(_) | None => self.begin_again(live, turn, now),
+            },
+            Held::Effect(effect) => match effect {
+                Effect::Start(turn) => self.start_when_admitted(live, turn, now),
+                Effect::Retry(turn, at) => {
+                    self.timers.add(now.monotonic + at.since(now.wall), Timer::Retry(live.run.id(), turn, at));
+                }
+                Effect::Deadline { turn, ordinal, at } => {
+                    let timer = Timer::Delegation(live.run.id(), turn, ordinal);
+                    self.timers.add(now.monotonic + at.since(now.wall), timer);
+                }
+                Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
+                Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
+                Effect::RequestApproval { turn, ordinal } => {
+                    let request = RequestId { turn: live.run.turn_id(turn), ordinal };
+                    if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
+                        office.dispatch.request_approval(envelope);
+                    }
+                }
+                Effect::WithdrawApproval(approval) => office.dispatch.withdraw_approval(approval),
+                Effect::EnterConversation => self.look_and_wait(live, 0, now),
+                // Closed when its event was applied, and handled with the rest of the run; people look for interrupts.
+                Effect::Close { .. } | Effect::Ended | Effect::Interrupted(_) => {}
+            },
+        }
+    }
+
+    /// Begins a turn of a run that was read back, unless what waits says how it has ended.
+    pub(super) fn begin_again(&self, live: &mut LiveRun, number: u32, now: Now) {
+        if live.run.waits_for_conversation() {
+            return;
+        }
+        let id = live.run.turn_id(number);
+        let is_outcome = |input: &Input| matches!(input, Input::Outcome { turn, .. } if *turn == id);
+        if !live.waiting.iter().any(is_outcome) {
+            self.start(live, number, now);
+        }
+    }
+
+    /// A turn of a plan waits for an open breaker, and so does the first one of a run that has waited in its conversation; any
+    /// other was admitted with the event that began it.
+    pub(super) fn start_when_admitted(&mut self, live: &mut LiveRun, number: u32, now: Now) {
+        if live.run.waits_for_conversation() {
+            return;
+        }
+        let is_first_of_conversation = number == 1 && live.run.conversation().is_some();
+        let is_admitted_here = |turn: &&OpenTurn| is_first_of_conversation || live.run.is_planned(turn);
+        if let Some(turn) = live.run.turn(number).filter(is_admitted_here) {
+            let id = live.run.turn_id(number);
+            if let Err(retry_after) = self.office.facts.lock().readmit(id, turn.agent(), now.monotonic) {
+                return self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
+            }
+        }
+        self.start(live, number, now);
+    }
+
+    pub(super) fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
+        let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
+        let branch = live.run.branch_of(turn);
+        self.office.dispatch.start(ReadyTurn {
+            id: live.run.turn_id(number),
+            attempt: turn.attempt,
+            agent: turn.agent.clone(),
+            node: live.run.node_of(number).map(Arc::from),
+            input: turn.input.clone(),
+            view: branch.view.clone(),
+            figures: turn.figures(),
+            shows_previous_agent: live.run.shows_previous_agent(),
+            chain: branch.chain.clone(),
+            answers: branch.brief.answers.clone(),
+            deadline: live.run.deadline_of(branch),
+            timeout: live.run.rules_of(number).and_then(|rules| rules.timeout),
+            previous_agent: branch.previous_agent.clone(),
+            authority: live.run.authority_of(branch, &turn.agent, &*self.office.dispatch),
+            made: turn.made.clone(),
+            is_marked: turn.is_marked(),
+            metrics: live.run.metrics(),
+            conversation: live.run.conversation_of(turn).cloned(),
+            submission: Arc::clone(live.run.submission()),
+            records: turn.records.clone(),
+            durability: live.durability,
+            ready_at: now.monotonic,
+            inbox: Arc::clone(&self.office.inbox),
+        });
+    }
+}
+
+impl Office {
+    /// Somebody has begun or claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
+    /// One of which a crash has kept all but the note is taken over.
+    pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
+        let office = Arc::clone(self);
+        let look = async move {
+            let there = office.journal.has(run).await;
+            let is_left =
+                matches!(there, Ok(true)) && is_left(&office.journal, run, &office.rules, office.durability).await;
+            (office, there, is_left)
+        };
+        spawn_unless_ready(look.boxed(), move |(office, there, is_left)| {
+            if is_left {
+                office.inbox.push(Input::Adopt { run, new_process: true, found: None });
+            }
+            let _ = ack.send(match there {
+                Ok(true) => Ok(run),
+                Ok(false) => Err(SubmitError::Interrupted),
+                Err(error) => Err(error.into()),
+            });
+        });
+    }
+}
+
+pub(super) fn spawn_unless_ready<T: Send + 'static>(
+    mut future: futures::future::BoxFuture<'static, T>,
+    then: impl FnOnce(T) + Send + 'static,
+) {
+    match (&mut future).now_or_never() {
+        Some(done) => then(done),
+        None => drop(tokio::spawn(async move { then(future.await) })),
+    }
+}

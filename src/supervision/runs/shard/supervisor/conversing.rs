@@ -1,0 +1,73 @@
+//! Runs that wait in a conversation, and what they leave there.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::env::Now;
+use crate::messages::Durability;
+use crate::supervision::answer_of;
+use crate::supervision::runs::rules::run::Run;
+use crate::supervision::runs::shard::conversing::{Left, Looked};
+use crate::supervision::runs::shard::inbox::Input;
+use crate::supervision::runs::shard::live::LiveRun;
+use crate::supervision::runs::shard::timers::Timer;
+
+use super::{Desk, Office};
+
+/// A run looks again after (1, 2, 4, 8, 16, then 30 s) in case the one before it ended on another board. One that ends on this
+/// board wakes it at once.
+fn wait_of(times: u32) -> Duration {
+    Duration::from_secs(1 << times.min(5)).min(Duration::from_secs(30))
+}
+
+impl Desk {
+    /// Looks now and, as long as the run waits, again later.
+    pub(super) fn look_and_wait(&mut self, live: &LiveRun, times: u32, now: Now) {
+        if live.run.waits_for_conversation() {
+            let next = Timer::Conversation(live.run.id(), times.saturating_add(1));
+            self.timers.add(now.monotonic + wait_of(times), next);
+            self.look_at_conversation(live, now);
+        }
+    }
+
+    /// Looks whether the turn of a run has come in its conversation.
+    pub(super) fn look_at_conversation(&self, live: &LiveRun, now: Now) {
+        let run = &live.run;
+        let Some(conversation) = run.conversation().filter(|_| run.waits_for_conversation()).cloned() else { return };
+        let who = (run.id(), run.owner(), run.submission().at);
+        let (office, durability, id) = (self.office.clone(), live.durability, run.id());
+        tokio::spawn(async move {
+            let look = office.conversations.look(&conversation, who, durability, (&office.inbox, now.wall));
+            let input = match answer_of(look).await {
+                Ok(Looked::Waits) => return,
+                Ok(Looked::Read(read)) => Input::ConversationRead { run: id, read: Box::new(read) },
+                Ok(Looked::Foreign(owner)) => {
+                    let error = format!("conversation {conversation} belongs to {owner}; choose another one");
+                    Input::Fail { run: id, error }
+                }
+                Err(error) if error.may_pass() => {
+                    return tracing::warn!(run = %id, %conversation, %error, "the conversation could not be read; it is read again");
+                }
+                Err(error) => Input::Fail { run: id, error: format!("conversation {conversation}: {error}") },
+            };
+            office.inbox.hand_in(input).work();
+        });
+    }
+}
+
+impl Office {
+    /// Stores what an ended run leaves in its conversation, if it is in one. What cannot be stored now is stored by whoever
+    /// comes next.
+    pub(super) fn leave_conversation(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, ()>> {
+        let (conversation, left) = Left::of(run)?;
+        let (queue, run) = (self.conversations.clone(), run.id());
+        let leave = async move {
+            if let Err(error) = answer_of(queue.leave(&conversation, left, durability)).await {
+                tracing::warn!(%run, %conversation, %error, "the run's messages are not stored yet; the next run or reader stores them");
+            }
+        };
+        Some(leave.boxed())
+    }
+}

@@ -1,0 +1,449 @@
+//! The run supervisor: one owner for each run's state. It decides with the pure rules, journals, and performs what the
+//! journal has acknowledged. Its work awaits nothing, so whoever hands something in may do it: what takes time comes back
+//! as an input. What it logs is logged outside the spans of whoever does it.
+
+mod commits;
+mod conversing;
+mod life;
+mod recovery;
+mod reopening;
+mod requests;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::HashSet;
+use foldhash::fast::SeedableRandomState;
+use parking_lot::Mutex;
+use ractor::ActorProcessingErr;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::env::{Env, Now};
+use crate::messages::state::StateRules;
+use crate::messages::{
+    Backoff, ConversationId, Durability, OnUnknown, Refusal, RunEvent, RunId, RunResult, Submission, TurnId,
+};
+use crate::storage::{Fence, Journal, StorageError};
+use crate::supervision::runs::rules::decide::DecisionContext;
+use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
+use crate::supervision::runs::rules::facts::SharedFacts;
+use crate::supervision::runs::rules::run::{Phase, Run};
+
+use super::claims::Claims;
+use super::conversing::ConversationQueue;
+use super::dispatch::Dispatch;
+use super::inbox::{Inbox, Input};
+use super::live::{Held, LiveRun, Room};
+use super::roster::Roster;
+use super::timers::{Timer, Timers};
+
+pub use life::{RunSupervisor, Wake};
+
+use requests::{apply, refuse};
+
+/// When a run is read again that the store did not give out.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a run supervisor needs from outside, and what must survive its restarts.
+pub struct Office {
+    /// The world.
+    pub env: Env,
+    /// The runs' journals.
+    pub journal: Journal,
+    /// The agents' side.
+    pub dispatch: Arc<dyn Dispatch>,
+    /// Shared with the other run supervisors.
+    pub facts: Arc<SharedFacts>,
+    /// Schema and reducers of runs that bring none.
+    pub rules: StateRules,
+    /// Between attempts.
+    pub backoff: Backoff,
+    /// How long an approval waits if neither policy nor task says.
+    pub approval_ttl: Duration,
+    /// How long before that people are reminded.
+    pub remind_before: Duration,
+    /// What follows an unknown outcome if neither tool nor agent says.
+    pub on_unknown: OnUnknown,
+    /// Recoveries in a row after which a turn waits for a person.
+    pub max_recoveries: u32,
+    /// The most agents that are made in one run.
+    pub dynamic_agents: usize,
+    /// The last turns that a run keeps which lives in memory only.
+    pub memory_turns: u32,
+    /// What a task gets that names no durability.
+    pub durability: Durability,
+    /// The board's claims on runs.
+    pub claims: Claims,
+    /// The conversations that runs belong to.
+    pub conversations: ConversationQueue,
+    /// Where everything arrives.
+    pub inbox: Arc<Inbox>,
+    /// The runs of this supervisor, for a restart to find.
+    pub roster: Roster,
+    /// Runs that could not be read, with the reason.
+    pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
+    /// Ended runs that live in memory only.
+    pub memory_runs: MemoryRuns,
+    /// Told the first storage error; the board stops.
+    pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
+}
+
+/// Ended runs whose journals live in memory only: the newest are kept.
+#[derive(Debug)]
+pub struct MemoryRuns {
+    ended: Mutex<VecDeque<RunId>>,
+    max: usize,
+}
+
+impl MemoryRuns {
+    /// Keeps this many.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { ended: Mutex::default(), max }
+    }
+
+    /// One of them goes on.
+    fn remove(&self, run: RunId) {
+        self.ended.lock().retain(|ended| *ended != run);
+    }
+
+    /// Adds one, and returns the one to forget in its place.
+    fn add(&self, run: RunId) -> Option<RunId> {
+        let mut ended = self.ended.lock();
+        ended.push_back(run);
+        if ended.len() > self.max { ended.pop_front() } else { None }
+    }
+}
+
+/// The fault point after each input that was applied.
+pub const TAKEN: &str = "runs.taken";
+
+/// The fault point between applying what has arrived and handing it to the journal.
+pub const APPLIED: &str = "runs.applied";
+
+/// The fault point between the journal's acknowledgement of a commit and what the commit releases. It reports no error.
+pub const JOURNALED: &str = "runs.journaled";
+
+/// What the work is done with: everything that a run supervisor knows of its runs.
+pub(in crate::supervision::runs) struct Desk {
+    office: Arc<Office>,
+    runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
+    /// Runs that are being read back, with what arrived for them meanwhile.
+    loading: HashMap<RunId, Vec<Input>, SeedableRandomState>,
+    /// Runs that another process was found to hold. Each has a timer for the end of the claim, and is on the roster.
+    held_elsewhere: HashSet<RunId>,
+    /// Tells this life of the actor from those before.
+    pub(in crate::supervision::runs) life: u64,
+    timers: Timers,
+    /// Buffers that are used again.
+    room: Room,
+    batch: VecDeque<Input>,
+    touched: Vec<RunId>,
+}
+
+impl Desk {
+    fn new(office: Arc<Office>, life: u64) -> Self {
+        Self {
+            timers: Timers::new(Arc::clone(&office.inbox)),
+            runs: HashMap::with_hasher(office.env.hasher()),
+            loading: HashMap::with_hasher(office.env.hasher()),
+            office,
+            held_elsewhere: HashSet::default(),
+            life,
+            room: Room::default(),
+            batch: VecDeque::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Works off the inbox. Short, and awaits nothing.
+    ///
+    /// # Errors
+    /// At a fault point only.
+    pub(in crate::supervision::runs) fn work(&mut self) -> Result<(), ActorProcessingErr> {
+        let now = self.office.env.now();
+        let mut touched = std::mem::take(&mut self.touched);
+        let office = Arc::clone(&self.office);
+        let mut batch = office.inbox.take(std::mem::take(&mut self.batch));
+        for input in &mut batch {
+            let run = self.take(input, now);
+            touched.extend(run.filter(|run| touched.last() != Some(run)));
+            office.inbox.desk_point(&office.env, TAKEN)?;
+        }
+        self.batch = batch.into_buffer();
+        office.inbox.desk_point(&office.env, APPLIED)?;
+        for run in touched.drain(..) {
+            self.flush(run, now);
+        }
+        self.touched = touched;
+        self.timers.arm(now.monotonic);
+        Ok(())
+    }
+
+    /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
+    fn take(&mut self, input: Input, now: Now) -> Option<RunId> {
+        let run = match &input {
+            Input::Submit { .. }
+            | Input::Adopt { .. }
+            | Input::Loaded { .. }
+            | Input::Tick
+            | Input::Reopened { .. }
+            | Input::Begin { .. }
+            | Input::LookAtConversation { .. }
+            | Input::Committed { .. } => None,
+            Input::Outcome { turn, .. } => Some(turn.run),
+            Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
+            Input::Answer { question, .. } => Some(question.request.turn.run),
+            Input::Resume { turn, .. } => Some(turn.run),
+            Input::Cancel { run, .. }
+            | Input::Expired { run, .. }
+            | Input::Fail { run, .. }
+            | Input::RestartTurns { run, .. }
+            | Input::Overwrite { run, .. }
+            | Input::ConversationRead { run, .. }
+            | Input::Result { run, .. }
+            | Input::Interrupts { run, .. }
+            | Input::Questions { run, .. } => Some(*run),
+        };
+        let Some(run) = run else { return self.take_own(input, now) };
+        if let Some(later) = self.loading.get_mut(&run) {
+            later.push(input);
+            return None;
+        }
+        let Some(live) = self.runs.get_mut(&run) else {
+            match input {
+                Input::Overwrite { run, update, by, ack } => self.reopen(run, update, by, ack),
+                input => refuse(input),
+            }
+            return None;
+        };
+        if live.is_committing {
+            live.waiting.push_back(input);
+            return None;
+        }
+        live.borrow(&mut self.room);
+        let context = decision_context(&self.office, now);
+        apply(live, input, &context);
+        Some(run)
+    }
+
+    fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
+        match input {
+            Input::Submit { submission, conversation, place, ack, result } => {
+                match self.loading.get_mut(&submission.run) {
+                    Some(later) => {
+                        later.push(Input::Submit { submission, conversation, place, ack, result });
+                        None
+                    }
+                    // Begun here, it would be a second one when the claim ends and the other is read.
+                    None if self.held_elsewhere.contains(&submission.run) => {
+                        self.office.accept_if_there(submission.run, ack);
+                        None
+                    }
+                    None => self.submit((submission, conversation), place, ack, result, now),
+                }
+            }
+            Input::Adopt { run, new_process, found } => {
+                // A life that ended early leaves what it was to read, and the next one is given the same.
+                if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
+                    self.load(run, new_process, found);
+                }
+                None
+            }
+            // Begun by an earlier life of this actor; this one reads for itself.
+            Input::Loaded { life, .. } | Input::Reopened { life, .. } | Input::Committed { life, .. }
+                if life != self.life =>
+            {
+                None
+            }
+            Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
+                tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
+                if !self.held_elsewhere.insert(run) {
+                    // Its owner has renewed the claim, so it lives: whoever asks here is told to ask there.
+                    self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse);
+                }
+                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
+                None
+            }
+            Input::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. } if error.may_pass() => {
+                tracing::warn!(parent: None, %run, %error, "the run could not be read; it is read again");
+                self.timers.add(now.monotonic + READ_AGAIN, Timer::Adopt { run, new_process });
+                None
+            }
+            Input::Loaded { run, new_process, loaded, .. } => {
+                self.held_elsewhere.remove(&run);
+                self.loaded(run, new_process, loaded, now);
+                // Before the run goes on: a turn that has ended meanwhile is not begun again.
+                for input in self.loading.remove(&run).unwrap_or_default() {
+                    self.take(input, now);
+                }
+                Some(run)
+            }
+            Input::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
+            Input::Committed { run, result, .. } => {
+                let live = self.runs.remove(&run)?;
+                if let Some(live) = self.committed(live, result, now) {
+                    self.runs.insert(run, live);
+                }
+                Some(run)
+            }
+            Input::Begin { turn } => {
+                let mut live = self.runs.remove(&turn.run)?;
+                self.begin_again(&mut live, turn.number, now);
+                self.runs.insert(turn.run, live);
+                None
+            }
+            Input::LookAtConversation { run } => {
+                let live = self.runs.remove(&run)?;
+                self.look_at_conversation(&live, now);
+                self.runs.insert(run, live);
+                None
+            }
+            Input::Tick => {
+                for timer in self.timers.due(now.monotonic) {
+                    if let Some(run) = self.on_timer(timer, now) {
+                        self.flush(run, now);
+                    }
+                }
+                None
+            }
+            Input::Outcome { .. }
+            | Input::Request { .. }
+            | Input::Answer { .. }
+            | Input::Resume { .. }
+            | Input::Interrupts { .. }
+            | Input::Decide { .. }
+            | Input::Cancel { .. }
+            | Input::Expired { .. }
+            | Input::Fail { .. }
+            | Input::RestartTurns { .. }
+            | Input::Overwrite { .. }
+            | Input::ConversationRead { .. }
+            | Input::Result { .. }
+            | Input::Questions { .. } => None,
+        }
+    }
+
+    fn submit(
+        &mut self,
+        (submission, conversation): (Arc<Submission>, Option<ConversationId>),
+        place: Option<OwnedSemaphorePermit>,
+        ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        result: oneshot::Sender<Arc<RunResult>>,
+        now: Now,
+    ) -> Option<RunId> {
+        let run = submission.run;
+        let vacant = match self.runs.entry(run) {
+            Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(there) if there.get().is_acknowledged() => {
+                let _ = ack.send(Ok(run));
+                return None;
+            }
+            Entry::Occupied(mut on_its_way) => {
+                on_its_way.get_mut().held.push(Held::Accepted(ack));
+                return None;
+            }
+        };
+        let first = TurnId { run, number: 1 };
+        // The first turns of a plan wait for an open breaker, as all on its edges.
+        let admitted = if submission.task.plan.is_some() {
+            Ok(())
+        } else {
+            let mut facts = self.office.facts.lock();
+            facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
+                // One that waits in a conversation is admitted when it begins.
+                if conversation.is_none() {
+                    facts.admit(first, &submission.agent, None);
+                }
+            })
+        };
+        if let Err(retry_after) = admitted {
+            let _ = ack.send(Err(Refusal::BreakerOpen { agent: submission.agent.clone(), retry_after }.into()));
+            return None;
+        }
+        let durability = submission.task.durability.unwrap_or(self.office.durability);
+        let deadline = submission.task.deadline;
+        let (fold, starts) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
+        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
+        live.borrow(&mut self.room);
+        // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
+        // caller is on its way out; a turn would drag its run's state along.
+        live.held.push(Held::Accepted(ack));
+        live.keep(RunEvent::Submitted(submission), starts);
+        if let Some(conversation) = conversation {
+            live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
+        }
+        live.results.push(result);
+        self.office.roster.begin(run, place);
+        if let Some(deadline) = deadline {
+            self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
+        }
+        Some(run)
+    }
+
+    fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
+        match timer {
+            Timer::Adopt { run, new_process } => {
+                self.load(run, new_process, None);
+                None
+            }
+            Timer::Conversation(run, times) => {
+                let live = self.runs.remove(&run)?;
+                self.look_and_wait(&live, times, now);
+                self.runs.insert(run, live);
+                None
+            }
+            Timer::Deadline(run) => self.take(Input::Expired { run, delegation: None }, now),
+            Timer::Delegation(run, turn, ordinal) => {
+                self.take(Input::Expired { run, delegation: Some((turn, ordinal)) }, now)
+            }
+            Timer::Start(run, number) => {
+                let mut live = self.runs.remove(&run)?;
+                self.start_when_admitted(&mut live, number, now);
+                self.runs.insert(run, live);
+                None
+            }
+            Timer::Retry(run, number, at) => {
+                let mut live = self.runs.remove(&run)?;
+                if let Some(turn) = live
+                    .run
+                    .turns
+                    .get_mut(&number)
+                    .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
+                {
+                    let id = TurnId { run, number };
+                    let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);
+                    match readmitted {
+                        // An open breaker is waited for and uses up no attempt.
+                        Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
+                        Ok(()) => {
+                            turn.phase = Phase::Leased;
+                            self.start(&mut live, number, now);
+                        }
+                    }
+                }
+                self.runs.insert(run, live);
+                None
+            }
+        }
+    }
+}
+
+fn decision_context(office: &Office, now: Now) -> DecisionContext<'_> {
+    DecisionContext {
+        now,
+        random: office.env.random(),
+        directory: &*office.dispatch,
+        facts: &office.facts,
+        backoff: &office.backoff,
+        approval_ttl: office.approval_ttl,
+        remind_before: office.remind_before,
+        on_unknown: office.on_unknown,
+        dynamic_agents: office.dynamic_agents,
+    }
+}
+
+#[cfg(test)]
+mod model;

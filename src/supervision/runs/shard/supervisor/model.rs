@@ -1,0 +1,467 @@
+//! The rules of consent inside a run against a model: what a policy says at once, what people decide and when it takes effect,
+//! for actions of a turn and for a handoff that is parked after it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::messages::{
+    Action, ActionKind, AgentName, Authority, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Json,
+    Limits, RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
+};
+use crate::supervision::runs::rules::breaker::BreakerPolicy;
+use crate::supervision::runs::rules::decide::EXPIRY;
+use crate::supervision::runs::rules::directory::AgentDirectory;
+use crate::supervision::runs::rules::requests::TurnOutcome;
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
+use crate::supervision::runs::rules::run::HANDOFF_ORDINAL;
+use crate::supervision::runs::rules::step::Effect;
+use crate::testing::rules::{Seen, play};
+
+use super::*;
+
+/// What actions are done to, and who is handed to: the policy looks at nothing else.
+const TARGETS: [&str; 3] = ["free", "asked-for", "forbidden"];
+
+struct Agents;
+
+impl AgentDirectory for Agents {
+    fn resolve(&self, target: &str) -> Result<AgentName, Refusal> {
+        Ok(AgentName::new(target).unwrap())
+    }
+
+    fn check_room(&self, _: &AgentName) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn consent(&self, _: &AgentName, _: ActionKind, action: &Action, _: bool) -> Consent {
+        match &*action.target {
+            "free" => Consent::Auto,
+            "asked-for" => Consent::Ask,
+            _ => Consent::Deny,
+        }
+    }
+
+    fn look_alike(&self, _: &str) -> Option<AgentName> {
+        None
+    }
+
+    fn authority(&self, _: &str) -> Authority {
+        Authority::ALL
+    }
+
+    fn check_made(&self, _: &str, _: &[Json]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// The turn asks for consent; asking again under the same number is the same question.
+    Ask {
+        ordinal: u32,
+        target: usize,
+        text: u8,
+    },
+    /// Somebody decides, perhaps about something that was changed after it was asked.
+    Decide {
+        ordinal: u32,
+        voice: Voice,
+        is_changed: bool,
+    },
+    FailAttempt,
+    HandOff {
+        to: usize,
+    },
+    DecideHandoff {
+        voice: Voice,
+        is_changed: bool,
+    },
+    Cancel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Voice {
+    Yes,
+    No,
+    /// Nobody spoke in time.
+    Silence,
+}
+
+impl Voice {
+    fn decision(self, at: Timestamp) -> Decision {
+        let by = if self == Self::Silence { EXPIRY } else { "ann" };
+        Decision { approved: self == Self::Yes, by: by.into(), reason: "".into(), at, terms: Terms::Once }
+    }
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let voice = || prop_oneof![4 => Just(Voice::Yes), 2 => Just(Voice::No), 1 => Just(Voice::Silence)];
+    let is_changed = || prop::bool::weighted(0.2);
+    let op = prop_oneof![
+        8 => (0_u32..3, prop::sample::select(vec![0_usize, 1, 1, 1, 2]), prop::bool::weighted(0.2))
+            .prop_map(|(ordinal, target, text)| Op::Ask { ordinal, target, text: text.into() }),
+        8 => (0_u32..3, voice(), is_changed())
+            .prop_map(|(ordinal, voice, is_changed)| Op::Decide { ordinal, voice, is_changed }),
+        2 => Just(Op::FailAttempt),
+        2 => prop::sample::select(vec![0_usize, 1, 1, 1, 2]).prop_map(|to| Op::HandOff { to }),
+        4 => (voice(), is_changed()).prop_map(|(voice, is_changed)| Op::DecideHandoff { voice, is_changed }),
+        1 => prop::bool::weighted(0.2).prop_map(|cancels| if cancels { Op::Cancel } else { Op::FailAttempt }),
+    ];
+    prop::collection::vec(op, 1..18)
+}
+
+/// What was asked under a number, and who said what first.
+#[derive(Clone, Debug)]
+struct Asked {
+    target: usize,
+    text: u8,
+    decided: Option<(bool, &'static str)>,
+}
+
+/// Where control is.
+#[derive(Clone, Debug, PartialEq)]
+enum Now {
+    WithTheFirst,
+    Parked,
+    /// The handoff was admitted: what the first wrote stands.
+    HandedOn,
+    /// The handoff was denied: nothing of it stands.
+    Denied,
+    Cancelled,
+}
+
+struct Model {
+    now: Now,
+    asked: BTreeMap<u32, Asked>,
+    /// Every decision that took effect, in order.
+    effects: Vec<(u32, bool, &'static str)>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Decided {
+        approved: bool,
+        by: &'static str,
+    },
+    Waits,
+    /// Something else was asked under this number.
+    Changed,
+    /// The turn has ended.
+    Gone,
+}
+
+impl Model {
+    fn ask(&mut self, ordinal: u32, target: usize, text: u8) -> Told {
+        if self.now != Now::WithTheFirst {
+            return Told::Gone;
+        }
+        if !self.asked.contains_key(&ordinal) {
+            let decided = match TARGETS[target] {
+                "free" => Some((true, "policy")),
+                "asked-for" => None,
+                _ => Some((false, "policy")),
+            };
+            self.effects.extend(decided.map(|(approved, by)| (ordinal, approved, by)));
+            self.asked.insert(ordinal, Asked { target, text, decided });
+        }
+        let asked = &self.asked[&ordinal];
+        match asked.decided {
+            _ if (asked.target, asked.text) != (target, text) => Told::Changed,
+            Some((approved, by)) => Told::Decided { approved, by },
+            None => Told::Waits,
+        }
+    }
+
+    /// Whether the decision took effect.
+    fn decide(&mut self, ordinal: u32, voice: Voice, is_changed: bool) -> bool {
+        let by = if voice == Voice::Silence { "expiry" } else { "ann" };
+        let is_with_first = self.now == Now::WithTheFirst;
+        let Some(asked) = self.asked.get_mut(&ordinal).filter(|_| is_with_first && !is_changed) else { return false };
+        if asked.decided.is_some() {
+            return false;
+        }
+        asked.decided = Some((voice == Voice::Yes, by));
+        self.effects.push((ordinal, voice == Voice::Yes, by));
+        true
+    }
+
+    fn open(&self) -> Vec<u32> {
+        match self.now {
+            Now::WithTheFirst => {
+                let open = self.asked.iter().filter(|(_, asked)| asked.decided.is_none());
+                open.map(|(ordinal, _)| *ordinal).collect()
+            }
+            Now::Parked => vec![HANDOFF_ORDINAL],
+            Now::HandedOn | Now::Denied | Now::Cancelled => Vec::new(),
+        }
+    }
+}
+
+fn write_file(target: usize, text: u8) -> Action {
+    Action::new("write_file", TARGETS[target], u64::from(text))
+}
+
+/// A run whose inputs are applied and committed at once.
+struct Desk {
+    live: LiveRun,
+    facts: SharedFacts,
+    attempt: u32,
+    nonce: u64,
+    journal: Vec<RunEvent>,
+    began: Run,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let id = uuid::Uuid::nil();
+        let limits = Limits { attempts: u32::MAX, ..Limits::default() };
+        let submission = Submission {
+            cast: Vec::new(),
+            run: RunId(id),
+            trace: TraceId(id),
+            task: Task::new("x").limits(limits),
+            agent: AgentName::new("first").unwrap(),
+            chain: Chain::default(),
+            at: Timestamp::default(),
+        };
+        let (run, _) = Run::begin(Arc::new(submission), StateRules::default());
+        let live = LiveRun::new(run.clone(), Fence::FIRST, 1, Durability::Memory);
+        let facts = SharedFacts::new(BreakerPolicy::default());
+        Self { live, facts, attempt: 1, nonce: 0, journal: Vec::new(), began: run }
+    }
+
+    fn apply(&mut self, input: Input) {
+        static BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
+        self.nonce += 1;
+        let context = DecisionContext {
+            now: crate::env::Now { monotonic: Duration::ZERO, wall: Timestamp::default() },
+            random: self.nonce,
+            directory: &Agents,
+            facts: &self.facts,
+            backoff: &BACKOFF,
+            approval_ttl: Duration::from_secs(60),
+            remind_before: Duration::from_secs(1),
+            on_unknown: crate::messages::OnUnknown::Ask,
+            dynamic_agents: 16,
+        };
+        apply(&mut self.live, input, &context);
+        self.journal.append(&mut self.live.events);
+        for held in std::mem::take(&mut self.live.held) {
+            if let Held::Effect(Effect::Reply { turn, ordinal }) = held {
+                self.live.reply(turn, ordinal);
+            }
+        }
+    }
+
+    fn request(&self, ordinal: u32) -> RequestId {
+        RequestId { turn: TurnId { run: self.live.run.id(), number: 1 }, ordinal }
+    }
+
+    fn ask(&mut self, ordinal: u32, action: Action) -> oneshot::Receiver<TurnReply> {
+        let (reply, heard) = oneshot::channel();
+        let (id, attempt, request) =
+            (self.request(ordinal), self.attempt, TurnRequest::Approve { action, each_time: false });
+        self.apply(Input::Request { id, attempt, is_marked: false, request, reply: Some(reply) });
+        heard
+    }
+
+    fn end(&mut self, outcome: TurnOutcome) {
+        self.apply(Input::Outcome { turn: self.request(0).turn, attempt: self.attempt, is_marked: false, outcome });
+    }
+
+    /// Decides what is open under this number; about another action if it `is_changed`.
+    fn decide(&mut self, ordinal: u32, voice: Voice, is_changed: bool) {
+        let request = self.request(ordinal);
+        let open = self.live.run.open_approvals().find(|envelope| envelope.request == request).cloned();
+        let mut envelope = open.unwrap_or_else(|| Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            remind_at: None,
+            request,
+            agent: AgentName::new("first").unwrap(),
+            action: write_file(1, 0),
+            policy: "ask".into(),
+            nonce: 1,
+            expires_at: Timestamp::default(),
+        });
+        if is_changed {
+            envelope.action.arguments = 99.into();
+        }
+        let decision = voice.decision(Timestamp::default());
+        self.apply(Input::Decide { request, approval: envelope.id(), decision });
+    }
+}
+
+fn told(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action) -> Result<Told, TestCaseError> {
+    Ok(match reply {
+        Ok(TurnReply::Decided(decision, runs)) => {
+            prop_assert_eq!(&runs, action, "what runs is what was asked for");
+            let by = ["ann", "policy", EXPIRY].into_iter().find(|name| *name == &*decision.by).unwrap();
+            Told::Decided { approved: decision.approved, by }
+        }
+        Ok(TurnReply::Changed(_)) => Told::Changed,
+        Ok(TurnReply::Gone) => Told::Gone,
+        Ok(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+        Err(_) => Told::Waits,
+    })
+}
+
+fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, seen: &mut Seen) -> TestCaseResult {
+    match op {
+        Op::Ask { ordinal, target, text } => {
+            let action = write_file(target, text);
+            let is_new = !model.asked.contains_key(&ordinal);
+            let mut heard = desk.ask(ordinal, action.clone());
+            let (said, expected) = (told(heard.try_recv(), &action)?, model.ask(ordinal, target, text));
+            prop_assert_eq!(&said, &expected);
+            match said {
+                Told::Waits => _ = waiting.insert(ordinal, (heard, action)),
+                Told::Decided { approved: true, by: "policy" } => _ = seen.insert("approved by the policy"),
+                Told::Decided { approved: false, by: "policy" } => _ = seen.insert("denied by the policy"),
+                Told::Decided { .. } if !is_new => _ = seen.insert("told again what was decided"),
+                Told::Decided { .. } => {}
+                Told::Changed => _ = seen.insert("asked for something else in its place"),
+                Told::Gone => _ = seen.insert("asked after the turn"),
+            }
+        }
+        Op::Decide { ordinal, voice, is_changed } => {
+            let is_open = model.open().contains(&ordinal);
+            desk.decide(ordinal, voice, is_changed);
+            let is_decided = model.decide(ordinal, voice, is_changed);
+            let heard = waiting.get_mut(&ordinal).map(|(heard, action)| told(heard.try_recv(), action)).transpose()?;
+            if is_decided {
+                let by = if voice == Voice::Silence { "expiry" } else { "ann" };
+                let expected = Told::Decided { approved: voice == Voice::Yes, by };
+                prop_assert!(heard.is_none_or(|heard| heard == expected), "{expected:?} was not told");
+                waiting.remove(&ordinal);
+                seen.insert("decided");
+            } else if is_open {
+                seen.insert("decided about something else");
+            } else {
+                seen.insert("nothing to decide");
+            }
+        }
+        Op::FailAttempt => {
+            desk.end(TurnOutcome::Failed(Failure::new(FailureKind::Transient, "broken")));
+            if model.now == Now::WithTheFirst {
+                desk.attempt += 1;
+                waiting.clear();
+                if !model.open().is_empty() {
+                    seen.insert("still open in the next attempt");
+                }
+            }
+        }
+        Op::HandOff { to } => {
+            desk.end(TurnOutcome::Command(Command::output(7).with("note", 1).goto(TARGETS[to])));
+            if model.now == Now::WithTheFirst {
+                model.now = match TARGETS[to] {
+                    "free" => Now::HandedOn,
+                    "asked-for" => Now::Parked,
+                    _ => Now::Denied,
+                };
+            }
+            if model.now == Now::Parked {
+                let shown = desk.live.run.open_approvals().next().map(|envelope| envelope.action.clone());
+                prop_assert_eq!(shown, Some(handoff_action(&AgentName::new("asked-for").unwrap(), &7.into())));
+            }
+        }
+        Op::DecideHandoff { voice, is_changed } => {
+            desk.decide(HANDOFF_ORDINAL, voice, is_changed);
+            if model.now == Now::Parked && !is_changed {
+                let by = if voice == Voice::Silence { "expiry" } else { "ann" };
+                model.effects.push((HANDOFF_ORDINAL, voice == Voice::Yes, by));
+                model.now = if voice == Voice::Yes { Now::HandedOn } else { Now::Denied };
+                seen.insert(match voice {
+                    Voice::Yes => "handoff approved",
+                    Voice::No => "handoff denied",
+                    Voice::Silence => "handoff expired",
+                });
+            }
+        }
+        Op::Cancel => {
+            let (ack, _) = oneshot::channel();
+            desk.apply(Input::Cancel { run: desk.live.run.id(), reason: "no more".into(), ack });
+            if model.now != Now::Denied {
+                if !model.open().is_empty() {
+                    seen.insert("cancelled while it was open");
+                }
+                model.now = Now::Cancelled;
+            }
+        }
+    }
+    Ok(())
+}
+
+type Waiting = BTreeMap<u32, (oneshot::Receiver<TurnReply>, Action)>;
+type TestCaseResult = Result<(), TestCaseError>;
+
+fn agree(desk: &Desk, model: &Model) -> TestCaseResult {
+    let run = &desk.live.run;
+    let open: Vec<u32> = run.open_approvals().map(|envelope| envelope.request.ordinal).collect();
+    prop_assert_eq!(open, model.open());
+    let taken = desk.journal.iter().filter_map(|event| match event {
+        RunEvent::Decided { ordinal, decision, .. } => Some((*ordinal, decision.approved, &*decision.by)),
+        _ => None,
+    });
+    prop_assert_eq!(taken.collect::<Vec<_>>(), model.effects.clone(), "each is decided once");
+    let admitted = desk.journal.iter().any(|event| match event {
+        RunEvent::TurnEnded { verdict, .. } | RunEvent::Decided { verdict, .. } => {
+            matches!(verdict, Verdict::Admitted(_))
+        }
+        _ => false,
+    });
+    let is_next_begun = run.turn(2).is_some();
+    let result = run.result();
+    let ended = result.map(|result| result.outcome.name());
+    let note = result.map(|result| result.state["note"].as_i64());
+    match model.now {
+        Now::WithTheFirst | Now::Parked => prop_assert!(!admitted && !is_next_begun && ended.is_none()),
+        Now::HandedOn => prop_assert!(admitted && is_next_begun && ended.is_none()),
+        Now::Denied => {
+            prop_assert_eq!((admitted, is_next_begun, ended, note), (false, false, Some("denied"), Some(None)))
+        }
+        Now::Cancelled => prop_assert_eq!((is_next_begun, ended), (false, Some("cancelled"))),
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_once() {
+    let branches = [
+        "approved by the policy",
+        "denied by the policy",
+        "decided",
+        "decided about something else",
+        "nothing to decide",
+        "told again what was decided",
+        "asked for something else in its place",
+        "asked after the turn",
+        "still open in the next attempt",
+        "handoff approved",
+        "handoff denied",
+        "handoff expired",
+        "cancelled while it was open",
+    ];
+    play("approval consumption", &branches, ops(), |ops, seen| {
+        let (mut desk, mut waiting) = (Desk::new(), Waiting::new());
+        let mut model = Model { now: Now::WithTheFirst, asked: BTreeMap::new(), effects: Vec::new() };
+        for op in ops {
+            play_one(&mut desk, &mut model, &mut waiting, op, seen)?;
+            agree(&desk, &model)?;
+        }
+        if model.now == Now::HandedOn {
+            let (turn, outcome) = (TurnId { number: 2, ..desk.request(0).turn }, TurnOutcome::Command(Command::new()));
+            desk.apply(Input::Outcome { turn, attempt: 1, is_marked: false, outcome });
+            let result = desk.live.run.result().cloned();
+            prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
+        }
+        // Whoever reads the journal comes to the same: what was decided stays so.
+        let mut read = desk.began.clone();
+        for event in &desk.journal {
+            read.step(event);
+        }
+        prop_assert_eq!(format!("{read:?}"), format!("{:?}", desk.live.run));
+        Ok(())
+    });
+}

@@ -1,0 +1,161 @@
+//! Runs that are read back: after a crash of their supervisor, after a commit that failed, or from another process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use crate::env::Now;
+use crate::messages::{RequestId, RunEvent, RunId, TurnId};
+use crate::storage::Fence;
+use crate::supervision::runs::rules::errors::LoadError;
+use crate::supervision::runs::rules::run::{Phase, Run};
+use crate::supervision::runs::rules::snapshot::{self, Loaded};
+use crate::supervision::runs::rules::step::Effect;
+use crate::supervision::runs::shard::inbox::{Found, Input};
+use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::timers::Timer;
+use crate::supervision::{answer_of, panic_text};
+
+use super::Desk;
+use super::commits::spawn_unless_ready;
+use super::requests::refuse;
+
+impl Desk {
+    /// Reads a run; what arrives for it until then waits.
+    pub(super) fn load(&mut self, run: RunId, new_process: bool, found: Option<Found>) {
+        self.loading.entry(run).or_default();
+        let (office, life) = (Arc::clone(&self.office), self.life);
+        let fence = office.roster.enrol(run).unwrap_or_default();
+        tokio::spawn(async move {
+            let read = async {
+                let fence = if new_process { office.claims.take_over(run).await? } else { fence };
+                Ok((snapshot::read(&office.journal, run, &office.rules).await?, fence))
+            };
+            let loaded = answer_of(read).await.map_err(LoadError::from).and_then(|(parts, fence)| {
+                // Not read again: the reducer would panic again.
+                let loaded = catch_unwind(AssertUnwindSafe(|| parts.replay()));
+                let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
+                Ok(Box::new((loaded, fence)))
+            });
+            office.inbox.hand_in(Input::Loaded { run, life, new_process, found, loaded }).work();
+        });
+    }
+
+    pub(super) fn loaded(
+        &mut self,
+        run: RunId,
+        new_process: bool,
+        loaded: Result<Box<(Loaded, Fence)>, LoadError>,
+        now: Now,
+    ) {
+        let (Loaded { run: fold, last }, fence) = match loaded {
+            Ok(loaded) => *loaded,
+            Err(error) => return self.quarantine(run, &error.to_string()),
+        };
+        let Some(fold) = fold else {
+            // Noted as open, but never journaled: its submission was not acknowledged.
+            return self.forget(run);
+        };
+        // What an earlier life of this actor had taken, begun and not yet given back.
+        self.office.facts.lock().forget_run(run);
+        if !new_process {
+            let open: Vec<TurnId> = fold.open_turns().map(|turn| fold.turn_id(turn)).collect();
+            self.office.dispatch.abort_all_but(run, &open);
+        }
+        let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
+        if fold.result().is_some() {
+            self.office.dispatch.ended(&fold);
+            if let Some(leave) = self.office.leave_conversation(&fold, durability) {
+                self.runs.remove(&run);
+                self.office.roster.remove(run);
+                let journal = self.office.journal.clone();
+                let noted = async move {
+                    leave.await;
+                    let _ = journal.mark_ended(run).await;
+                };
+                return spawn_unless_ready(noted.boxed(), |()| {});
+            }
+            return self.forget(run);
+        }
+        self.arm_deadline(&fold, now);
+        let mut live = Box::new(LiveRun::new(fold, fence, last, durability));
+        // Where it was not taken over, the commit that failed may have been the one with the note.
+        (live.is_noted_open, live.is_recovered) = (new_process, true);
+        live.absorb(RunEvent::Recovered { at: now.wall, new_process });
+        let open: Vec<u32> = live.run.open_turns().collect();
+        for number in open {
+            let Some(turn) = live.run.turn(number) else { continue };
+            let waiter = live.run.waiter_of(turn.branch);
+            self.office.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
+            match &turn.phase {
+                Phase::Leased if turn.recoveries >= self.office.max_recoveries => {
+                    let why = format!("it was under way at {} starts in a row", turn.recoveries);
+                    live.absorb(RunEvent::NeedsAttention {
+                        turn: number,
+                        has_changed: false,
+                        why: why.into(),
+                        at: now.wall,
+                    });
+                }
+                Phase::Leased => live.held.push(Held::Begin(number)),
+                Phase::Backoff { until } => live.held.push(Held::Effect(Effect::Retry(number, *until))),
+                Phase::NeedsAttention { .. } | Phase::Interrupted => {}
+            }
+        }
+        let deadlines = live.run.delegation_deadlines().chain(live.run.question_deadlines());
+        for (turn, ordinal, at) in deadlines.collect::<Vec<_>>() {
+            live.held.push(Held::Effect(Effect::Deadline { turn, ordinal, at }));
+        }
+        let approvals: Vec<RequestId> = live.run.open_approvals().map(|envelope| envelope.request).collect();
+        for request in approvals {
+            let effect = Effect::RequestApproval { turn: request.turn.number, ordinal: request.ordinal };
+            live.held.push(Held::Effect(effect));
+        }
+        if live.run.waits_for_conversation() {
+            live.held.push(Held::Effect(Effect::EnterConversation));
+        }
+        self.office.roster.go_on(run, fence, new_process);
+        self.runs.insert(run, live);
+    }
+
+    /// The time of a run that was read back goes on.
+    pub(super) fn arm_deadline(&mut self, run: &Run, now: Now) {
+        let submission = run.submission();
+        if let Some(deadline) = submission.task.deadline.map(|deadline| submission.at + deadline) {
+            self.timers.add(now.monotonic + deadline.since(now.wall), Timer::Deadline(run.id()));
+        }
+    }
+
+    fn quarantine(&self, run: RunId, why: &str) {
+        tracing::error!(parent: None, %run, why, "run is quarantined; other runs go on");
+        self.office.quarantine.lock().insert(run, why.to_owned());
+        self.office.roster.remove(run);
+    }
+
+    /// Another process has claimed the run: nothing more is done for it here as long as that process lives. It may have
+    /// ended with the claim alone, so this board looks.
+    pub(super) fn let_go(&mut self, live: Box<LiveRun>) {
+        let run = live.run.id();
+        tracing::warn!(parent: None, %run, "another process has claimed the run");
+        for number in live.run.open_turns() {
+            if let Some(turn) = live.run.turn(number) {
+                self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);
+            }
+        }
+        for envelope in live.run.open_approvals() {
+            self.office.dispatch.withdraw_approval(envelope.id());
+        }
+        live.waiting.into_iter().for_each(refuse);
+        self.office.roster.remove(run);
+        self.held_elsewhere.insert(run);
+        self.load(run, true, None);
+    }
+
+    /// The run needs no supervisor any more.
+    fn forget(&mut self, run: RunId) {
+        self.runs.remove(&run);
+        self.office.roster.remove(run);
+        spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+    }
+}

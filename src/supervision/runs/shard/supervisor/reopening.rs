@@ -1,0 +1,92 @@
+//! Runs that ended because of concurrent writes, and go on with what a person has written over them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use crate::env::Now;
+use crate::messages::{Durability, RunId, Update};
+use crate::storage::Fence;
+use crate::supervision::panic_text;
+use crate::supervision::runs::rules::reopen::{Conflicted, OverwriteError};
+use crate::supervision::runs::rules::snapshot;
+use crate::supervision::runs::rules::step::Effect;
+use crate::supervision::runs::shard::inbox::{Input, Reopened};
+use crate::supervision::runs::shard::live::{Held, LiveRun};
+
+use super::commits::spawn_unless_ready;
+use super::{Desk, decision_context};
+
+impl Desk {
+    /// Reads a run that has ended; what arrives for it until then waits.
+    pub(super) fn reopen(
+        &mut self,
+        run: RunId,
+        update: Update,
+        by: Arc<str>,
+        ack: oneshot::Sender<Result<(), OverwriteError>>,
+    ) {
+        self.loading.entry(run).or_default();
+        let (office, life) = (Arc::clone(&self.office), self.life);
+        tokio::spawn(async move {
+            let read = async {
+                let parts = snapshot::read(&office.journal, run, &office.rules).await?;
+                let base = parts.base.ok_or(OverwriteError::Unknown)?;
+                let conflicted = Conflicted::find(&base, parts.tail)?;
+                let fence = match conflicted.durability().unwrap_or(office.durability) {
+                    // Nobody else can have it.
+                    Durability::Memory => Fence::FIRST,
+                    Durability::Buffered | Durability::Sync => office.claims.take_over(run).await?,
+                };
+                Ok((conflicted, parts.last, fence))
+            };
+            let read = AssertUnwindSafe(read).catch_unwind().await;
+            let read = read.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
+            let reopened = Box::new(Reopened { read, update, by, ack });
+            office.inbox.hand_in(Input::Reopened { run, life, reopened }).work();
+        });
+    }
+
+    /// Applies the event again that ended the run.
+    pub(super) fn reopened(&mut self, run: RunId, reopened: Reopened, now: Now) -> Option<RunId> {
+        let Reopened { read, update, by, ack } = reopened;
+        let begun = read.and_then(|(conflicted, last, fence)| {
+            let context = decision_context(&self.office, now);
+            let decided = catch_unwind(AssertUnwindSafe(|| conflicted.overwrite(update, by, &context)));
+            let event = decided.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
+            if event.is_err() {
+                // As it was.
+                spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+            }
+            let Conflicted { run, ender, ended_at } = conflicted;
+            let durability = run.submission().task.durability.unwrap_or(self.office.durability);
+            let mut live = Box::new(LiveRun::new(run, fence, last, durability));
+            live.is_noted_open = durability != Durability::Memory;
+            live.absorb(event?);
+            let effects = live.run.step(&ender);
+            // What it closed is closed.
+            let held = effects.into_iter().filter(|effect| !matches!(effect, Effect::Close { .. }));
+            live.held.extend(held.map(Held::Effect));
+            Ok((live, ended_at))
+        });
+        match begun {
+            Err(error) => drop(ack.send(Err(error))),
+            Ok((mut live, ended_at)) => {
+                live.held.push(Held::Overwritten(ack));
+                self.office.memory_runs.remove(run);
+                if live.is_noted_open {
+                    spawn_unless_ready(self.office.journal.note_reopened(run, ended_at), |_| {});
+                }
+                self.office.roster.go_on(run, live.fence, true);
+                self.arm_deadline(&live.run, now);
+                self.runs.insert(run, live);
+            }
+        }
+        for input in self.loading.remove(&run).unwrap_or_default() {
+            self.take(input, now);
+        }
+        Some(run)
+    }
+}

@@ -1,0 +1,404 @@
+//! What a run is asked for: each input becomes events, or an answer at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::sync::oneshot;
+
+use crate::env::{Bug, is_planted};
+use crate::messages::{
+    Consent, FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Timestamp, Verdict,
+};
+use crate::supervision::panic_text;
+use crate::supervision::runs::rules::decide::{self, DecisionContext};
+use crate::supervision::runs::rules::errors::AnswerError;
+use crate::supervision::runs::rules::expiry;
+use crate::supervision::runs::rules::interrupts::ResumeError;
+use crate::supervision::runs::rules::once::{self, EXPIRY, Told};
+use crate::supervision::runs::rules::reopen::OverwriteError;
+use crate::supervision::runs::rules::requests::TurnOutcome;
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
+use crate::supervision::runs::rules::run::{Once, OnceState, QuestionState, Record, Run};
+use crate::supervision::runs::rules::step::Effect;
+use crate::supervision::runs::shard::inbox::Input;
+use crate::supervision::runs::shard::live::{Held, LiveRun};
+
+/// Applies an input to its run: decides, and keeps the event for the next commit.
+pub(super) fn apply(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
+    let before = live.events.len();
+    decide_on(live, input, context);
+    for event in &live.events[before..] {
+        let waiting = live.run.waits_for_people_after(event);
+        if !waiting.is_empty() {
+            let mut facts = context.facts.lock();
+            waiting.into_iter().for_each(|turn| facts.suspend(live.run.turn_id(turn)));
+        }
+    }
+}
+
+fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
+    match input {
+        Input::Outcome { turn, attempt, is_marked, outcome } => {
+            mark(live, turn.number, attempt, is_marked, context);
+            on_outcome(live, turn.number, attempt, outcome, context);
+        }
+        Input::Request { id, attempt, is_marked, request, reply } => {
+            if !matches!(request, TurnRequest::Mark(_)) {
+                mark(live, id.turn.number, attempt, is_marked, context);
+            }
+            on_request(live, id, attempt, is_marked, request, reply, context);
+        }
+        Input::Answer { question, answer, by, ack } => {
+            let QuestionId { request, nonce } = question;
+            let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
+            match record {
+                Some(
+                    Record::Question { nonce: asked, answer: None, .. }
+                    | Record::TimedQuestion { nonce: asked, state: QuestionState::Open, .. },
+                ) if *asked == nonce => {
+                    let (turn, ordinal, at) = (request.turn.number, request.ordinal, context.now.wall);
+                    live.absorb(RunEvent::Answered { turn, ordinal, answer, by, at });
+                    live.held.push(Held::Answered(ack));
+                }
+                Some(Record::TimedQuestion { nonce: asked, state: QuestionState::Expired, .. }) if *asked == nonce => {
+                    drop(ack.send(Err(AnswerError::Expired(request))));
+                }
+                Some(Record::Question { nonce: asked, .. } | Record::TimedQuestion { nonce: asked, .. })
+                    if *asked == nonce =>
+                {
+                    drop(ack.send(Err(AnswerError::Answered(request))));
+                }
+                Some(Record::Once(Once { state: OnceState::Asked(asked), .. })) if asked.nonce == nonce => {
+                    match Resolution::of_answer(&answer) {
+                        Some(resolution) => {
+                            let (turn, ordinal, at) = (request.turn.number, request.ordinal, context.now.wall);
+                            live.absorb(RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at });
+                            live.held.push(Held::Answered(ack));
+                        }
+                        None => drop(ack.send(Err(AnswerError::NotAnOutcome(request)))),
+                    }
+                }
+                _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
+            }
+        }
+        Input::Resume { turn, resume, by, ack } => {
+            // Reducers are the users' code.
+            let decided = catch_unwind(AssertUnwindSafe(|| live.run.resumed(turn, resume, by, context.now.wall)));
+            match decided.unwrap_or_else(|panic| Err(refused_by_panic(&*panic))) {
+                Ok(event) => {
+                    live.absorb(event);
+                    live.held.push(Held::Resumed(ack));
+                }
+                Err(error) => drop(ack.send(Err(error))),
+            }
+        }
+        Input::Decide { request, approval, decision } => {
+            let open =
+                live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
+            let Some(envelope) = open.cloned() else { return };
+            if envelope.is_handoff() {
+                if let Some(event) = decide::on_parked_decision(&live.run, &envelope, decision, context) {
+                    live.absorb(event);
+                }
+            } else {
+                for event in decide::on_decision(&envelope, decision, context) {
+                    live.absorb(event);
+                }
+            }
+        }
+        Input::Cancel { reason, ack, .. } => {
+            // It may have ended in the same batch.
+            let is_stopped = live.run.result().is_none();
+            if is_stopped {
+                live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: context.now.wall });
+            }
+            live.held.push(Held::Cancelled(ack, is_stopped));
+        }
+        Input::Expired { delegation: None, .. } => live.absorb(decide::on_deadline(context)),
+        Input::Expired { delegation: Some((turn, ordinal)), .. } => {
+            let at = context.now.wall;
+            let is_due = |(asker, request, due)| (asker, request) == (turn, ordinal) && due <= at;
+            if live.run.delegation_deadlines().any(is_due) {
+                live.absorb(RunEvent::DelegationExpired { turn, ordinal, at });
+            } else if live.run.question_deadlines().any(is_due) {
+                let record = live.run.turn(turn).and_then(|open| open.record(ordinal));
+                live.absorb(match record {
+                    Some(Record::TimedQuestion { .. }) => RunEvent::QuestionExpired { turn, ordinal, at },
+                    _ => {
+                        let (resolution, by) = (Resolution::GiveUp, EXPIRY.into());
+                        RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at }
+                    }
+                });
+            }
+        }
+        Input::Fail { error, .. } => {
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: context.now.wall });
+        }
+        Input::RestartTurns { ack, .. } => {
+            let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
+            for turn in &stuck {
+                live.absorb(RunEvent::TurnRestarted { turn: *turn, at: context.now.wall });
+            }
+            live.held.push(Held::Restarted(ack, stuck.len()));
+        }
+        Input::Result { reply, .. } => live.results.push(reply),
+        Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run, context.now.wall))),
+        Input::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
+        Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        Input::ConversationRead { read, .. } => {
+            if live.run.waits_for_conversation() {
+                live.absorb(*read);
+            }
+        }
+        Input::Submit { .. }
+        | Input::Adopt { .. }
+        | Input::Loaded { .. }
+        | Input::LookAtConversation { .. }
+        | Input::Reopened { .. }
+        | Input::Committed { .. }
+        | Input::Begin { .. }
+        | Input::Tick => {}
+    }
+}
+
+/// The run knows of a turn's mark before what the turn hands in: what was said of it before may be lost.
+fn mark(live: &mut LiveRun, turn: u32, attempt: u32, is_marked: bool, context: &DecisionContext<'_>) {
+    let is_news = is_marked && !live.run.is_marked();
+    if is_news && live.run.turn(turn).is_some_and(|open| open.attempt == attempt) {
+        live.absorb(RunEvent::Marked { turn, source: "what the turn has read".into(), at: context.now.wall });
+    }
+}
+
+fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome, context: &DecisionContext<'_>) {
+    // Reducers are the users' code: one that panics ends its run and nothing else.
+    let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, context)));
+    match decided {
+        Ok(Some((event, worked_out))) => {
+            if let RunEvent::AttemptFailed { failure, .. } | RunEvent::TurnFailed { failure, .. } = &event
+                && failure.kind == FailureKind::InvalidCommand
+            {
+                tracing::warn!(parent: None, run = %live.run.id(), turn, %failure, "command refused");
+            }
+            for text in decide::slips(&live.run, &event) {
+                tracing::warn!(run = %live.run.id(), turn, text);
+                live.absorb(RunEvent::Noticed { turn, text: text.into(), at: context.now.wall });
+            }
+            live.absorb_with(event, worked_out);
+        }
+        Ok(None) => {}
+        Err(panic) => {
+            let error = format!("a reducer panicked: {}", panic_text(&*panic));
+            live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: context.now.wall });
+        }
+    }
+}
+
+fn on_request(
+    live: &mut LiveRun,
+    id: RequestId,
+    attempt: u32,
+    is_marked: bool,
+    request: TurnRequest,
+    reply: Option<oneshot::Sender<TurnReply>>,
+    context: &DecisionContext<'_>,
+) {
+    let (number, ordinal, at) = (id.turn.number, id.ordinal, context.now.wall);
+    if let TurnRequest::Settle(usage) = request {
+        // A call may report after its turn has ended.
+        live.absorb(RunEvent::Settled { turn: number, ordinal, usage, at: Some(at) });
+        live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::Done)));
+        return;
+    }
+    let Some(turn) = live.run.turn(number).filter(|turn| turn.attempt == attempt) else {
+        reply.map(|reply| reply.send(TurnReply::Gone));
+        return;
+    };
+    match request {
+        TurnRequest::Settle(_) => {}
+        TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
+        TurnRequest::Mark(source) => live.absorb(RunEvent::Marked { turn: number, source, at }),
+        TurnRequest::Reserve { tokens, goes_on } => {
+            if let Some(ordinal) = live.run.budget.left_by_attempt_before(number, tokens).filter(|_| goes_on) {
+                live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::TakenOver(ordinal))));
+                return;
+            }
+            let ordinal = live.run.next_reservation;
+            let answer = live.run.budget.check(live.run.branch_of(turn).brief.purse, tokens);
+            let verdict = match &answer {
+                Ok(()) => Verdict::Admitted(Vec::new()),
+                Err(refusal) => Verdict::Refused(refusal.clone()),
+            };
+            live.absorb(RunEvent::Reserved { turn: number, ordinal, tokens, verdict, at: Some(at) });
+            let answer = TurnReply::Reserved(answer.map(|()| ordinal));
+            live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
+        }
+        request => {
+            let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && is_planted(Bug::DelegateTwice);
+            let record = turn.record(ordinal).filter(|_| !is_forgotten);
+            let facts = once::Facts {
+                at,
+                nonce: context.random,
+                expires_at: at + expiry::time_for(&live.run.submission().task, Consent::Ask, context.approval_ttl),
+                on_unknown: context.on_unknown,
+            };
+            match once::told((number, ordinal), record, &request, facts) {
+                Some(Told::Changed(difference)) => {
+                    reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                    return;
+                }
+                Some(Told::Recorded) => {}
+                Some(Told::News(event)) => {
+                    live.absorb(event);
+                }
+                None => match record.map(|record| matches_record(record, &request)) {
+                    Some(Err(difference)) => {
+                        reply.map(|reply| reply.send(TurnReply::Changed(difference)));
+                        return;
+                    }
+                    Some(Ok(())) if !matches!(request, TurnRequest::FinishStep(..) | TurnRequest::FailStep(..)) => {}
+                    Some(Ok(())) | None => ask(live, (number, ordinal), is_marked, request, context),
+                },
+            }
+            if let Some(reply) = reply {
+                live.waiters.insert((number, ordinal), reply);
+                let is_committed = live.events.is_empty();
+                match live.recorded_reply(number, ordinal) {
+                    Some(_) if is_committed => live.reply(number, ordinal),
+                    Some(_) => live.held.push(Held::Effect(Effect::Reply { turn: number, ordinal })),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// A custom reducer has panicked over what a person wrote: nothing has changed.
+fn refused_by_panic(panic: &(dyn std::any::Any + Send)) -> ResumeError {
+    ResumeError::Panicked(panic_text(panic))
+}
+
+/// Decides a request that was not recorded yet.
+fn ask(
+    live: &mut LiveRun,
+    (number, ordinal): (u32, u32),
+    is_marked: bool,
+    request: TurnRequest,
+    context: &DecisionContext<'_>,
+) {
+    let at = context.now.wall;
+    let Some(turn) = live.run.turn(number) else { return };
+    match request {
+        TurnRequest::StartStep(name) => {
+            live.absorb(RunEvent::StepStarted { turn: number, ordinal, name, at: Some(at) })
+        }
+        TurnRequest::FinishStep(name, value) => {
+            live.absorb(RunEvent::StepFinished { turn: number, ordinal, name, value, is_marked, at: Some(at) });
+        }
+        TurnRequest::FailStep(name, failure) => {
+            live.absorb(RunEvent::StepFailed { turn: number, ordinal, name, failure, is_marked, at: Some(at) });
+        }
+        TurnRequest::Delegate(order) => {
+            let event = decide::on_delegation(&live.run, number, turn, ordinal, order, context);
+            live.absorb(event);
+        }
+        TurnRequest::Ask { question, ttl } => {
+            let (turn, nonce) = (number, context.random);
+            live.absorb(match ttl {
+                None => RunEvent::Asked { turn, ordinal, question, nonce, at },
+                Some(ttl) => RunEvent::AskedUntil { turn, ordinal, question, nonce, expires_at: at + ttl, at },
+            });
+        }
+        TurnRequest::Approve { action, each_time } => {
+            let events = decide::on_approval(&live.run, (number, turn), ordinal, action, each_time, context);
+            for event in events {
+                live.absorb(event);
+            }
+        }
+        TurnRequest::MakeAgent { name, draft, is_change } => {
+            let (made, authority) = decide::on_make(&live.run, turn, &name, &draft, is_change, context);
+            live.absorb(RunEvent::AgentMade { turn: number, ordinal, name, draft, is_change, authority, made, at });
+        }
+        TurnRequest::CheckHandoff(command) => {
+            let refusal = decide::on_handoff_check(&live.run, number, turn, &command, context);
+            let to = command.goto.targets().cloned().collect();
+            live.absorb(RunEvent::HandoffChecked { turn: number, ordinal, to, refusal, at });
+        }
+        TurnRequest::Intend { .. }
+        | TurnRequest::Resolve { .. }
+        | TurnRequest::Reserve { .. }
+        | TurnRequest::Settle(_)
+        | TurnRequest::Mark(_)
+        | TurnRequest::Notice(_) => {}
+    }
+}
+
+/// Whether a repeated request is the one that was recorded in its place.
+fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
+    let (is_same, was) = match (record, request) {
+        (
+            Record::StepStarted { name }
+            | Record::Step { name, .. }
+            | Record::StepFailed { name, .. }
+            | Record::Once(Once { intent: Intent { name, .. }, .. }),
+            TurnRequest::StartStep(again) | TurnRequest::FinishStep(again, _) | TurnRequest::FailStep(again, _),
+        ) => (name == again, format!("step {name:?}")),
+        (Record::Delegation { order, .. }, TurnRequest::Delegate(again)) => {
+            (order == again, format!("a delegation to {:?}", order.to))
+        }
+        (
+            Record::Question { question, .. } | Record::TimedQuestion { question, .. },
+            TurnRequest::Ask { question: again, .. },
+        ) => (question == again, format!("the question {question}")),
+        (Record::Approval { envelope, asked, .. }, TurnRequest::Approve { action: again, .. }) => {
+            let asked = asked.as_deref().unwrap_or(&envelope.action);
+            (asked == again || is_planted(Bug::RunUnapproved), format!("consent to {asked}"))
+        }
+        (
+            Record::Made { name, draft, is_change, .. },
+            TurnRequest::MakeAgent { name: again, draft: other, is_change: changes },
+        ) => ((name, draft, is_change) == (again, other, changes), format!("the agent {name:?}")),
+        (Record::HandoffCheck { to, .. }, TurnRequest::CheckHandoff(again)) => {
+            (to.iter().eq(again.goto.targets()), format!("whether control may go to {}", to.join(", ")))
+        }
+        (record, _) => (false, format!("{record:?}").chars().take(80).collect()),
+    };
+    if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
+}
+
+/// The questions that wait for an answer. What has expired is not among them, also if no event reports the expiry yet.
+fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
+    run.open_questions().filter(|question| question.expires_at.is_none_or(|at| at > now)).collect()
+}
+
+/// An input for a run that is not in memory: it has ended, or was never there.
+pub(super) fn refuse(input: Input) {
+    match input {
+        Input::Request { id, request, reply, .. } => {
+            if let TurnRequest::Settle(usage) = request {
+                tracing::warn!(parent: None, turn = %id.turn, ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
+            }
+            reply.map(|reply| reply.send(TurnReply::Gone));
+        }
+        Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
+        Input::Cancel { ack, .. } => drop(ack.send(false)),
+        Input::RestartTurns { ack, .. } => drop(ack.send(0)),
+        Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
+        Input::Interrupts { reply, .. } => drop(reply.send(Vec::new())),
+        Input::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(turn)))),
+        Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        // A dropped reply says that the run is not in memory.
+        Input::Result { .. }
+        | Input::Outcome { .. }
+        | Input::Begin { .. }
+        | Input::Decide { .. }
+        | Input::Submit { .. }
+        | Input::Adopt { .. }
+        | Input::Fail { .. }
+        | Input::Expired { .. }
+        | Input::Committed { .. }
+        | Input::Loaded { .. }
+        | Input::Reopened { .. }
+        | Input::LookAtConversation { .. }
+        | Input::ConversationRead { .. }
+        | Input::Tick => {}
+    }
+}

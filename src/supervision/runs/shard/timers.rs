@@ -1,0 +1,130 @@
+//! The timers of one run supervisor: a heap, and one sleeping task for the earliest.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use crate::messages::{RunId, Timestamp};
+
+use super::inbox::{Inbox, Input};
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::supervision::runs) enum Timer {
+    /// A turn that waits until that moment may be tried again. The moment says which wait is meant; wall time may be behind
+    /// it yet when the timer goes off.
+    Retry(RunId, u32, Timestamp),
+    /// A turn of a plan has waited for its agent's breaker.
+    Start(RunId, u32),
+    /// A run that waits in its conversation looks again, for the so-manieth time.
+    Conversation(RunId, u32),
+    /// A run's time is up.
+    Deadline(RunId),
+    /// The answer to a delegation should be there.
+    Delegation(RunId, u32, u32),
+    /// A run that another process held may be free, or a store that did not answer may do so now.
+    Adopt { run: RunId, new_process: bool },
+}
+
+/// So many timers may be there before those of runs that have ended are looked for.
+const CROWD: usize = 1024;
+
+pub(in crate::supervision::runs) struct Timers {
+    heap: BinaryHeap<Reverse<(Duration, Timer)>>,
+    /// When there are so many, those of runs that have ended are looked for.
+    crowd: usize,
+    armed: Option<(Duration, AbortHandle)>,
+    inbox: Arc<Inbox>,
+}
+
+impl Timers {
+    pub(in crate::supervision::runs) fn new(inbox: Arc<Inbox>) -> Self {
+        Self { heap: BinaryHeap::new(), crowd: CROWD, armed: None, inbox }
+    }
+
+    /// `at` is a reading of the monotonic clock.
+    pub(in crate::supervision::runs) fn add(&mut self, at: Duration, timer: Timer) {
+        self.heap.push(Reverse((at, timer)));
+    }
+
+    /// Forgets the timers of runs that are not worked on any more, once they may be half of all: a deadline may be far
+    /// off.
+    pub(in crate::supervision::runs) fn tidy(&mut self, is_worked_on: impl Fn(RunId) -> bool) {
+        if self.heap.len() < self.crowd {
+            return;
+        }
+        self.heap.retain(|Reverse((_, timer))| match *timer {
+            Timer::Retry(run, ..)
+            | Timer::Start(run, _)
+            | Timer::Conversation(run, _)
+            | Timer::Deadline(run)
+            | Timer::Delegation(run, ..) => is_worked_on(run),
+            Timer::Adopt { .. } => true,
+        });
+        self.crowd = CROWD.max(self.heap.len() * 2);
+        self.heap.shrink_to(self.crowd);
+    }
+
+    pub(in crate::supervision::runs) fn due(&mut self, now: Duration) -> Vec<Timer> {
+        let mut due = Vec::new();
+        while let Some(Reverse((_, timer))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
+            due.push(*timer);
+            self.heap.pop();
+        }
+        self.armed = None;
+        due
+    }
+
+    /// Sleeps for the earliest timer, unless that is what it does already.
+    pub(in crate::supervision::runs) fn arm(&mut self, now: Duration) {
+        let Some(Reverse((at, _))) = self.heap.peek() else { return };
+        let at = *at;
+        if self.armed.as_ref().is_some_and(|(armed, _)| *armed <= at) {
+            return;
+        }
+        self.stop();
+        let inbox = Arc::clone(&self.inbox);
+        let wait = at.saturating_sub(now);
+        let sleeping = tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            inbox.hand_in(Input::Tick).work();
+        });
+        self.armed = Some((at, sleeping.abort_handle()));
+    }
+
+    fn stop(&mut self) {
+        if let Some((_, sleeping)) = self.armed.take() {
+            sleeping.abort();
+        }
+    }
+}
+
+impl Drop for Timers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn timers_of_runs_that_have_ended_do_not_pile_up_and_others_stay() {
+        let mut timers = Timers::new(Arc::default());
+        let run = |number| RunId(Uuid::from_u128(number));
+        timers.add(Duration::from_secs(1), Timer::Adopt { run: run(u128::MAX), new_process: true });
+        for number in 0..100_000_u128 {
+            timers.add(Duration::from_secs(3600), Timer::Deadline(run(number)));
+            timers.tidy(|run| (number.saturating_sub(10)..=number).contains(&run.0.as_u128()));
+            assert!(timers.heap.len() <= CROWD);
+        }
+        assert_eq!(timers.due(Duration::from_secs(1)).len(), 1, "it may be free");
+        let due = timers.due(Duration::from_secs(3600));
+        assert!((0..=10).all(|ago| due.contains(&Timer::Deadline(run(99_999 - ago)))));
+    }
+}
