@@ -230,7 +230,7 @@ async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_
 /// that is to work in it.
 #[tokio::test]
 async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no_command_runs() {
-    if std::env::var_os(AS_OTHER).is_some() {
+    if !geteuid().is_root() {
         let inside = tempfile::tempdir().unwrap();
         let permit = |mode| fs::set_permissions(inside.path(), fs::Permissions::from_mode(mode)).unwrap();
         let (_, shell) = keeping(inside.path(), &["mcp.toml"]);
@@ -272,7 +272,7 @@ async fn a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_
 /// While a command opens and closes the folder again and again.
 #[tokio::test]
 async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_folder_is_closed_and_opened() {
-    if std::env::var_os(AS_OTHER).is_some() {
+    if !geteuid().is_root() {
         let inside = tempfile::tempdir().unwrap();
         let conf = inside.path().join("conf");
         fs::create_dir(&conf).unwrap();
@@ -305,7 +305,7 @@ async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_fold
 
 #[tokio::test]
 async fn a_folder_that_may_not_be_entered_is_named_with_what_to_do() {
-    if std::env::var_os(AS_OTHER).is_some() {
+    if !geteuid().is_root() {
         let inside = tempfile::tempdir().unwrap();
         let place = inside.path().canonicalize().unwrap();
         for kept in [&["models.toml"][..], &[]] {
@@ -369,6 +369,44 @@ async fn no_process_of_a_command_shows_its_user_the_memory_of_the_board() {
         assert_eq!(tokio::join!(command, looks).0, "exit code 0\nends");
     }
     as_an_ordinary_user("no_process_of_a_command_shows_its_user_the_memory_of_the_board");
+}
+
+#[tokio::test]
+async fn the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the_board() {
+    const MIB: u64 = 1 << 10;
+    let held = |pid: u32| -> u64 {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    };
+    // There its commands are the only ones of the process.
+    if std::env::var_os(AS_OTHER).is_some() {
+        let inside = tempfile::tempdir().unwrap();
+        for name in ["began", "go"] {
+            mknodat(CWD, &inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
+        let of_board = std::hint::black_box(vec![1_u8; 96 << 20]);
+        let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
+        let command = run(&shell, "echo began > began; cat go; exit 3");
+        let looks = async {
+            let [began, go] = ["began", "go"].map(|name| inside.path().join(name));
+            tokio::task::spawn_blocking(move || fs::read_to_string(began)).await.unwrap().unwrap();
+            let keeper = callboard_confine::children()[0];
+            let first = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+            let first = first.trim().parse().unwrap();
+            assert!(held(std::process::id()) > 96 * MIB);
+            // They do so beside the command.
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while [keeper, first].iter().any(|pid| held(*pid) > 24 * MIB) {
+                assert!(std::time::Instant::now() < deadline, "{} and {} KiB", held(keeper), held(first));
+                tokio::task::yield_now().await;
+            }
+            fs::write(go, "ends").unwrap();
+        };
+        assert_eq!(tokio::join!(command, looks).0, "exit code 3\nends");
+        assert!(of_board.iter().all(|byte| *byte == 1));
+    }
+    as_an_ordinary_user("the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the_board");
 }
 
 /// What a command of the superuser may do to files of others in its folder.

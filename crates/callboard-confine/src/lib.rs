@@ -19,6 +19,8 @@ mod children;
 #[cfg(target_os = "linux")]
 mod confinement;
 #[cfg(target_os = "linux")]
+mod memory;
+#[cfg(target_os = "linux")]
 mod processes;
 mod started;
 #[cfg(target_os = "linux")]

@@ -3,14 +3,16 @@
 //! The program is not that first process, because the kernel keeps signals from it, and it would have to reap what others leave.
 //! So there are two more of this package's own: the *keeper*, a child of the process that starts the program, which ends as the
 //! program does, and the first process of the namespace, which starts the program, reaps, and ends when the program has ended. Each is
-//! killed when its parent ends.
+//! killed when its parent ends. Neither runs a program, so they begin with the memory of the process that starts the program, and give back
+//! what they do not use of it.
 
 use std::io;
 use std::ptr;
 
-use libc::{c_int, c_uint, pid_t};
+use libc::{c_int, c_long, c_uint, pid_t};
 
 use crate::confinement::{done, done_long};
+use crate::memory::{self, call};
 
 /// What stands for a status that is not known.
 const UNKNOWN: c_int = -1;
@@ -70,9 +72,9 @@ fn keep(first: pid_t, status: *const c_int, alive: c_int) -> ! {
     close(alive + 1, c_uint::MAX);
     forget_handlers();
     show_no_memory();
+    memory::release();
     let mut ended = 0;
-    // SAFETY: an integer that lives through the call.
-    while unsafe { libc::waitpid(first, &raw mut ended, 0) } == -1 && is_interrupted() {}
+    while wait(first, &mut ended) == -1 && is_interrupted() {}
     // SAFETY: memory that stays mapped; the process that wrote there has ended.
     let status = unsafe { status.read_volatile() };
     if status != UNKNOWN && libc::WIFEXITED(status) {
@@ -81,7 +83,7 @@ fn keep(first: pid_t, status: *const c_int, alive: c_int) -> ! {
     // The first process was killed, and the program with it; or the program was.
     let signal = if status == UNKNOWN { libc::SIGKILL } else { libc::WTERMSIG(status) };
     // SAFETY: integers alone.
-    unsafe { libc::kill(libc::getpid(), signal) };
+    unsafe { call(libc::SYS_kill, [call(libc::SYS_getpid, [0; 4]), signal.into(), 0, 0]) };
     exit(128 + signal)
 }
 
@@ -106,10 +108,10 @@ fn begin_namespace(status: *mut c_int, [ends, alive]: [c_int; 2]) -> io::Result<
     close(0, c_uint::MAX);
     forget_handlers();
     show_no_memory();
+    memory::release();
     loop {
         let mut ended = 0;
-        // SAFETY: an integer that lives through the call.
-        let pid = unsafe { libc::waitpid(-1, &raw mut ended, 0) };
+        let pid = wait(-1, &mut ended);
         if pid == program {
             // SAFETY: memory that stays mapped.
             unsafe { status.write_volatile(ended) };
@@ -170,8 +172,18 @@ fn is_interrupted() -> bool {
     io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
 
+/// Waits for a child, or for any (-1): its number, or -1.
+#[allow(unsafe_code, reason = "a system call")]
+fn wait(child: pid_t, ended: &mut c_int) -> pid_t {
+    // SAFETY: an integer that lives through the call; what is null is not written.
+    unsafe { call(libc::SYS_wait4, [child.into(), &raw mut *ended as c_long, 0, 0]) as pid_t }
+}
+
+/// Ends this process, and runs nothing of it.
 #[allow(unsafe_code, reason = "a system call")]
 pub(crate) fn exit(status: c_int) -> ! {
-    // SAFETY: it runs nothing of this process.
-    unsafe { libc::_exit(status) }
+    loop {
+        // SAFETY: an integer.
+        unsafe { call(libc::SYS_exit_group, [status.into(), 0, 0, 0]) };
+    }
 }

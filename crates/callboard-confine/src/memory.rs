@@ -1,0 +1,151 @@
+//! The memory of a process that runs no program is that of the process which has started it: the kernel shares each page until one of
+//! them changes it, and holds it twice from then on. Such a process gives back what it does not use, the heap above all.
+
+use std::ops::Range;
+
+use libc::c_long;
+
+/// How many ranges are given back at most; of a process that has more, the rest stays.
+const MOST: usize = 1_024;
+
+/// How much of a line of the kernel's list is kept. A path at its end may be longer, and belongs to no range that is given back.
+const LINE: usize = 256;
+
+/// Gives back what this process has in memory that is of no file and of no other process, but for the stack and the thread's own variables.
+/// What was there reads as zeros afterwards. What the kernel does not list stays.
+///
+/// After it nothing may be used that lies in the heap, and of the C library only [`call`], because others may be looked up in the heap
+/// when they are called for the first time.
+#[allow(unsafe_code, reason = "system calls")]
+pub(crate) fn release() {
+    let mut ranges = [const { 0..0 }; MOST];
+    // SAFETY: it takes no arguments; the address is that of a variable of this thread, and is not read.
+    let own = unsafe { libc::__errno_location() } as usize;
+    let stack = (&raw const ranges) as usize;
+    let count = list(&mut ranges, [own, stack]);
+    for range in ranges.iter().take(count) {
+        let (start, length) = (range.start as c_long, (range.end - range.start) as c_long);
+        // SAFETY: memory of this process that nothing uses from here on.
+        unsafe { call(libc::SYS_madvise, [start, length, libc::MADV_DONTNEED.into(), 0]) };
+    }
+}
+
+/// A system call without what the C library does besides.
+///
+/// # Safety
+/// That of the call.
+#[allow(unsafe_code, reason = "a system call")]
+pub(crate) unsafe fn call(number: c_long, [first, second, third, fourth]: [c_long; 4]) -> c_long {
+    // SAFETY: the caller's.
+    unsafe { libc::syscall(number, first, second, third, fourth) }
+}
+
+/// The ranges that can be given back, and how many; none that holds one of these addresses.
+#[allow(unsafe_code, reason = "system calls")]
+fn list(ranges: &mut [Range<usize>; MOST], used: [usize; 2]) -> usize {
+    // SAFETY: a path that lives through the call.
+    let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let (mut count, mut files_end) = (0, 0);
+    let (mut line, mut length) = ([0; LINE], 0);
+    let mut bytes = [0; 4_096];
+    loop {
+        // SAFETY: the bytes live through the call, which writes no more of them.
+        let read = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), bytes.len()) };
+        let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else { break };
+        for byte in bytes.iter().take(read) {
+            if *byte != b'\n' {
+                if let Some(place) = line.get_mut(length) {
+                    *place = *byte;
+                    length += 1;
+                }
+                continue;
+            }
+            let mapping = line.get(..length).and_then(Mapping::of);
+            length = 0;
+            let Some(Mapping { range, is_of_file, is_free }) = mapping else { continue };
+            // Variables of a program or a library that are zero at first follow its file.
+            if is_of_file || range.start == files_end {
+                files_end = range.end;
+            } else if is_free
+                && !used.iter().any(|address| range.contains(address))
+                && let Some(place) = ranges.get_mut(count)
+            {
+                *place = range;
+                count += 1;
+            }
+        }
+    }
+    // SAFETY: a descriptor that is used no more; if it was not opened, an error that changes nothing.
+    unsafe { libc::close(file) };
+    count
+}
+
+/// A line of the kernel's list.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    range: Range<usize>,
+    is_of_file: bool,
+    /// Whether it is written by this process alone, and has no name but that of the heap.
+    is_free: bool,
+}
+
+impl Mapping {
+    /// `start-end permissions offset device inode name`.
+    fn of(line: &[u8]) -> Option<Self> {
+        let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let mut addresses = words.next()?.split(|byte| *byte == b'-');
+        let range = hexadecimal(addresses.next()?)?..hexadecimal(addresses.next()?)?;
+        let permissions = words.next()?;
+        let is_of_file = words.nth(2)? != b"0";
+        let is_plain = words.next().is_none_or(|name| name == b"[heap]");
+        Some(Self { range, is_of_file, is_free: !is_of_file && is_plain && permissions == b"rw-p" })
+    }
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<usize> {
+    digits.iter().try_fold(0_usize, |number, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        number.checked_mul(16)?.checked_add(digit as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    fn mapping(line: &str) -> (Range<usize>, bool, bool) {
+        let Mapping { range, is_of_file, is_free } = Mapping::of(line.as_bytes()).unwrap();
+        (range, is_of_file, is_free)
+    }
+
+    #[test]
+    fn lines_of_the_list_are_read_as_the_kernel_writes_them() {
+        for (line, expected) in [
+            ("55d0-55e0 rw-p 00000000 00:00 0                          [heap]", (0x55d0..0x55e0, false, true)),
+            ("7f00-7f10 rw-p 00000000 00:00 0 ", (0x7f00..0x7f10, false, true)),
+            ("7f00-7f10 ---p 00000000 00:00 0 ", (0x7f00..0x7f10, false, false)),
+            ("7f00-7f10 rw-s 00000000 00:01 1024     /dev/zero (deleted)", (0x7f00..0x7f10, true, false)),
+            ("7f00-7f10 rw-p 001d6000 fe:00 4711     /usr/lib/libc.so.6", (0x7f00..0x7f10, true, false)),
+            ("7ffe-7fff rw-p 00000000 00:00 0                          [stack]", (0x7ffe..0x7fff, false, false)),
+        ] {
+            assert_eq!(mapping(line), expected, "{line}");
+        }
+        for line in ["", "7f00", "7f00-xyz rw-p 0 00:00 0", "7f00-7f10 rw-p", "ffffffffffffffffff-0 rw-p 0 00:00 0"] {
+            assert_eq!(Mapping::of(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_heap_is_listed_and_the_stack_and_what_belongs_to_files_are_not() {
+        static VARIABLE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let heap = vec![1_u8; 8 << 20];
+        let mut ranges = [const { 0..0 }; MOST];
+        let stack = (&raw const ranges) as usize;
+        let count = list(&mut ranges, [stack, stack]);
+        let has = |address: usize| ranges[..count].iter().any(|range| range.contains(&address));
+        assert!(has(heap.as_ptr() as usize));
+        assert!(!has(stack) && !has((&raw const VARIABLE) as usize) && !has(list as *const () as usize));
+    }
+}
