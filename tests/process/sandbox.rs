@@ -218,7 +218,7 @@ async fn what_defines_agents_stays_after_a_command_has_closed_the_folder_on_the_
         assert_eq!(fs::read_dir(at("team/deep")).unwrap().count(), 2, "{closes}");
     }
     // What lies elsewhere can be written all the same.
-    fs::set_permissions(at("team"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(at("team"), fs::Permissions::from_mode(0o0)).unwrap();
     assert_eq!(run(&shell, "echo text > own && cat own").await, "exit code 0\ntext\n");
     let write = json!({ "path": "own", "content": "text" });
     file_write(&root).call(write.into(), ToolScope { key: "test".into(), context: None }).await.unwrap();
@@ -251,7 +251,7 @@ async fn where_a_file_that_defines_agents_cannot_be_held_in_the_folder_itself_no
 async fn a_folder_that_is_missing_on_the_way_to_what_defines_agents_is_held_for_each_of_several_commands() {
     let inside = tempfile::tempdir().unwrap();
     for name in ["began", "go"] {
-        mknodat(CWD, &inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        mknodat(CWD, inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     }
     let (_, shell) = keeping(inside.path(), &["a/b/models.toml", "a/mcp.toml"]);
     let first = run(&shell, "echo began > began; cat go");
@@ -284,7 +284,7 @@ async fn a_file_that_defines_agents_is_not_written_through_a_link_while_its_fold
         let flips = std::thread::spawn(move || {
             let permit = |mode| fs::set_permissions(&conf, fs::Permissions::from_mode(mode)).unwrap();
             while !has_ended.load(std::sync::atomic::Ordering::Relaxed) {
-                [0, 0o755, 0o311, 0o755].map(permit);
+                [0, 0o755, 0o311, 0o755].into_iter().for_each(permit);
             }
             fs::read_to_string(conf.join("models.toml")).unwrap()
         });
@@ -344,7 +344,7 @@ async fn no_process_of_a_command_shows_its_user_the_memory_of_the_board() {
     if std::env::var_os(AS_OTHER).is_some() {
         let inside = tempfile::tempdir().unwrap();
         for name in ["began", "go"] {
-            mknodat(CWD, &inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            mknodat(CWD, inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         }
         let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
         let command = run(&shell, "echo began > began; cat go");
@@ -383,7 +383,7 @@ async fn the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the
     if std::env::var_os(AS_OTHER).is_some() {
         let inside = tempfile::tempdir().unwrap();
         for name in ["began", "go"] {
-            mknodat(CWD, &inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            mknodat(CWD, inside.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         }
         let of_board = std::hint::black_box(vec![1_u8; 96 << 20]);
         let shell = ShellExec::new(&Root::open(inside.path()).unwrap());
@@ -396,11 +396,14 @@ async fn the_processes_that_wait_for_a_command_hold_no_copy_of_the_memory_of_the
             let first = first.trim().parse().unwrap();
             assert!(held(std::process::id()) > 96 * MIB);
             // They do so beside the command.
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-            while [keeper, first].iter().any(|pid| held(*pid) > 24 * MIB) {
-                assert!(std::time::Instant::now() < deadline, "{} and {} KiB", held(keeper), held(first));
-                tokio::task::yield_now().await;
-            }
+            let released = async {
+                while [keeper, first].iter().any(|pid| held(*pid) > 24 * MIB) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let deadline = std::time::Duration::from_secs(20);
+            let released = tokio::time::timeout(deadline, released).await;
+            released.unwrap_or_else(|_| panic!("{} and {} KiB", held(keeper), held(first)));
             fs::write(go, "ends").unwrap();
         };
         assert_eq!(tokio::join!(command, looks).0, "exit code 3\nends");
