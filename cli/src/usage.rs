@@ -30,7 +30,7 @@ fn is_json_among(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
-/// Names the command that is meant: one whose `runs` was left out, or one that is a slip away, where clap finds none.
+/// Names the command that is meant: one whose `runs` was left out, or one that is a typo away, where clap finds none.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -50,7 +50,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The subcommand that is a slip away from `name`, of the command that the words before it name.
+/// The subcommand that is a typo away from `name`, of the command that the words before it name.
 fn similar_subcommand(words: impl Iterator<Item = String>, name: &str) -> Option<String> {
     let mut command = Arguments::command();
     for word in words {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subcommand_that_is_a_slip_away_is_named_if_it_is_the_only_one() {
+    fn a_subcommand_that_is_a_typo_away_is_named_if_it_is_the_only_one() {
         let similar = |words: &[&str], name| similar_subcommand(words.iter().map(|word| (*word).to_owned()), name);
         assert_eq!(similar(&["workflow", "rnu"], "rnu").as_deref(), Some("run"));
         assert_eq!(similar(&["workflow", "dra"], "dra").as_deref(), Some("draw"));

@@ -380,7 +380,7 @@ async fn what_comes_from_untrusted_input_taints_the_runs_that_read_it() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_submitted_again_under_its_id_has_one_place() {
     let board = counting(builder()).start().await.unwrap();
-    let task = talk("1").id(callboard::messages::RunId(uuid::Uuid::from_u128(7)));
+    let task = talk("1").id(RunId(uuid::Uuid::from_u128(7)));
     finish(&board, task.clone()).await;
     board.submit(task.clone()).await.unwrap();
     assert_eq!(stored(&board, &id("ann")).await.0.len(), 1);
@@ -434,6 +434,18 @@ fn a_crash_anywhere_loses_no_message_and_doubles_none() {
     });
 }
 
+/// A board, and the last of three runs in a conversation on it.
+async fn three_runs(sim: &Sim) -> Result<(Callboard, RunId), callboard::Error> {
+    let board = counting(sim.board()).start().await?;
+    let mut last = None;
+    for body in ["1", "2", "3"] {
+        let run = board.submit(talk(body)).await?;
+        run.result().await?;
+        last = Some(run.id());
+    }
+    Ok((board, last.unwrap()))
+}
+
 /// The values that a store has of a conversation.
 async fn values_of(storage: &dyn Storage, conversation: &str) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -447,12 +459,8 @@ async fn values_of(storage: &dyn Storage, conversation: &str) -> Vec<Key> {
 #[test]
 fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
     simulate(seeds(100), async |sim: Sim| {
-        let board = counting(sim.board()).start().await?;
-        for body in ["1", "2", "3"] {
-            finish(&board, talk(body)).await;
-        }
+        let (board, last) = three_runs(&sim).await?;
         let conversations = board.conversations();
-        let last = conversations.read(&id("ann")).await?[2].run;
         tokio::time::sleep(secs(1)).await;
         sim.faults().at("storage.put").crash().on_pass(1 + sim.below(6)).at_rest();
         let crashed = sim.until_crash(conversations.fork(&id("ann"), last, &id("copy"))).await;
@@ -489,12 +497,8 @@ fn a_copy_is_whole_or_not_there_wherever_a_crash_comes() {
 #[test]
 fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
     simulate(seeds(100), async |sim: Sim| {
-        let board = counting(sim.board()).start().await?;
-        for body in ["1", "2", "3"] {
-            finish(&board, talk(body)).await;
-        }
+        let (board, last) = three_runs(&sim).await?;
         let conversations = board.conversations();
-        let last = conversations.read(&id("ann")).await?[2].run;
         conversations.fork(&id("ann"), last, &id("copy")).await?;
         finish(&board, Task::new("4").conversation(&id("copy"))).await;
         let conversation = ["ann", "copy"][sim.below(2) as usize];
@@ -530,12 +534,8 @@ fn a_deletion_is_whole_or_has_not_begun_wherever_a_crash_comes() {
 #[test]
 fn copies_deletions_and_runs_at_once_leave_every_conversation_whole() {
     simulate(seeds(100), async |sim: Sim| {
-        let board = counting(sim.board()).start().await?;
-        for body in ["1", "2", "3"] {
-            finish(&board, talk(body)).await;
-        }
+        let (board, last) = three_runs(&sim).await?;
         let conversations = board.conversations();
-        let last = conversations.read(&id("ann")).await?[2].run;
         let (ann, copy) = (id("ann"), id("copy"));
         let fork = async || conversations.fork(&ann, last, &copy).await.map(|()| 6);
         let submit = async |to: &ConversationId| {

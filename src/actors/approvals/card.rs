@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::messages::visible::exact;
-use crate::messages::{Envelope, Json, Question};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+
+use crate::messages::visible::exact;
+use crate::messages::{Envelope, Json, Question};
 
 /// The longest text of a card's arguments, in characters; what is cut is said.
 const MAX_SHOWN: usize = 2_000;

@@ -54,7 +54,7 @@ pub enum TurnRequest {
     Reserve {
         /// How many.
         tokens: u64,
-        /// What they are for goes on over attempts: those that an attempt before has set aside are taken over.
+        /// What they are for continues over attempts: those that an attempt before has set aside are taken over.
         goes_on: bool,
     },
     /// To count what a reservation was used for.
@@ -70,7 +70,7 @@ pub enum TurnRequest {
         /// It is there.
         is_change: bool,
     },
-    /// To have what comes after the turn know that it has read what strangers wrote.
+    /// To taint what comes after the turn: it has read untrusted input.
     Mark(Arc<str>),
     /// To tell observers something.
     Notice(Arc<str>),
@@ -98,7 +98,7 @@ impl TurnRequest {
     }
 }
 
-/// What a turn is told.
+/// What a turn receives for a request.
 #[derive(Debug)]
 pub enum TurnReply {
     /// It is on disk.
@@ -111,7 +111,7 @@ pub enum TurnReply {
     Delegated {
         /// The answer.
         answer: Result<Answer, Refusal>,
-        /// By then the run had read what strangers wrote.
+        /// By then the run had read untrusted input.
         is_marked: bool,
     },
     /// Why control may not go, if it may not.

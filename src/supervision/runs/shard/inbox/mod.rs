@@ -47,7 +47,7 @@ impl Inbox {
         Batch { inputs, inbox: self }
     }
 
-    /// Hands in what comes before everything that waits. Wakes nobody: whoever does this goes on to work.
+    /// Puts these before everything that waits. Wakes nobody: the caller works the queue off next.
     pub(in crate::supervision::runs) fn put_first(&self, inputs: impl Iterator<Item = Input>) {
         let mut waiting = self.waiting.lock();
         let later = std::mem::take(&mut *waiting);
@@ -104,7 +104,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// A run that was found at a start. Whoever waits for the start to be over is told when the last of these is gone.
+/// Held for each run that recovery has found, until the run was read; the start is over when the last of them is dropped.
 pub type Found = watch::Sender<()>;
 
 /// What a run supervisor reacts to.
@@ -143,7 +143,7 @@ pub enum Input {
         turn: TurnId,
         /// Which attempt.
         attempt: u32,
-        /// The turn had read what strangers wrote.
+        /// The turn had read untrusted input.
         is_marked: bool,
         /// How.
         outcome: TurnOutcome,
@@ -154,7 +154,7 @@ pub enum Input {
         id: RequestId,
         /// Which attempt.
         attempt: u32,
-        /// The turn had read what strangers wrote. It is said each time, because what was said once may be lost with a commit.
+        /// The turn had read untrusted input. Each request has this, because one of them may be lost with a commit.
         is_marked: bool,
         /// What.
         request: TurnRequest,
