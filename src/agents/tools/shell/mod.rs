@@ -35,9 +35,7 @@ pub use protection::Protection;
 #[cfg_attr(target_os = "linux", path = "landlock.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 mod confinement;
-#[path = "home.rs"]
 mod home;
-#[path = "protection.rs"]
 mod protection;
 
 /// How long a command may take, in seconds: if nothing is said, and at most.
