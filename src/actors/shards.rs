@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::messages::RunId;
-use crate::supervision::runs::inbox::Inbox;
+use crate::supervision::runs::queue::ShardQueue;
 
 /// The inboxes of the run supervisors. A run belongs to one of them by its id.
 #[derive(Debug)]
 pub(crate) struct Shards {
-    inboxes: Vec<Arc<Inbox>>,
+    inboxes: Vec<Arc<ShardQueue>>,
 }
 
 impl Shards {
@@ -17,12 +17,12 @@ impl Shards {
         Self { inboxes: (0..count.max(1)).map(|_| Arc::default()).collect() }
     }
 
-    pub(crate) fn all(&self) -> &[Arc<Inbox>] {
+    pub(crate) fn all(&self) -> &[Arc<ShardQueue>] {
         &self.inboxes
     }
 
     /// The inbox of the run's supervisor. The last bytes of an id are random, so runs spread evenly.
-    pub(crate) fn of(&self, run: RunId) -> &Arc<Inbox> {
+    pub(crate) fn of(&self, run: RunId) -> &Arc<ShardQueue> {
         let random = run.0.as_u64_pair().1 as usize;
         &self.inboxes[random % self.inboxes.len()]
     }

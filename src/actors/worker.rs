@@ -22,7 +22,7 @@ use crate::env::threads::can_start;
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
-use crate::supervision::runs::inbox::{HandedIn, Input};
+use crate::supervision::runs::queue::{EnqueueGuard, ShardMessage};
 use crate::supervision::runs::rules::requests::TurnOutcome;
 
 use super::agent::{MadeValue, made_for};
@@ -136,7 +136,7 @@ fn finish(floor: &Arc<Floor>, job: &Job, end: End) -> Next {
 }
 
 /// Hands in how the turn ended. What a fenced turn still returns is late, and dropped.
-fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
+fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<EnqueueGuard<'a>> {
     let outcome = match end {
         End::Returned(Ok(command)) => TurnOutcome::Command(command),
         End::Returned(Err(error)) if error.failure.kind == FailureKind::Panic => {
@@ -154,10 +154,10 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<HandedIn<'a>> {
         return None;
     }
     let Some(fault) = floor.env.fault_at("turn.reply", job.turn.ready.agent.as_str()) else {
-        return Some(hand_in(&job.turn, outcome));
+        return Some(enqueue(&job.turn, outcome));
     };
     let turn = Arc::clone(&job.turn);
-    fault.hand_over(outcome, move |outcome| hand_in(&turn, outcome).work());
+    fault.hand_over(outcome, move |outcome| enqueue(&turn, outcome).work());
     None
 }
 
@@ -180,11 +180,11 @@ pub(super) fn timed_out(turn: &TurnShared, timeout: Duration) -> TurnOutcome {
     TurnOutcome::Failed(Failure::new(FailureKind::Timeout, text))
 }
 
-pub(super) fn hand_in(turn: &TurnShared, outcome: TurnOutcome) -> HandedIn<'_> {
+pub(super) fn enqueue(turn: &TurnShared, outcome: TurnOutcome) -> EnqueueGuard<'_> {
     turn.has_reported.store(true, Ordering::Release);
     let ready = &turn.ready;
     let is_marked = turn.is_marked();
-    ready.inbox.hand_in(Input::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome })
+    ready.queue.enqueue(ShardMessage::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome })
 }
 
 enum End {

@@ -7,7 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::messages::{Durability, Refusal, RunEvent, RunId};
 use crate::storage::{Fence, Journal, StorageError};
 use crate::supervision::runs::fork::{Fork, ForkError, fork_at};
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::snapshot::is_left;
 
 use super::handle::Callboard;
@@ -98,7 +98,7 @@ impl Callboard {
         };
         match begun {
             Ok(_) => {
-                board.shards.of(run).push(Input::Adopt { run, new_process: false, found: None });
+                board.shards.of(run).push(ShardMessage::Adopt { run, new_process: false, recovery: None });
                 let going = handle.clone();
                 tokio::spawn(async move {
                     // How it ends is for others to say.
@@ -121,7 +121,7 @@ impl Callboard {
     pub(super) async fn take_if_left(&self, run: RunId) {
         let board = &self.board;
         if is_left(&board.journal, run, &board.rules, board.durability).await {
-            board.shards.of(run).push(Input::Adopt { run, new_process: true, found: None });
+            board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: None });
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 use crate::supervision::runs::snapshot::load;
@@ -185,7 +185,8 @@ impl Callboard {
             let (told, result) = oneshot::channel();
             let place = place.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
             let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
-            let submit = |ack| Input::Submit { submission: submitted, conversation: entered, place, ack, result: told };
+            let submit =
+                |ack| ShardMessage::Submit { submission: submitted, conversation: entered, place, ack, result: told };
             if let Some(accepted) = self.tell(run, submit).await {
                 let run = accepted?;
                 if let Some(conversation) = &conversation {
@@ -259,8 +260,8 @@ impl Callboard {
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
     pub async fn take_up(&self, run: RunId) -> RunHandle {
-        let (found, mut read) = watch::channel(());
-        self.board.shards.of(run).push(Input::Adopt { run, new_process: true, found: Some(found) });
+        let (barrier, mut read) = watch::channel(());
+        self.board.shards.of(run).push(ShardMessage::Adopt { run, new_process: true, recovery: Some(barrier) });
         tokio::select! {
             biased;
             // Nothing is ever sent.
@@ -335,7 +336,7 @@ impl Callboard {
         let mut told = None;
         for _ in 0..times {
             let (answer, by) = (answer.clone(), Arc::clone(&by));
-            let again = self.tell(request.turn.run, |ack| Input::Answer { question, answer, by, ack }).await;
+            let again = self.tell(request.turn.run, |ack| ShardMessage::Answer { question, answer, by, ack }).await;
             told = told.or(again);
         }
         told.unwrap_or(Err(AnswerError::Interrupted(request)))
@@ -343,9 +344,13 @@ impl Callboard {
 
     /// Hands something to a run's supervisor and waits for what it says. `None` when the supervisor was restarted before it
     /// said anything, or the board has ended.
-    pub(super) async fn tell<T>(&self, run: RunId, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+    pub(super) async fn tell<T>(
+        &self,
+        run: RunId,
+        input: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
+    ) -> Option<T> {
         let (reply, told) = oneshot::channel();
-        self.board.shards.of(run).hand_in(input(reply)).work();
+        self.board.shards.of(run).enqueue(input(reply)).work();
         tokio::select! {
             biased;
             told = told => told.ok(),

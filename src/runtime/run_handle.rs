@@ -15,8 +15,8 @@ use crate::messages::{
 use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::follow::{Follower, TurnEvent};
-use crate::supervision::runs::inbox::Input;
 use crate::supervision::runs::interrupts::{Interrupt, Resume, ResumeError};
+use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
@@ -197,7 +197,7 @@ impl RunHandle {
             return result;
         }
         let (reply, result) = oneshot::channel();
-        self.board.board.shards.of(self.id).hand_in(Input::Result { run: self.id, reply }).work();
+        self.board.board.shards.of(self.id).enqueue(ShardMessage::Result { run: self.id, reply }).work();
         result
     }
 
@@ -210,7 +210,7 @@ impl RunHandle {
         check_reason(reason)?;
         loop {
             let reason = reason.to_owned();
-            let told = self.board.tell(self.id, |ack| Input::Cancel { run: self.id, reason, ack }).await;
+            let told = self.board.tell(self.id, |ack| ShardMessage::Cancel { run: self.id, reason, ack }).await;
             match told {
                 Some(true) => return Ok(true),
                 Some(false) => {
@@ -228,7 +228,7 @@ impl RunHandle {
     /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]). What one that has changed
     /// had asked for before is forgotten; the others are answered from what they had. Returns how many there were.
     pub async fn restart_turns(&self) -> usize {
-        self.board.tell(self.id, |ack| Input::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
+        self.board.tell(self.id, |ack| ShardMessage::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
     }
 
     /// Has a run go on that ended because branches wrote one place side by side (SEMANTICS 6): these values stand in the
@@ -275,13 +275,14 @@ impl RunHandle {
         if size > MAX_COMMAND {
             return Err(OverwriteError::TooLarge { size });
         }
-        let told = self.board.tell(self.id, |ack| Input::Overwrite { run: self.id, update, by: by.into(), ack }).await;
+        let told =
+            self.board.tell(self.id, |ack| ShardMessage::Overwrite { run: self.id, update, by: by.into(), ack }).await;
         told.unwrap_or(Err(OverwriteError::Interrupted))
     }
 
     /// The run's questions that wait for an answer. What has expired is not among them.
     pub async fn questions(&self) -> Vec<Question> {
-        self.board.tell(self.id, |reply| Input::Questions { run: self.id, reply }).await.unwrap_or_default()
+        self.board.tell(self.id, |reply| ShardMessage::Questions { run: self.id, reply }).await.unwrap_or_default()
     }
 
     /// The run's question that was asked first and is open, as soon as there is one; `None` once the run has ended. To be
@@ -341,7 +342,7 @@ impl RunHandle {
 
     /// The nodes of the run's plan that wait for a person, in the order of their turns.
     pub async fn interrupts(&self) -> Vec<Interrupt> {
-        self.board.tell(self.id, |reply| Input::Interrupts { run: self.id, reply }).await.unwrap_or_default()
+        self.board.tell(self.id, |reply| ShardMessage::Interrupts { run: self.id, reply }).await.unwrap_or_default()
     }
 
     /// The first of [`RunHandle::interrupts`], as soon as there is one; `None` once the run has ended. Of a run that another
@@ -412,7 +413,7 @@ impl RunHandle {
         if turn.run != self.id {
             return Err(ResumeError::NotInterrupted(turn));
         }
-        let told = self.board.tell(self.id, |ack| Input::Resume { turn, resume, by: by.into(), ack }).await;
+        let told = self.board.tell(self.id, |ack| ShardMessage::Resume { turn, resume, by: by.into(), ack }).await;
         told.unwrap_or(Err(ResumeError::Interrupted(turn)))
     }
 

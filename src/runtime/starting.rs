@@ -24,9 +24,9 @@ use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::roster::Roster;
-use crate::supervision::runs::supervisor::{MemoryRuns, Office, RunSupervisor};
+use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
     self, AutoShutdown, ChildSpec, EndReason, Intensity, Restart, Supervisor, SupervisorSpec,
 };
@@ -99,9 +99,9 @@ impl Builder {
             };
             move || (Keeper, arguments.clone())
         });
-        let office = |inbox| {
+        let shard_context = |queue| {
             let (places, keeper, failure) = (Arc::clone(&places), keeper.clone(), Arc::clone(&store_failure));
-            Arc::new(Office {
+            Arc::new(ShardContext {
                 env: env.clone(),
                 journal: journal.clone(),
                 dispatch: Arc::clone(&router) as Arc<dyn Dispatch>,
@@ -117,7 +117,7 @@ impl Builder {
                 durability,
                 claims: claims.clone(),
                 conversations: conversations.clone(),
-                inbox,
+                queue,
                 roster: Roster::new(Arc::clone(&without_place)),
                 quarantine: Arc::clone(&quarantine),
                 memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
@@ -130,7 +130,8 @@ impl Builder {
                 }),
             })
         };
-        let offices: Vec<Arc<Office>> = shards.all().iter().map(|inbox| office(Arc::clone(inbox))).collect();
+        let contexts: Vec<Arc<ShardContext>> =
+            shards.all().iter().map(|queue| shard_context(Arc::clone(queue))).collect();
 
         let (context_spec, _) = ChildSpec::actor("context-store", {
             let (context, every) = (context.clone(), settings.sweep_every);
@@ -150,13 +151,13 @@ impl Builder {
         let (agents_spec, agents_tree) =
             ChildSpec::supervisor(SupervisorSpec::one_for_one("agents").backoff(tree::Backoff::none()));
         let mut runs = SupervisorSpec::one_for_one("runs");
-        for (number, office) in offices.iter().enumerate() {
-            let inbox = Arc::clone(&office.inbox);
+        for (number, shard_context) in contexts.iter().enumerate() {
+            let queue = Arc::clone(&shard_context.queue);
             let (spec, _) = ChildSpec::actor(format!("runs-{number}"), {
-                let office = Arc::clone(office);
-                move || (RunSupervisor, Arc::clone(&office))
+                let shard_context = Arc::clone(shard_context);
+                move || (RunSupervisor, Arc::clone(&shard_context))
             });
-            runs = runs.child(spec.mailbox_depth(move || inbox.len()));
+            runs = runs.child(spec.mailbox_depth(move || queue.len()));
         }
         let root = SupervisorSpec::one_for_one("callboard")
             .auto_shutdown(AutoShutdown::AnySignificant)
@@ -183,7 +184,7 @@ impl Builder {
                 }
             }
         });
-        let (found, recovered) = watch::channel(());
+        let (barrier, recovered) = watch::channel(());
         let board = Arc::new(Board {
             store,
             store_failure,
@@ -241,12 +242,16 @@ impl Builder {
             },
         };
         for run in unfinished {
-            let inbox = callboard.board.shards.of(run);
-            inbox.push(Input::Adopt { run, new_process: true, found: Some(found.clone()) });
+            let queue = callboard.board.shards.of(run);
+            queue.push(ShardMessage::Adopt { run, new_process: true, recovery: Some(barrier.clone()) });
             if callboard.board.settings.on_unfinished == Unfinished::Cancel {
                 // It waits until the run is read, and is decided before anything of the run begins.
                 let (ack, _) = oneshot::channel();
-                inbox.push(Input::Cancel { run, reason: "an earlier process left it unfinished".to_owned(), ack });
+                queue.push(ShardMessage::Cancel {
+                    run,
+                    reason: "an earlier process left it unfinished".to_owned(),
+                    ack,
+                });
             }
         }
         Ok(callboard)

@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Expected, Key, Put, Storage, StorageError};
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::{Mailbox, answer_of};
 
 use super::DecideError;
@@ -157,7 +157,11 @@ impl Desk {
     pub(super) fn deliver(&self, id: ApprovalId, decision: Decision) {
         let Some(Question { envelope, .. }) = self.open.lock().remove(&id) else { return };
         let request = envelope.request;
-        self.shards.of(request.turn.run).push(Input::Decide { request, approval: id, decision: decision.clone() });
+        self.shards.of(request.turn.run).push(ShardMessage::Decide {
+            request,
+            approval: id,
+            decision: decision.clone(),
+        });
         self.closed.notify_waiters();
         self.tell(Msg::Settled(id, Some(decision)));
     }

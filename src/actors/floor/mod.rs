@@ -26,7 +26,7 @@ use crate::env::{Bug, Env, is_planted};
 use crate::messages::{AgentName, Authority, Failure, FailureKind, OnUnknown, Refusal, TurnId};
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::inbox::Input;
+use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::wait_for::Waiting;
 
@@ -552,5 +552,5 @@ fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
 fn report(ready: ReadyTurn, failure: Failure) {
     let outcome = TurnOutcome::Failed(failure);
     let is_marked = ready.is_marked;
-    ready.inbox.push(Input::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome });
+    ready.queue.push(ShardMessage::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome });
 }

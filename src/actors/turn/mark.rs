@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::messages::RequestId;
 use crate::supervision::runs::dispatch::ReadyTurn;
-use crate::supervision::runs::inbox::{Inbox, Input};
+use crate::supervision::runs::queue::{ShardMessage, ShardQueue};
 use crate::supervision::runs::rules::requests::TurnRequest;
 
 /// Whether a turn works with what strangers wrote. What it reads of the shared context may change it.
@@ -16,15 +16,15 @@ pub(crate) struct MarkOfTurn {
     is_told: AtomicBool,
     turn: RequestId,
     attempt: u32,
-    inbox: Arc<Inbox>,
+    queue: Arc<ShardQueue>,
 }
 
 impl MarkOfTurn {
     pub(super) fn of(ready: &ReadyTurn) -> Self {
-        let ReadyTurn { id, attempt, is_marked, inbox, .. } = ready;
+        let ReadyTurn { id, attempt, is_marked, queue, .. } = ready;
         let turn = RequestId { turn: *id, ordinal: u32::MAX };
         let (is_set, is_told) = (AtomicBool::new(*is_marked), AtomicBool::new(false));
-        Self { is_set, is_told, turn, attempt: *attempt, inbox: Arc::clone(inbox) }
+        Self { is_set, is_told, turn, attempt: *attempt, queue: Arc::clone(queue) }
     }
 
     pub(in crate::actors) fn is_set(&self) -> bool {
@@ -41,7 +41,7 @@ impl MarkOfTurn {
         self.is_set.store(true, Ordering::Release);
         if !self.is_told.swap(true, Ordering::AcqRel) {
             let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Mark(source.into()));
-            self.inbox.hand_in(Input::Request { id, attempt, is_marked: true, request, reply: None }).work();
+            self.queue.enqueue(ShardMessage::Request { id, attempt, is_marked: true, request, reply: None }).work();
         }
     }
 }

@@ -9,4 +9,4 @@ pub use rules::{
     step, wait_for,
 };
 pub(crate) use shard::conversing;
-pub use shard::{claims, dispatch, inbox, roster, supervisor};
+pub use shard::{claims, dispatch, queue, roster, supervisor};

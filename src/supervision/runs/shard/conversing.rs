@@ -17,7 +17,7 @@ use crate::supervision::runs::rules::conversation::{as_read, end_of, json, lost,
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::rules::snapshot::load;
 
-use super::inbox::{Inbox, Input};
+use super::queue::{ShardMessage, ShardQueue};
 
 /// What became of a look at a conversation.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct ConversationQueue {
 }
 
 /// The runs that wait for the end of another, with their inboxes.
-type Waiters = BTreeMap<RunId, Vec<(RunId, Weak<Inbox>)>>;
+type Waiters = BTreeMap<RunId, Vec<(RunId, Weak<ShardQueue>)>>;
 
 impl ConversationQueue {
     /// The conversations of the store that the journals are in.
@@ -172,9 +172,9 @@ impl ConversationQueue {
     /// Has the runs look again that wait for this one.
     fn wake(&self, run: RunId) {
         let waiting = self.waiters.lock().remove(&run).unwrap_or_default();
-        for (run, inbox) in waiting {
-            if let Some(inbox) = inbox.upgrade() {
-                inbox.push(Input::LookAtConversation { run });
+        for (run, queue) in waiting {
+            if let Some(queue) = queue.upgrade() {
+                queue.push(ShardMessage::LookAtConversation { run });
             }
         }
     }
@@ -185,7 +185,7 @@ impl ConversationQueue {
         conversation: &ConversationId,
         (run, owner, at): (RunId, Arc<str>, Timestamp),
         durability: Durability,
-        (inbox, now): (&Arc<Inbox>, Timestamp),
+        (queue, now): (&Arc<ShardQueue>, Timestamp),
     ) -> Result<Looked, StorageError> {
         let mut tickets = self.enter(conversation, (run, Arc::clone(&owner), at), durability).await?;
         let own = tickets.iter().position(|taken| taken.ticket.run == run).unwrap_or(tickets.len());
@@ -195,7 +195,7 @@ impl ConversationQueue {
         tickets.truncate(own);
         for taken in tickets.iter_mut().rev().filter(|taken| taken.ticket.end.is_none()) {
             // Before it is looked at: an end in between wakes the run.
-            self.waiters.lock().entry(taken.ticket.run).or_default().push((run, Arc::downgrade(inbox)));
+            self.waiters.lock().entry(taken.ticket.run).or_default().push((run, Arc::downgrade(queue)));
             *taken = self.settle_ticket(conversation, taken.clone()).await?;
             if taken.ticket.end.is_none() {
                 return Ok(Looked::Waits);

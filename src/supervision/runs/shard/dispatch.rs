@@ -13,7 +13,7 @@ use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::run::{Record, Run};
 use crate::supervision::runs::rules::step::Answered;
 
-use super::inbox::Inbox;
+use super::queue::ShardQueue;
 
 /// Carries out what run supervisors decide. The agents' side implements it.
 pub trait Dispatch: AgentDirectory {
@@ -93,5 +93,5 @@ pub struct ReadyTurn {
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
     /// Where its outcome goes.
-    pub inbox: Arc<Inbox>,
+    pub queue: Arc<ShardQueue>,
 }

@@ -16,7 +16,7 @@ use crate::supervision::runs::rules::run::{OnceState, QuestionState, Record, Run
 use crate::supervision::runs::rules::snapshot::Cadence;
 use crate::supervision::runs::rules::step::{Effect, WorkedOut};
 
-use super::inbox::Input;
+use super::queue::ShardMessage;
 
 /// A run, its journal's position, and who waits for what.
 pub(in crate::supervision::runs) struct LiveRun {
@@ -34,7 +34,7 @@ pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) held: Vec<Held>,
     pub(in crate::supervision::runs) is_committing: bool,
     /// Arrived while a commit was in flight.
-    pub(in crate::supervision::runs) waiting: VecDeque<Input>,
+    pub(in crate::supervision::runs) waiting: VecDeque<ShardMessage>,
     pub(in crate::supervision::runs) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
     pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
     pub(in crate::supervision::runs) is_noted_open: bool,

@@ -3,8 +3,8 @@
 pub mod claims;
 pub(crate) mod conversing;
 pub mod dispatch;
-pub mod inbox;
 mod live;
+pub mod queue;
 pub mod roster;
 pub mod supervisor;
 mod timers;

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::messages::{RunId, Timestamp};
 
-use super::inbox::{Inbox, Input};
+use super::queue::{ShardMessage, ShardQueue};
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,12 +37,12 @@ pub(in crate::supervision::runs) struct Timers {
     /// When there are so many, those of runs that have ended are looked for.
     crowd: usize,
     armed: Option<(Duration, AbortHandle)>,
-    inbox: Arc<Inbox>,
+    queue: Arc<ShardQueue>,
 }
 
 impl Timers {
-    pub(in crate::supervision::runs) fn new(inbox: Arc<Inbox>) -> Self {
-        Self { heap: BinaryHeap::new(), crowd: CROWD, armed: None, inbox }
+    pub(in crate::supervision::runs) fn new(queue: Arc<ShardQueue>) -> Self {
+        Self { heap: BinaryHeap::new(), crowd: CROWD, armed: None, queue }
     }
 
     /// `at` is a reading of the monotonic clock.
@@ -86,11 +86,11 @@ impl Timers {
             return;
         }
         self.stop();
-        let inbox = Arc::clone(&self.inbox);
+        let queue = Arc::clone(&self.queue);
         let wait = at.saturating_sub(now);
         let sleeping = tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            inbox.hand_in(Input::Tick).work();
+            queue.enqueue(ShardMessage::Tick).work();
         });
         self.armed = Some((at, sleeping.abort_handle()));
     }

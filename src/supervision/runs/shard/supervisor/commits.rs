@@ -14,14 +14,14 @@ use crate::supervision::runs::rules::run::{OpenTurn, Phase};
 use crate::supervision::runs::rules::snapshot::is_left;
 use crate::supervision::runs::rules::step::Effect;
 use crate::supervision::runs::shard::dispatch::ReadyTurn;
-use crate::supervision::runs::shard::inbox::Input;
 use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::queue::ShardMessage;
 use crate::supervision::runs::shard::timers::Timer;
 
 use super::requests::{apply, refuse};
-use super::{Desk, JOURNALED, Office, decision_context};
+use super::{JOURNALED, RunShard, ShardContext, decision_context};
 
-impl Desk {
+impl RunShard {
     /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
     pub(super) fn flush(&mut self, run: RunId, now: Now) {
         let Some(mut live) = self.runs.remove(&run) else { return };
@@ -48,7 +48,7 @@ impl Desk {
         let durability = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { asked };
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
-        let (journal, owner) = (&self.office.journal, self.office.claims.owner());
+        let (journal, owner) = (&self.shared.journal, self.shared.claims.owner());
         let mut append = if needs_note {
             journal.append_and_note((run, owner), &live.stream, live.fence, live.last, &live.events, durability)
         } else {
@@ -57,11 +57,11 @@ impl Desk {
         let early = is_planted(Bug::AcknowledgeEarly).then_some(Ok(live.last + 1));
         let result = (&mut append).now_or_never().or(early);
         if result.is_none() {
-            let (inbox, life) = (Arc::clone(&self.office.inbox), self.life);
+            let (queue, life) = (Arc::clone(&self.shared.queue), self.life);
             tokio::spawn(async move {
                 // Whatever becomes of it, the run goes on from what the journal has.
                 let result = answer_of(append).await;
-                inbox.hand_in(Input::Committed { run, life, result }).work();
+                queue.enqueue(ShardMessage::Committed { run, life, result }).work();
             });
         }
         result
@@ -83,17 +83,17 @@ impl Desk {
             }
         }
         // Where no error is planned, none comes.
-        let _ = self.office.inbox.desk_point(&self.office.env, JOURNALED);
+        let _ = self.shared.queue.shard_point(&self.shared.env, JOURNALED);
         if live.run.result().is_some() {
             // Whoever is told that it has ended finds its place free.
-            self.office.roster.give_back_place(live.run.id());
+            self.shared.roster.give_back_place(live.run.id());
         }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();
         let mut sequence = live.run.sequence() - committed as u64;
         for event in events.drain(..) {
             sequence += 1;
-            self.office.dispatch.journaled(&live.run, sequence, &event);
+            self.shared.dispatch.journaled(&live.run, sequence, &event);
         }
         for held in held.drain(..) {
             self.perform(&mut live, held, now);
@@ -106,7 +106,7 @@ impl Desk {
         if live.cadence.count(committed) {
             self.keep_snapshot(&mut live);
         }
-        let context = decision_context(&self.office, now);
+        let context = decision_context(&self.shared, now);
         while !live.is_committing
             && let Some(input) = live.waiting.pop_front()
         {
@@ -118,8 +118,8 @@ impl Desk {
     /// Shortens what a start has to read, and what a run in memory holds.
     fn keep_snapshot(&self, live: &mut LiveRun) {
         let run = live.run.id();
-        let kept = self.office.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
-        let trim = live.trim_to(self.office.memory_turns).map(|up_to| self.office.journal.trim(run, up_to));
+        let kept = self.shared.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
+        let trim = live.trim_to(self.shared.memory_turns).map(|up_to| self.shared.journal.trim(run, up_to));
         let work = async move {
             kept.await?;
             match trim {
@@ -142,17 +142,17 @@ impl Desk {
             }
             for input in live.waiting.drain(..) {
                 match input {
-                    Input::Result { reply, .. } => drop(reply.send(Arc::clone(result))),
+                    ShardMessage::Result { reply, .. } => drop(reply.send(Arc::clone(result))),
                     input => refuse(input),
                 }
             }
         }
         let Self { timers, runs, loading, .. } = self;
         timers.tidy(|run| runs.contains_key(&run) || loading.contains_key(&run));
-        self.office.dispatch.ended(&live.run);
-        self.office.roster.remove(run);
-        if let Some(leave) = self.office.leave_conversation(&live.run, live.durability) {
-            let (journal, at, is_noted) = (self.office.journal.clone(), live.run.last_at(), live.is_noted_open);
+        self.shared.dispatch.ended(&live.run);
+        self.shared.roster.remove(run);
+        if let Some(leave) = self.shared.leave_conversation(&live.run, live.durability) {
+            let (journal, at, is_noted) = (self.shared.journal.clone(), live.run.last_at(), live.is_noted_open);
             // In this order: a start that finds the note of an ended run stores its messages.
             let noted = async move {
                 leave.await;
@@ -161,16 +161,16 @@ impl Desk {
                 }
             };
             spawn_unless_ready(noted.boxed(), |()| {});
-            if !is_noted && let Some(oldest) = self.office.memory_runs.add(run) {
-                spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
+            if !is_noted && let Some(oldest) = self.shared.memory_runs.add(run) {
+                spawn_unless_ready(self.shared.journal.forget(oldest), |_| {});
             }
         } else if live.is_noted_open {
             let (ended, open) =
-                (self.office.journal.note_ended(run, live.run.last_at()), self.office.journal.mark_ended(run));
+                (self.shared.journal.note_ended(run, live.run.last_at()), self.shared.journal.mark_ended(run));
             // A note that is lost costs a look at the next start, or disk space; nothing else.
             spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
-        } else if let Some(oldest) = self.office.memory_runs.add(run) {
-            spawn_unless_ready(self.office.journal.forget(oldest), |_| {});
+        } else if let Some(oldest) = self.shared.memory_runs.add(run) {
+            spawn_unless_ready(self.shared.journal.forget(oldest), |_| {});
         }
     }
 
@@ -182,7 +182,7 @@ impl Desk {
         for held in std::mem::take(&mut live.held) {
             match held {
                 // The caller chose the id of a run that exists: that run is the answer.
-                Held::Accepted(ack) if is_there => self.office.accept_if_there(run, ack),
+                Held::Accepted(ack) if is_there => self.shared.accept_if_there(run, ack),
                 Held::Accepted(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Answered(ack) => drop(ack.send(Err(error.clone().into()))),
                 Held::Resumed(ack) => drop(ack.send(Err(error.clone().into()))),
@@ -195,12 +195,12 @@ impl Desk {
                 | Held::Reply(..) => {}
             }
         }
-        self.office.facts.lock().forget_run(run);
+        self.shared.facts.lock().forget_run(run);
         if matches!(error, StorageError::Stopped { .. }) {
-            (self.office.on_storage_error)(error);
+            (self.shared.on_storage_error)(error);
             live.waiting.into_iter().for_each(refuse);
         } else if is_new && !error.may_pass() {
-            self.office.roster.remove(run);
+            self.shared.roster.remove(run);
             live.waiting.into_iter().for_each(refuse);
         } else if matches!(error, StorageError::Fenced { .. }) {
             self.let_go(live);
@@ -210,20 +210,20 @@ impl Desk {
             // run that another process has left.
             let is_shared = is_new && live.durability != Durability::Memory;
             if is_shared {
-                self.office.roster.doubt(run);
+                self.shared.roster.doubt(run);
             }
             self.load(run, is_shared, None);
             let later = self.loading.entry(run).or_default();
             if matches!(error, StorageError::TooLarge { .. }) {
                 // The same record would be refused again, and again.
-                later.push(Input::Fail { run, error: error.to_string() });
+                later.push(ShardMessage::Fail { run, error: error.to_string() });
             }
             later.extend(live.waiting);
         }
     }
 
     fn perform(&mut self, live: &mut LiveRun, held: Held, now: Now) {
-        let office = &self.office;
+        let shared = &self.shared;
         match held {
             Held::Accepted(ack) => drop(ack.send(Ok(live.run.id()))),
             Held::Answered(ack) => drop(ack.send(Ok(()))),
@@ -235,16 +235,16 @@ impl Desk {
             Held::Close { turn, agent, waiter, signal, abort } => {
                 let id = live.run.turn_id(turn);
                 let waiter = waiter.as_ref().map(|(waiter, agent)| (live.run.turn_id(*waiter), agent));
-                office.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
+                shared.facts.lock().close(id, &agent, waiter, signal, now.monotonic);
                 live.waiters.retain(|(waiting, _), _| *waiting != turn);
                 if abort {
-                    office.dispatch.abort(id, &agent);
+                    shared.dispatch.abort(id, &agent);
                 }
             }
             Held::Begin(turn) => match live.run.turn(turn) {
                 // Behind its outcome, if that was not lost.
-                Some(under_way) if office.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
-                    office.inbox.push(Input::Begin { turn: live.run.turn_id(turn) });
+                Some(under_way) if shared.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
+                    shared.queue.push(ShardMessage::Begin { turn: live.run.turn_id(turn) });
                 }
                 Some(_) | None => self.begin_again(live, turn, now),
             },
@@ -258,14 +258,14 @@ impl Desk {
                     self.timers.add(now.monotonic + at.since(now.wall), timer);
                 }
                 Effect::Reply { turn, ordinal } => live.reply(turn, ordinal),
-                Effect::Answered(answered) => office.dispatch.answered(&live.run, &answered),
+                Effect::Answered(answered) => shared.dispatch.answered(&live.run, &answered),
                 Effect::RequestApproval { turn, ordinal } => {
                     let request = RequestId { turn: live.run.turn_id(turn), ordinal };
                     if let Some(envelope) = live.run.open_approvals().find(|envelope| envelope.request == request) {
-                        office.dispatch.request_approval(envelope);
+                        shared.dispatch.request_approval(envelope);
                     }
                 }
-                Effect::WithdrawApproval(approval) => office.dispatch.withdraw_approval(approval),
+                Effect::WithdrawApproval(approval) => shared.dispatch.withdraw_approval(approval),
                 Effect::EnterConversation => self.look_and_wait(live, 0, now),
                 // Closed when its event was applied, and handled with the rest of the run; people look for interrupts.
                 Effect::Close { .. } | Effect::Ended | Effect::Interrupted(_) => {}
@@ -279,7 +279,7 @@ impl Desk {
             return;
         }
         let id = live.run.turn_id(number);
-        let is_outcome = |input: &Input| matches!(input, Input::Outcome { turn, .. } if *turn == id);
+        let is_outcome = |input: &ShardMessage| matches!(input, ShardMessage::Outcome { turn, .. } if *turn == id);
         if !live.waiting.iter().any(is_outcome) {
             self.start(live, number, now);
         }
@@ -295,7 +295,7 @@ impl Desk {
         let is_admitted_here = |turn: &&OpenTurn| is_first_of_conversation || live.run.is_planned(turn);
         if let Some(turn) = live.run.turn(number).filter(is_admitted_here) {
             let id = live.run.turn_id(number);
-            if let Err(retry_after) = self.office.facts.lock().readmit(id, turn.agent(), now.monotonic) {
+            if let Err(retry_after) = self.shared.facts.lock().readmit(id, turn.agent(), now.monotonic) {
                 return self.timers.add(now.monotonic + retry_after, Timer::Start(live.run.id(), number));
             }
         }
@@ -305,7 +305,7 @@ impl Desk {
     pub(super) fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
         let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
         let branch = live.run.branch_of(turn);
-        self.office.dispatch.start(ReadyTurn {
+        self.shared.dispatch.start(ReadyTurn {
             id: live.run.turn_id(number),
             attempt: turn.attempt,
             agent: turn.agent.clone(),
@@ -319,7 +319,7 @@ impl Desk {
             deadline: live.run.deadline_of(branch),
             timeout: live.run.rules_of(number).and_then(|rules| rules.timeout),
             previous_agent: branch.previous_agent.clone(),
-            authority: live.run.authority_of(branch, &turn.agent, &*self.office.dispatch),
+            authority: live.run.authority_of(branch, &turn.agent, &*self.shared.dispatch),
             made: turn.made.clone(),
             is_marked: turn.is_marked(),
             metrics: live.run.metrics(),
@@ -328,25 +328,25 @@ impl Desk {
             records: turn.records.clone(),
             durability: live.durability,
             ready_at: now.monotonic,
-            inbox: Arc::clone(&self.office.inbox),
+            queue: Arc::clone(&self.shared.queue),
         });
     }
 }
 
-impl Office {
+impl ShardContext {
     /// Somebody has begun or claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
     /// One of which a crash has kept all but the note is taken over.
     pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
-        let office = Arc::clone(self);
+        let shared = Arc::clone(self);
         let look = async move {
-            let there = office.journal.has(run).await;
+            let there = shared.journal.has(run).await;
             let is_left =
-                matches!(there, Ok(true)) && is_left(&office.journal, run, &office.rules, office.durability).await;
-            (office, there, is_left)
+                matches!(there, Ok(true)) && is_left(&shared.journal, run, &shared.rules, shared.durability).await;
+            (shared, there, is_left)
         };
-        spawn_unless_ready(look.boxed(), move |(office, there, is_left)| {
+        spawn_unless_ready(look.boxed(), move |(shared, there, is_left)| {
             if is_left {
-                office.inbox.push(Input::Adopt { run, new_process: true, found: None });
+                shared.queue.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
             }
             let _ = ack.send(match there {
                 Ok(true) => Ok(run),

@@ -10,11 +10,11 @@ use crate::messages::Durability;
 use crate::supervision::answer_of;
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::conversing::{Left, Looked};
-use crate::supervision::runs::shard::inbox::Input;
 use crate::supervision::runs::shard::live::LiveRun;
+use crate::supervision::runs::shard::queue::ShardMessage;
 use crate::supervision::runs::shard::timers::Timer;
 
-use super::{Desk, Office};
+use super::{RunShard, ShardContext};
 
 /// A run looks again after (1, 2, 4, 8, 16, then 30 s) in case the one before it ended on another board. One that ends on this
 /// board wakes it at once.
@@ -22,7 +22,7 @@ fn wait_of(times: u32) -> Duration {
     Duration::from_secs(1 << times.min(5)).min(Duration::from_secs(30))
 }
 
-impl Desk {
+impl RunShard {
     /// Looks now and, as long as the run waits, again later.
     pub(super) fn look_and_wait(&mut self, live: &LiveRun, times: u32, now: Now) {
         if live.run.waits_for_conversation() {
@@ -37,27 +37,27 @@ impl Desk {
         let run = &live.run;
         let Some(conversation) = run.conversation().filter(|_| run.waits_for_conversation()).cloned() else { return };
         let who = (run.id(), run.owner(), run.submission().at);
-        let (office, durability, id) = (self.office.clone(), live.durability, run.id());
+        let (shared, durability, id) = (self.shared.clone(), live.durability, run.id());
         tokio::spawn(async move {
-            let look = office.conversations.look(&conversation, who, durability, (&office.inbox, now.wall));
+            let look = shared.conversations.look(&conversation, who, durability, (&shared.queue, now.wall));
             let input = match answer_of(look).await {
                 Ok(Looked::Waits) => return,
-                Ok(Looked::Read(read)) => Input::ConversationRead { run: id, read: Box::new(read) },
+                Ok(Looked::Read(read)) => ShardMessage::ConversationRead { run: id, read: Box::new(read) },
                 Ok(Looked::Foreign(owner)) => {
                     let error = format!("conversation {conversation} belongs to {owner}; choose another one");
-                    Input::Fail { run: id, error }
+                    ShardMessage::Fail { run: id, error }
                 }
                 Err(error) if error.may_pass() => {
                     return tracing::warn!(run = %id, %conversation, %error, "the conversation could not be read; it is read again");
                 }
-                Err(error) => Input::Fail { run: id, error: format!("conversation {conversation}: {error}") },
+                Err(error) => ShardMessage::Fail { run: id, error: format!("conversation {conversation}: {error}") },
             };
-            office.inbox.hand_in(input).work();
+            shared.queue.enqueue(input).work();
         });
     }
 }
 
-impl Office {
+impl ShardContext {
     /// Stores what an ended run leaves in its conversation, if it is in one. What cannot be stored now is stored by whoever
     /// comes next.
     pub(super) fn leave_conversation(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, ()>> {

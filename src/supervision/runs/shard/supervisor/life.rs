@@ -6,9 +6,9 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Handle;
 
 use crate::supervision::actor_point;
-use crate::supervision::runs::shard::inbox::{Input, Open};
+use crate::supervision::runs::shard::queue::{Open, ShardMessage};
 
-use super::{Desk, Office};
+use super::{RunShard, ShardContext};
 
 /// The actor.
 pub struct RunSupervisor;
@@ -19,43 +19,43 @@ pub struct Wake;
 
 /// One life of the actor. However it ends, the desk is closed with it.
 pub struct Life {
-    office: Arc<Office>,
+    shared: Arc<ShardContext>,
     number: u64,
 }
 
 impl Life {
     fn work(&self) -> Result<(), ActorProcessingErr> {
-        self.office.inbox.work();
-        self.office.inbox.fail_if_broken()
+        self.shared.queue.work();
+        self.shared.queue.fail_if_broken()
     }
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.office.inbox.close(self.number);
+        self.shared.queue.close(self.number);
     }
 }
 
 impl Actor for RunSupervisor {
     type Msg = Wake;
     type State = Life;
-    type Arguments = Arc<Office>;
+    type Arguments = Arc<ShardContext>;
 
-    async fn pre_start(&self, me: ActorRef<Wake>, office: Arc<Office>) -> Result<Life, ActorProcessingErr> {
-        office.env.slow_fault_point("runs.start").await?;
-        let number = office.env.random();
+    async fn pre_start(&self, me: ActorRef<Wake>, shared: Arc<ShardContext>) -> Result<Life, ActorProcessingErr> {
+        shared.env.slow_fault_point("runs.start").await?;
+        let number = shared.env.random();
         {
             // Taken before the roster is read: whoever is still at an earlier life's desk may add to it.
-            let mut open = office.inbox.begin(me);
-            office.inbox.put_first(office.roster.runs().into_iter().map(|(run, new_process)| Input::Adopt {
+            let mut open = shared.queue.begin(me);
+            shared.queue.put_first(shared.roster.runs().into_iter().map(|(run, new_process)| ShardMessage::Adopt {
                 run,
                 new_process,
-                found: None,
+                recovery: None,
             }));
-            let desk = Box::new(Desk::new(Arc::clone(&office), number));
-            *open = Some(Open { desk, runtime: Handle::current() });
+            let shard = Box::new(RunShard::new(Arc::clone(&shared), number));
+            *open = Some(Open { shard, runtime: Handle::current() });
         }
-        Ok(Life { office, number })
+        Ok(Life { shared, number })
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, life: &mut Life) -> Result<(), ActorProcessingErr> {
@@ -63,13 +63,13 @@ impl Actor for RunSupervisor {
     }
 
     async fn handle(&self, me: ActorRef<Wake>, _: Wake, life: &mut Life) -> Result<(), ActorProcessingErr> {
-        actor_point(&life.office.env, "runs.handle", "", &me).await?;
+        actor_point(&life.shared.env, "runs.handle", "", &me).await?;
         life.work()
     }
 
     async fn post_stop(&self, _: ActorRef<Wake>, life: &mut Life) -> Result<(), ActorProcessingErr> {
-        life.office.env.slow_fault_point("runs.stop").await?;
-        life.office.inbox.close(life.number);
+        life.shared.env.slow_fault_point("runs.stop").await?;
+        life.shared.queue.close(life.number);
         Ok(())
     }
 }

@@ -34,8 +34,8 @@ use crate::supervision::runs::rules::run::{Phase, Run};
 use super::claims::Claims;
 use super::conversing::ConversationQueue;
 use super::dispatch::Dispatch;
-use super::inbox::{Inbox, Input};
 use super::live::{Held, LiveRun, Room};
+use super::queue::{ShardMessage, ShardQueue};
 use super::roster::Roster;
 use super::timers::{Timer, Timers};
 
@@ -47,7 +47,7 @@ use requests::{apply, refuse};
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a run supervisor needs from outside, and what must survive its restarts.
-pub struct Office {
+pub struct ShardContext {
     /// The world.
     pub env: Env,
     /// The runs' journals.
@@ -79,7 +79,7 @@ pub struct Office {
     /// The conversations that runs belong to.
     pub conversations: ConversationQueue,
     /// Where everything arrives.
-    pub inbox: Arc<Inbox>,
+    pub queue: Arc<ShardQueue>,
     /// The runs of this supervisor, for a restart to find.
     pub roster: Roster,
     /// Runs that could not be read, with the reason.
@@ -127,11 +127,11 @@ pub const APPLIED: &str = "runs.applied";
 pub const JOURNALED: &str = "runs.journaled";
 
 /// What the work is done with: everything that a run supervisor knows of its runs.
-pub(in crate::supervision::runs) struct Desk {
-    office: Arc<Office>,
+pub(in crate::supervision::runs) struct RunShard {
+    shared: Arc<ShardContext>,
     runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
     /// Runs that are being read back, with what arrived for them meanwhile.
-    loading: HashMap<RunId, Vec<Input>, SeedableRandomState>,
+    loading: HashMap<RunId, Vec<ShardMessage>, SeedableRandomState>,
     /// Runs that another process was found to hold. Each has a timer for the end of the claim, and is on the roster.
     held_elsewhere: HashSet<RunId>,
     /// Tells this life of the actor from those before.
@@ -139,17 +139,17 @@ pub(in crate::supervision::runs) struct Desk {
     timers: Timers,
     /// Buffers that are used again.
     room: Room,
-    batch: VecDeque<Input>,
+    batch: VecDeque<ShardMessage>,
     touched: Vec<RunId>,
 }
 
-impl Desk {
-    fn new(office: Arc<Office>, life: u64) -> Self {
+impl RunShard {
+    fn new(shared: Arc<ShardContext>, life: u64) -> Self {
         Self {
-            timers: Timers::new(Arc::clone(&office.inbox)),
-            runs: HashMap::with_hasher(office.env.hasher()),
-            loading: HashMap::with_hasher(office.env.hasher()),
-            office,
+            timers: Timers::new(Arc::clone(&shared.queue)),
+            runs: HashMap::with_hasher(shared.env.hasher()),
+            loading: HashMap::with_hasher(shared.env.hasher()),
+            shared,
             held_elsewhere: HashSet::default(),
             life,
             room: Room::default(),
@@ -163,17 +163,17 @@ impl Desk {
     /// # Errors
     /// At a fault point only.
     pub(in crate::supervision::runs) fn work(&mut self) -> Result<(), ActorProcessingErr> {
-        let now = self.office.env.now();
+        let now = self.shared.env.now();
         let mut touched = std::mem::take(&mut self.touched);
-        let office = Arc::clone(&self.office);
-        let mut batch = office.inbox.take(std::mem::take(&mut self.batch));
+        let shared = Arc::clone(&self.shared);
+        let mut batch = shared.queue.take(std::mem::take(&mut self.batch));
         for input in &mut batch {
             let run = self.take(input, now);
             touched.extend(run.filter(|run| touched.last() != Some(run)));
-            office.inbox.desk_point(&office.env, TAKEN)?;
+            shared.queue.shard_point(&shared.env, TAKEN)?;
         }
         self.batch = batch.into_buffer();
-        office.inbox.desk_point(&office.env, APPLIED)?;
+        shared.queue.shard_point(&shared.env, APPLIED)?;
         for run in touched.drain(..) {
             self.flush(run, now);
         }
@@ -183,29 +183,29 @@ impl Desk {
     }
 
     /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
-    fn take(&mut self, input: Input, now: Now) -> Option<RunId> {
+    fn take(&mut self, input: ShardMessage, now: Now) -> Option<RunId> {
         let run = match &input {
-            Input::Submit { .. }
-            | Input::Adopt { .. }
-            | Input::Loaded { .. }
-            | Input::Tick
-            | Input::Reopened { .. }
-            | Input::Begin { .. }
-            | Input::LookAtConversation { .. }
-            | Input::Committed { .. } => None,
-            Input::Outcome { turn, .. } => Some(turn.run),
-            Input::Request { id, .. } | Input::Decide { request: id, .. } => Some(id.turn.run),
-            Input::Answer { question, .. } => Some(question.request.turn.run),
-            Input::Resume { turn, .. } => Some(turn.run),
-            Input::Cancel { run, .. }
-            | Input::Expired { run, .. }
-            | Input::Fail { run, .. }
-            | Input::RestartTurns { run, .. }
-            | Input::Overwrite { run, .. }
-            | Input::ConversationRead { run, .. }
-            | Input::Result { run, .. }
-            | Input::Interrupts { run, .. }
-            | Input::Questions { run, .. } => Some(*run),
+            ShardMessage::Submit { .. }
+            | ShardMessage::Adopt { .. }
+            | ShardMessage::Loaded { .. }
+            | ShardMessage::Tick
+            | ShardMessage::Reopened { .. }
+            | ShardMessage::Begin { .. }
+            | ShardMessage::LookAtConversation { .. }
+            | ShardMessage::Committed { .. } => None,
+            ShardMessage::Outcome { turn, .. } => Some(turn.run),
+            ShardMessage::Request { id, .. } | ShardMessage::Decide { request: id, .. } => Some(id.turn.run),
+            ShardMessage::Answer { question, .. } => Some(question.request.turn.run),
+            ShardMessage::Resume { turn, .. } => Some(turn.run),
+            ShardMessage::Cancel { run, .. }
+            | ShardMessage::Expired { run, .. }
+            | ShardMessage::Fail { run, .. }
+            | ShardMessage::RestartTurns { run, .. }
+            | ShardMessage::Overwrite { run, .. }
+            | ShardMessage::ConversationRead { run, .. }
+            | ShardMessage::Result { run, .. }
+            | ShardMessage::Interrupts { run, .. }
+            | ShardMessage::Questions { run, .. } => Some(*run),
         };
         let Some(run) = run else { return self.take_own(input, now) };
         if let Some(later) = self.loading.get_mut(&run) {
@@ -214,7 +214,7 @@ impl Desk {
         }
         let Some(live) = self.runs.get_mut(&run) else {
             match input {
-                Input::Overwrite { run, update, by, ack } => self.reopen(run, update, by, ack),
+                ShardMessage::Overwrite { run, update, by, ack } => self.reopen(run, update, by, ack),
                 input => refuse(input),
             }
             return None;
@@ -224,41 +224,47 @@ impl Desk {
             return None;
         }
         live.borrow(&mut self.room);
-        let context = decision_context(&self.office, now);
+        let context = decision_context(&self.shared, now);
         apply(live, input, &context);
         Some(run)
     }
 
-    fn take_own(&mut self, input: Input, now: Now) -> Option<RunId> {
+    fn take_own(&mut self, input: ShardMessage, now: Now) -> Option<RunId> {
         match input {
-            Input::Submit { submission, conversation, place, ack, result } => {
+            ShardMessage::Submit { submission, conversation, place, ack, result } => {
                 match self.loading.get_mut(&submission.run) {
                     Some(later) => {
-                        later.push(Input::Submit { submission, conversation, place, ack, result });
+                        later.push(ShardMessage::Submit { submission, conversation, place, ack, result });
                         None
                     }
                     // Begun here, it would be a second one when the claim ends and the other is read.
                     None if self.held_elsewhere.contains(&submission.run) => {
-                        self.office.accept_if_there(submission.run, ack);
+                        self.shared.accept_if_there(submission.run, ack);
                         None
                     }
                     None => self.submit((submission, conversation), place, ack, result, now),
                 }
             }
-            Input::Adopt { run, new_process, found } => {
+            ShardMessage::Adopt { run, new_process, recovery } => {
                 // A life that ended early leaves what it was to read, and the next one is given the same.
                 if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
-                    self.load(run, new_process, found);
+                    self.load(run, new_process, recovery);
                 }
                 None
             }
             // Begun by an earlier life of this actor; this one reads for itself.
-            Input::Loaded { life, .. } | Input::Reopened { life, .. } | Input::Committed { life, .. }
+            ShardMessage::Loaded { life, .. }
+            | ShardMessage::Reopened { life, .. }
+            | ShardMessage::Committed { life, .. }
                 if life != self.life =>
             {
                 None
             }
-            Input::Loaded { run, loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })), .. } => {
+            ShardMessage::Loaded {
+                run,
+                loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })),
+                ..
+            } => {
                 tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
                 if !self.held_elsewhere.insert(run) {
                     // Its owner has renewed the claim, so it lives: whoever asks here is told to ask there.
@@ -267,12 +273,14 @@ impl Desk {
                 self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
                 None
             }
-            Input::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. } if error.may_pass() => {
+            ShardMessage::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. }
+                if error.may_pass() =>
+            {
                 tracing::warn!(parent: None, %run, %error, "the run could not be read; it is read again");
                 self.timers.add(now.monotonic + READ_AGAIN, Timer::Adopt { run, new_process });
                 None
             }
-            Input::Loaded { run, new_process, loaded, .. } => {
+            ShardMessage::Loaded { run, new_process, loaded, .. } => {
                 self.held_elsewhere.remove(&run);
                 self.loaded(run, new_process, loaded, now);
                 // Before the run goes on: a turn that has ended meanwhile is not begun again.
@@ -281,27 +289,27 @@ impl Desk {
                 }
                 Some(run)
             }
-            Input::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
-            Input::Committed { run, result, .. } => {
+            ShardMessage::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
+            ShardMessage::Committed { run, result, .. } => {
                 let live = self.runs.remove(&run)?;
                 if let Some(live) = self.committed(live, result, now) {
                     self.runs.insert(run, live);
                 }
                 Some(run)
             }
-            Input::Begin { turn } => {
+            ShardMessage::Begin { turn } => {
                 let mut live = self.runs.remove(&turn.run)?;
                 self.begin_again(&mut live, turn.number, now);
                 self.runs.insert(turn.run, live);
                 None
             }
-            Input::LookAtConversation { run } => {
+            ShardMessage::LookAtConversation { run } => {
                 let live = self.runs.remove(&run)?;
                 self.look_at_conversation(&live, now);
                 self.runs.insert(run, live);
                 None
             }
-            Input::Tick => {
+            ShardMessage::Tick => {
                 for timer in self.timers.due(now.monotonic) {
                     if let Some(run) = self.on_timer(timer, now) {
                         self.flush(run, now);
@@ -309,20 +317,20 @@ impl Desk {
                 }
                 None
             }
-            Input::Outcome { .. }
-            | Input::Request { .. }
-            | Input::Answer { .. }
-            | Input::Resume { .. }
-            | Input::Interrupts { .. }
-            | Input::Decide { .. }
-            | Input::Cancel { .. }
-            | Input::Expired { .. }
-            | Input::Fail { .. }
-            | Input::RestartTurns { .. }
-            | Input::Overwrite { .. }
-            | Input::ConversationRead { .. }
-            | Input::Result { .. }
-            | Input::Questions { .. } => None,
+            ShardMessage::Outcome { .. }
+            | ShardMessage::Request { .. }
+            | ShardMessage::Answer { .. }
+            | ShardMessage::Resume { .. }
+            | ShardMessage::Interrupts { .. }
+            | ShardMessage::Decide { .. }
+            | ShardMessage::Cancel { .. }
+            | ShardMessage::Expired { .. }
+            | ShardMessage::Fail { .. }
+            | ShardMessage::RestartTurns { .. }
+            | ShardMessage::Overwrite { .. }
+            | ShardMessage::ConversationRead { .. }
+            | ShardMessage::Result { .. }
+            | ShardMessage::Questions { .. } => None,
         }
     }
 
@@ -351,7 +359,7 @@ impl Desk {
         let admitted = if submission.task.plan.is_some() {
             Ok(())
         } else {
-            let mut facts = self.office.facts.lock();
+            let mut facts = self.shared.facts.lock();
             facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
                 // One that waits in a conversation is admitted when it begins.
                 if conversation.is_none() {
@@ -363,9 +371,9 @@ impl Desk {
             let _ = ack.send(Err(Refusal::BreakerOpen { agent: submission.agent.clone(), retry_after }.into()));
             return None;
         }
-        let durability = submission.task.durability.unwrap_or(self.office.durability);
+        let durability = submission.task.durability.unwrap_or(self.shared.durability);
         let deadline = submission.task.deadline;
-        let (fold, starts) = Run::begin(Arc::clone(&submission), self.office.rules.clone());
+        let (fold, starts) = Run::begin(Arc::clone(&submission), self.shared.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
         live.borrow(&mut self.room);
         // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
@@ -376,7 +384,7 @@ impl Desk {
             live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
         }
         live.results.push(result);
-        self.office.roster.begin(run, place);
+        self.shared.roster.begin(run, place);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
         }
@@ -395,9 +403,9 @@ impl Desk {
                 self.runs.insert(run, live);
                 None
             }
-            Timer::Deadline(run) => self.take(Input::Expired { run, delegation: None }, now),
+            Timer::Deadline(run) => self.take(ShardMessage::Expired { run, delegation: None }, now),
             Timer::Delegation(run, turn, ordinal) => {
-                self.take(Input::Expired { run, delegation: Some((turn, ordinal)) }, now)
+                self.take(ShardMessage::Expired { run, delegation: Some((turn, ordinal)) }, now)
             }
             Timer::Start(run, number) => {
                 let mut live = self.runs.remove(&run)?;
@@ -414,7 +422,7 @@ impl Desk {
                     .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
                 {
                     let id = TurnId { run, number };
-                    let readmitted = self.office.facts.lock().readmit(id, &turn.agent, now.monotonic);
+                    let readmitted = self.shared.facts.lock().readmit(id, &turn.agent, now.monotonic);
                     match readmitted {
                         // An open breaker is waited for and uses up no attempt.
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
@@ -431,17 +439,17 @@ impl Desk {
     }
 }
 
-fn decision_context(office: &Office, now: Now) -> DecisionContext<'_> {
+fn decision_context(shared: &ShardContext, now: Now) -> DecisionContext<'_> {
     DecisionContext {
         now,
-        random: office.env.random(),
-        directory: &*office.dispatch,
-        facts: &office.facts,
-        backoff: &office.backoff,
-        approval_ttl: office.approval_ttl,
-        remind_before: office.remind_before,
-        on_unknown: office.on_unknown,
-        dynamic_agents: office.dynamic_agents,
+        random: shared.env.random(),
+        directory: &*shared.dispatch,
+        facts: &shared.facts,
+        backoff: &shared.backoff,
+        approval_ttl: shared.approval_ttl,
+        remind_before: shared.remind_before,
+        on_unknown: shared.on_unknown,
+        dynamic_agents: shared.dynamic_agents,
     }
 }
 

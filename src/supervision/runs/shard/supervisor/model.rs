@@ -231,7 +231,7 @@ impl Desk {
         Self { live, facts, attempt: 1, nonce: 0, journal: Vec::new(), began: run }
     }
 
-    fn apply(&mut self, input: Input) {
+    fn apply(&mut self, input: ShardMessage) {
         static BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
         self.nonce += 1;
         let context = DecisionContext {
@@ -262,12 +262,17 @@ impl Desk {
         let (reply, heard) = oneshot::channel();
         let (id, attempt, request) =
             (self.request(ordinal), self.attempt, TurnRequest::Approve { action, each_time: false });
-        self.apply(Input::Request { id, attempt, is_marked: false, request, reply: Some(reply) });
+        self.apply(ShardMessage::Request { id, attempt, is_marked: false, request, reply: Some(reply) });
         heard
     }
 
     fn end(&mut self, outcome: TurnOutcome) {
-        self.apply(Input::Outcome { turn: self.request(0).turn, attempt: self.attempt, is_marked: false, outcome });
+        self.apply(ShardMessage::Outcome {
+            turn: self.request(0).turn,
+            attempt: self.attempt,
+            is_marked: false,
+            outcome,
+        });
     }
 
     /// Decides what is open under this number; about another action if it `is_changed`.
@@ -289,7 +294,7 @@ impl Desk {
             envelope.action.arguments = 99.into();
         }
         let decision = voice.decision(Timestamp::default());
-        self.apply(Input::Decide { request, approval: envelope.id(), decision });
+        self.apply(ShardMessage::Decide { request, approval: envelope.id(), decision });
     }
 }
 
@@ -381,7 +386,7 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
         }
         Op::Cancel => {
             let (ack, _) = oneshot::channel();
-            desk.apply(Input::Cancel { run: desk.live.run.id(), reason: "no more".into(), ack });
+            desk.apply(ShardMessage::Cancel { run: desk.live.run.id(), reason: "no more".into(), ack });
             if model.now != Now::Denied {
                 if !model.open().is_empty() {
                     seen.insert("cancelled while it was open");
@@ -452,7 +457,7 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         }
         if model.now == Now::HandedOn {
             let (turn, outcome) = (TurnId { number: 2, ..desk.request(0).turn }, TurnOutcome::Command(Command::new()));
-            desk.apply(Input::Outcome { turn, attempt: 1, is_marked: false, outcome });
+            desk.apply(ShardMessage::Outcome { turn, attempt: 1, is_marked: false, outcome });
             let result = desk.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }

@@ -12,25 +12,25 @@ use crate::supervision::runs::rules::errors::LoadError;
 use crate::supervision::runs::rules::run::{Phase, Run};
 use crate::supervision::runs::rules::snapshot::{self, Loaded};
 use crate::supervision::runs::rules::step::Effect;
-use crate::supervision::runs::shard::inbox::{Found, Input};
 use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
 use crate::supervision::{answer_of, panic_text};
 
-use super::Desk;
+use super::RunShard;
 use super::commits::spawn_unless_ready;
 use super::requests::refuse;
 
-impl Desk {
+impl RunShard {
     /// Reads a run; what arrives for it until then waits.
-    pub(super) fn load(&mut self, run: RunId, new_process: bool, found: Option<Found>) {
+    pub(super) fn load(&mut self, run: RunId, new_process: bool, recovery: Option<RecoveryBarrier>) {
         self.loading.entry(run).or_default();
-        let (office, life) = (Arc::clone(&self.office), self.life);
-        let fence = office.roster.enrol(run).unwrap_or_default();
+        let (shared, life) = (Arc::clone(&self.shared), self.life);
+        let fence = shared.roster.enrol(run).unwrap_or_default();
         tokio::spawn(async move {
             let read = async {
-                let fence = if new_process { office.claims.take_over(run).await? } else { fence };
-                Ok((snapshot::read(&office.journal, run, &office.rules).await?, fence))
+                let fence = if new_process { shared.claims.take_over(run).await? } else { fence };
+                Ok((snapshot::read(&shared.journal, run, &shared.rules).await?, fence))
             };
             let loaded = answer_of(read).await.map_err(LoadError::from).and_then(|(parts, fence)| {
                 // Not read again: the reducer would panic again.
@@ -38,7 +38,7 @@ impl Desk {
                 let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
                 Ok(Box::new((loaded, fence)))
             });
-            office.inbox.hand_in(Input::Loaded { run, life, new_process, found, loaded }).work();
+            shared.queue.enqueue(ShardMessage::Loaded { run, life, new_process, recovery, loaded }).work();
         });
     }
 
@@ -58,18 +58,18 @@ impl Desk {
             return self.forget(run);
         };
         // What an earlier life of this actor had taken, begun and not yet given back.
-        self.office.facts.lock().forget_run(run);
+        self.shared.facts.lock().forget_run(run);
         if !new_process {
             let open: Vec<TurnId> = fold.open_turns().map(|turn| fold.turn_id(turn)).collect();
-            self.office.dispatch.abort_all_but(run, &open);
+            self.shared.dispatch.abort_all_but(run, &open);
         }
-        let durability = fold.submission().task.durability.unwrap_or(self.office.durability);
+        let durability = fold.submission().task.durability.unwrap_or(self.shared.durability);
         if fold.result().is_some() {
-            self.office.dispatch.ended(&fold);
-            if let Some(leave) = self.office.leave_conversation(&fold, durability) {
+            self.shared.dispatch.ended(&fold);
+            if let Some(leave) = self.shared.leave_conversation(&fold, durability) {
                 self.runs.remove(&run);
-                self.office.roster.remove(run);
-                let journal = self.office.journal.clone();
+                self.shared.roster.remove(run);
+                let journal = self.shared.journal.clone();
                 let noted = async move {
                     leave.await;
                     let _ = journal.mark_ended(run).await;
@@ -87,9 +87,9 @@ impl Desk {
         for number in open {
             let Some(turn) = live.run.turn(number) else { continue };
             let waiter = live.run.waiter_of(turn.branch);
-            self.office.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
+            self.shared.facts.lock().note_wait(live.run.turn_id(number), &turn.agent, waiter);
             match &turn.phase {
-                Phase::Leased if turn.recoveries >= self.office.max_recoveries => {
+                Phase::Leased if turn.recoveries >= self.shared.max_recoveries => {
                     let why = format!("it was under way at {} starts in a row", turn.recoveries);
                     live.absorb(RunEvent::NeedsAttention {
                         turn: number,
@@ -115,7 +115,7 @@ impl Desk {
         if live.run.waits_for_conversation() {
             live.held.push(Held::Effect(Effect::EnterConversation));
         }
-        self.office.roster.go_on(run, fence, new_process);
+        self.shared.roster.go_on(run, fence, new_process);
         self.runs.insert(run, live);
     }
 
@@ -129,8 +129,8 @@ impl Desk {
 
     fn quarantine(&self, run: RunId, why: &str) {
         tracing::error!(parent: None, %run, why, "run is quarantined; other runs go on");
-        self.office.quarantine.lock().insert(run, why.to_owned());
-        self.office.roster.remove(run);
+        self.shared.quarantine.lock().insert(run, why.to_owned());
+        self.shared.roster.remove(run);
     }
 
     /// Another process has claimed the run: nothing more is done for it here as long as that process lives. It may have
@@ -140,14 +140,14 @@ impl Desk {
         tracing::warn!(parent: None, %run, "another process has claimed the run");
         for number in live.run.open_turns() {
             if let Some(turn) = live.run.turn(number) {
-                self.office.dispatch.abort(live.run.turn_id(number), &turn.agent);
+                self.shared.dispatch.abort(live.run.turn_id(number), &turn.agent);
             }
         }
         for envelope in live.run.open_approvals() {
-            self.office.dispatch.withdraw_approval(envelope.id());
+            self.shared.dispatch.withdraw_approval(envelope.id());
         }
         live.waiting.into_iter().for_each(refuse);
-        self.office.roster.remove(run);
+        self.shared.roster.remove(run);
         self.held_elsewhere.insert(run);
         self.load(run, true, None);
     }
@@ -155,7 +155,7 @@ impl Desk {
     /// The run needs no supervisor any more.
     fn forget(&mut self, run: RunId) {
         self.runs.remove(&run);
-        self.office.roster.remove(run);
-        spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+        self.shared.roster.remove(run);
+        spawn_unless_ready(self.shared.journal.mark_ended(run), |_| {});
     }
 }

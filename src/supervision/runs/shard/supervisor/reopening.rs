@@ -13,13 +13,13 @@ use crate::supervision::panic_text;
 use crate::supervision::runs::rules::reopen::{Conflicted, OverwriteError};
 use crate::supervision::runs::rules::snapshot;
 use crate::supervision::runs::rules::step::Effect;
-use crate::supervision::runs::shard::inbox::{Input, Reopened};
 use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::queue::{Reopened, ShardMessage};
 
 use super::commits::spawn_unless_ready;
-use super::{Desk, decision_context};
+use super::{RunShard, decision_context};
 
-impl Desk {
+impl RunShard {
     /// Reads a run that has ended; what arrives for it until then waits.
     pub(super) fn reopen(
         &mut self,
@@ -29,23 +29,23 @@ impl Desk {
         ack: oneshot::Sender<Result<(), OverwriteError>>,
     ) {
         self.loading.entry(run).or_default();
-        let (office, life) = (Arc::clone(&self.office), self.life);
+        let (shared, life) = (Arc::clone(&self.shared), self.life);
         tokio::spawn(async move {
             let read = async {
-                let parts = snapshot::read(&office.journal, run, &office.rules).await?;
+                let parts = snapshot::read(&shared.journal, run, &shared.rules).await?;
                 let base = parts.base.ok_or(OverwriteError::Unknown)?;
                 let conflicted = Conflicted::find(&base, parts.tail)?;
-                let fence = match conflicted.durability().unwrap_or(office.durability) {
+                let fence = match conflicted.durability().unwrap_or(shared.durability) {
                     // Nobody else can have it.
                     Durability::Memory => Fence::FIRST,
-                    Durability::Buffered | Durability::Sync => office.claims.take_over(run).await?,
+                    Durability::Buffered | Durability::Sync => shared.claims.take_over(run).await?,
                 };
                 Ok((conflicted, parts.last, fence))
             };
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let read = read.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
             let reopened = Box::new(Reopened { read, update, by, ack });
-            office.inbox.hand_in(Input::Reopened { run, life, reopened }).work();
+            shared.queue.enqueue(ShardMessage::Reopened { run, life, reopened }).work();
         });
     }
 
@@ -53,15 +53,15 @@ impl Desk {
     pub(super) fn reopened(&mut self, run: RunId, reopened: Reopened, now: Now) -> Option<RunId> {
         let Reopened { read, update, by, ack } = reopened;
         let begun = read.and_then(|(conflicted, last, fence)| {
-            let context = decision_context(&self.office, now);
+            let context = decision_context(&self.shared, now);
             let decided = catch_unwind(AssertUnwindSafe(|| conflicted.overwrite(update, by, &context)));
             let event = decided.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
             if event.is_err() {
                 // As it was.
-                spawn_unless_ready(self.office.journal.mark_ended(run), |_| {});
+                spawn_unless_ready(self.shared.journal.mark_ended(run), |_| {});
             }
             let Conflicted { run, ender, ended_at } = conflicted;
-            let durability = run.submission().task.durability.unwrap_or(self.office.durability);
+            let durability = run.submission().task.durability.unwrap_or(self.shared.durability);
             let mut live = Box::new(LiveRun::new(run, fence, last, durability));
             live.is_noted_open = durability != Durability::Memory;
             live.absorb(event?);
@@ -75,11 +75,11 @@ impl Desk {
             Err(error) => drop(ack.send(Err(error))),
             Ok((mut live, ended_at)) => {
                 live.held.push(Held::Overwritten(ack));
-                self.office.memory_runs.remove(run);
+                self.shared.memory_runs.remove(run);
                 if live.is_noted_open {
-                    spawn_unless_ready(self.office.journal.note_reopened(run, ended_at), |_| {});
+                    spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }
-                self.office.roster.go_on(run, live.fence, true);
+                self.shared.roster.go_on(run, live.fence, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
             }

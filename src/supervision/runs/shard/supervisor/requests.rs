@@ -19,11 +19,11 @@ use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Once, OnceState, QuestionState, Record, Run};
 use crate::supervision::runs::rules::step::Effect;
-use crate::supervision::runs::shard::inbox::Input;
 use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::queue::ShardMessage;
 
 /// Applies an input to its run: decides, and keeps the event for the next commit.
-pub(super) fn apply(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
+pub(super) fn apply(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<'_>) {
     let before = live.events.len();
     decide_on(live, input, context);
     for event in &live.events[before..] {
@@ -35,19 +35,19 @@ pub(super) fn apply(live: &mut LiveRun, input: Input, context: &DecisionContext<
     }
 }
 
-fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
+fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<'_>) {
     match input {
-        Input::Outcome { turn, attempt, is_marked, outcome } => {
+        ShardMessage::Outcome { turn, attempt, is_marked, outcome } => {
             mark(live, turn.number, attempt, is_marked, context);
             on_outcome(live, turn.number, attempt, outcome, context);
         }
-        Input::Request { id, attempt, is_marked, request, reply } => {
+        ShardMessage::Request { id, attempt, is_marked, request, reply } => {
             if !matches!(request, TurnRequest::Mark(_)) {
                 mark(live, id.turn.number, attempt, is_marked, context);
             }
             on_request(live, id, attempt, is_marked, request, reply, context);
         }
-        Input::Answer { question, answer, by, ack } => {
+        ShardMessage::Answer { question, answer, by, ack } => {
             let QuestionId { request, nonce } = question;
             let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
             match record {
@@ -80,7 +80,7 @@ fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
                 _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
             }
         }
-        Input::Resume { turn, resume, by, ack } => {
+        ShardMessage::Resume { turn, resume, by, ack } => {
             // Reducers are the users' code.
             let decided = catch_unwind(AssertUnwindSafe(|| live.run.resumed(turn, resume, by, context.now.wall)));
             match decided.unwrap_or_else(|panic| Err(refused_by_panic(&*panic))) {
@@ -91,7 +91,7 @@ fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
                 Err(error) => drop(ack.send(Err(error))),
             }
         }
-        Input::Decide { request, approval, decision } => {
+        ShardMessage::Decide { request, approval, decision } => {
             let open =
                 live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
             let Some(envelope) = open.cloned() else { return };
@@ -105,7 +105,7 @@ fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
                 }
             }
         }
-        Input::Cancel { reason, ack, .. } => {
+        ShardMessage::Cancel { reason, ack, .. } => {
             // It may have ended in the same batch.
             let is_stopped = live.run.result().is_none();
             if is_stopped {
@@ -113,8 +113,8 @@ fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
             }
             live.held.push(Held::Cancelled(ack, is_stopped));
         }
-        Input::Expired { delegation: None, .. } => live.absorb(decide::on_deadline(context)),
-        Input::Expired { delegation: Some((turn, ordinal)), .. } => {
+        ShardMessage::Expired { delegation: None, .. } => live.absorb(decide::on_deadline(context)),
+        ShardMessage::Expired { delegation: Some((turn, ordinal)), .. } => {
             let at = context.now.wall;
             let is_due = |(asker, request, due)| (asker, request) == (turn, ordinal) && due <= at;
             if live.run.delegation_deadlines().any(is_due) {
@@ -130,33 +130,33 @@ fn decide_on(live: &mut LiveRun, input: Input, context: &DecisionContext<'_>) {
                 });
             }
         }
-        Input::Fail { error, .. } => {
+        ShardMessage::Fail { error, .. } => {
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: context.now.wall });
         }
-        Input::RestartTurns { ack, .. } => {
+        ShardMessage::RestartTurns { ack, .. } => {
             let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
             for turn in &stuck {
                 live.absorb(RunEvent::TurnRestarted { turn: *turn, at: context.now.wall });
             }
             live.held.push(Held::Restarted(ack, stuck.len()));
         }
-        Input::Result { reply, .. } => live.results.push(reply),
-        Input::Questions { reply, .. } => drop(reply.send(open_questions(&live.run, context.now.wall))),
-        Input::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
-        Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
-        Input::ConversationRead { read, .. } => {
+        ShardMessage::Result { reply, .. } => live.results.push(reply),
+        ShardMessage::Questions { reply, .. } => drop(reply.send(open_questions(&live.run, context.now.wall))),
+        ShardMessage::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
+        ShardMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        ShardMessage::ConversationRead { read, .. } => {
             if live.run.waits_for_conversation() {
                 live.absorb(*read);
             }
         }
-        Input::Submit { .. }
-        | Input::Adopt { .. }
-        | Input::Loaded { .. }
-        | Input::LookAtConversation { .. }
-        | Input::Reopened { .. }
-        | Input::Committed { .. }
-        | Input::Begin { .. }
-        | Input::Tick => {}
+        ShardMessage::Submit { .. }
+        | ShardMessage::Adopt { .. }
+        | ShardMessage::Loaded { .. }
+        | ShardMessage::LookAtConversation { .. }
+        | ShardMessage::Reopened { .. }
+        | ShardMessage::Committed { .. }
+        | ShardMessage::Begin { .. }
+        | ShardMessage::Tick => {}
     }
 }
 
@@ -370,35 +370,35 @@ fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
 }
 
 /// An input for a run that is not in memory: it has ended, or was never there.
-pub(super) fn refuse(input: Input) {
+pub(super) fn refuse(input: ShardMessage) {
     match input {
-        Input::Request { id, request, reply, .. } => {
+        ShardMessage::Request { id, request, reply, .. } => {
             if let TurnRequest::Settle(usage) = request {
                 tracing::warn!(parent: None, turn = %id.turn, ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
             }
             reply.map(|reply| reply.send(TurnReply::Gone));
         }
-        Input::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
-        Input::Cancel { ack, .. } => drop(ack.send(false)),
-        Input::RestartTurns { ack, .. } => drop(ack.send(0)),
-        Input::Questions { reply, .. } => drop(reply.send(Vec::new())),
-        Input::Interrupts { reply, .. } => drop(reply.send(Vec::new())),
-        Input::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(turn)))),
-        Input::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        ShardMessage::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
+        ShardMessage::Cancel { ack, .. } => drop(ack.send(false)),
+        ShardMessage::RestartTurns { ack, .. } => drop(ack.send(0)),
+        ShardMessage::Questions { reply, .. } => drop(reply.send(Vec::new())),
+        ShardMessage::Interrupts { reply, .. } => drop(reply.send(Vec::new())),
+        ShardMessage::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(turn)))),
+        ShardMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         // A dropped reply says that the run is not in memory.
-        Input::Result { .. }
-        | Input::Outcome { .. }
-        | Input::Begin { .. }
-        | Input::Decide { .. }
-        | Input::Submit { .. }
-        | Input::Adopt { .. }
-        | Input::Fail { .. }
-        | Input::Expired { .. }
-        | Input::Committed { .. }
-        | Input::Loaded { .. }
-        | Input::Reopened { .. }
-        | Input::LookAtConversation { .. }
-        | Input::ConversationRead { .. }
-        | Input::Tick => {}
+        ShardMessage::Result { .. }
+        | ShardMessage::Outcome { .. }
+        | ShardMessage::Begin { .. }
+        | ShardMessage::Decide { .. }
+        | ShardMessage::Submit { .. }
+        | ShardMessage::Adopt { .. }
+        | ShardMessage::Fail { .. }
+        | ShardMessage::Expired { .. }
+        | ShardMessage::Committed { .. }
+        | ShardMessage::Loaded { .. }
+        | ShardMessage::Reopened { .. }
+        | ShardMessage::LookAtConversation { .. }
+        | ShardMessage::ConversationRead { .. }
+        | ShardMessage::Tick => {}
     }
 }

@@ -12,9 +12,9 @@ use ractor::{ActorProcessingErr, ActorRef};
 use tokio::runtime::Handle;
 
 use crate::env::{Env, Fault, happen};
-use crate::supervision::runs::shard::supervisor::{Desk, Wake};
+use crate::supervision::runs::shard::supervisor::{RunShard, Wake};
 
-use super::{Inbox, Input};
+use super::{ShardMessage, ShardQueue};
 
 /// How often in a row somebody who hands something in looks after what others have handed in meanwhile. Then the actor
 /// goes on with it, so that nobody serves others for ever.
@@ -22,7 +22,7 @@ const ROUNDS: usize = 4;
 
 /// A desk at which somebody may work.
 pub(in crate::supervision::runs) struct Open {
-    pub(in crate::supervision::runs) desk: Box<Desk>,
+    pub(in crate::supervision::runs) shard: Box<RunShard>,
     /// Where the work spawns what takes time, whoever does it.
     pub(in crate::supervision::runs) runtime: Handle,
 }
@@ -32,40 +32,40 @@ pub(super) type Failure = thread::Result<ActorProcessingErr>;
 
 /// Something that was handed in. Dropped, it wakes the actor.
 #[must_use = "dropping it wakes the run supervisor, which `work` does without"]
-pub struct HandedIn<'a> {
-    inbox: &'a Inbox,
+pub struct EnqueueGuard<'a> {
+    queue: &'a ShardQueue,
     /// Otherwise whoever handed in the first one sees to this one too.
     is_first: bool,
 }
 
-impl HandedIn<'_> {
+impl EnqueueGuard<'_> {
     /// Does the work here and now, unless somebody is at it, who then goes on with this. Never blocks. Runs no code of
     /// users but reducers, policies, stores and recorders; hold no lock that they could want.
     pub fn work(mut self) {
         self.is_first = false;
-        self.inbox.work();
+        self.queue.work();
     }
 }
 
-impl Drop for HandedIn<'_> {
+impl Drop for EnqueueGuard<'_> {
     fn drop(&mut self) {
         if self.is_first {
-            self.inbox.wake();
+            self.queue.wake();
         }
     }
 }
 
-impl Inbox {
+impl ShardQueue {
     /// Hands something in and wakes the actor. Never blocks and never loses it.
-    pub fn push(&self, input: Input) {
-        drop(self.hand_in(input));
+    pub fn push(&self, input: ShardMessage) {
+        drop(self.enqueue(input));
     }
 
     /// Hands something in; what is returned decides who does the work. Never blocks and never loses it.
-    pub fn hand_in(&self, input: Input) -> HandedIn<'_> {
+    pub fn enqueue(&self, input: ShardMessage) -> EnqueueGuard<'_> {
         let mut waiting = self.waiting.lock();
         waiting.push_back(input);
-        HandedIn { inbox: self, is_first: waiting.len() == 1 }
+        EnqueueGuard { queue: self, is_first: waiting.len() == 1 }
     }
 
     /// Works off what waits, unless somebody is at it.
@@ -77,10 +77,10 @@ impl Inbox {
     pub(in crate::supervision::runs) fn work(&self) {
         for _ in 0..ROUNDS {
             let Some(mut open) = self.open.try_lock() else { return };
-            let Some(Open { desk, runtime }) = &mut *open else { return };
+            let Some(Open { shard, runtime }) = &mut *open else { return };
             let worked = {
                 let _spawns_here = runtime.enter();
-                catch_unwind(AssertUnwindSafe(|| desk.work()))
+                catch_unwind(AssertUnwindSafe(|| shard.work()))
             };
             let failure = match worked {
                 Ok(Ok(())) => None,
@@ -113,7 +113,7 @@ impl Inbox {
     ///
     /// # Panics
     /// When the plan says so.
-    pub(in crate::supervision::runs) fn desk_point(&self, env: &Env, point: &'static str) -> Result<(), String> {
+    pub(in crate::supervision::runs) fn shard_point(&self, env: &Env, point: &'static str) -> Result<(), String> {
         match env.fault_at(point, "") {
             None => Ok(()),
             Some(Fault::Kill) => {
@@ -135,7 +135,7 @@ impl Inbox {
 
     /// Ends the work of one life of the actor, if it has not ended already.
     pub(in crate::supervision::runs) fn close(&self, life: u64) {
-        self.open.lock().take_if(|open| open.desk.life == life);
+        self.open.lock().take_if(|open| open.shard.life == life);
     }
 
     /// Has the actor fail with what has gone wrong at its desk.

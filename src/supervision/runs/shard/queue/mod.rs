@@ -25,13 +25,13 @@ use crate::supervision::runs::rules::snapshot::Loaded;
 
 use super::supervisor::Wake;
 
-pub use work::HandedIn;
+pub use work::EnqueueGuard;
 pub(in crate::supervision::runs) use work::Open;
 
 /// Where everything for one run supervisor is handed in.
 #[derive(Default)]
-pub struct Inbox {
-    waiting: Mutex<VecDeque<Input>>,
+pub struct ShardQueue {
+    waiting: Mutex<VecDeque<ShardMessage>>,
     /// Whoever has the lock does the work. `None` while the actor is down.
     open: Mutex<Option<Open>>,
     /// What has gone wrong at the desk; the actor has yet to fail with it.
@@ -40,15 +40,15 @@ pub struct Inbox {
     actor: Mailbox<Wake>,
 }
 
-impl Inbox {
+impl ShardQueue {
     /// Takes everything that has arrived. What arrives from now on is collected in `buffer`.
-    pub(crate) fn take(&self, buffer: VecDeque<Input>) -> Batch<'_> {
+    pub(crate) fn take(&self, buffer: VecDeque<ShardMessage>) -> Batch<'_> {
         let inputs = std::mem::replace(&mut *self.waiting.lock(), buffer);
-        Batch { inputs, inbox: self }
+        Batch { inputs, queue: self }
     }
 
     /// Puts these before everything that waits. Wakes nobody: the caller works the queue off next.
-    pub(in crate::supervision::runs) fn put_first(&self, inputs: impl Iterator<Item = Input>) {
+    pub(in crate::supervision::runs) fn put_first(&self, inputs: impl Iterator<Item = ShardMessage>) {
         let mut waiting = self.waiting.lock();
         let later = std::mem::take(&mut *waiting);
         waiting.extend(inputs.chain(later));
@@ -67,7 +67,7 @@ impl Inbox {
     }
 }
 
-impl fmt::Debug for Inbox {
+impl fmt::Debug for ShardQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbox").field("waiting", &self.len()).finish_non_exhaustive()
     }
@@ -75,13 +75,13 @@ impl fmt::Debug for Inbox {
 
 /// What was taken from an inbox. What is left when it is dropped goes back: a panic loses only the input that caused it.
 pub(crate) struct Batch<'a> {
-    inputs: VecDeque<Input>,
-    inbox: &'a Inbox,
+    inputs: VecDeque<ShardMessage>,
+    queue: &'a ShardQueue,
 }
 
 impl Batch<'_> {
     /// The emptied buffer, for the next time; a large one is given back to the system.
-    pub(in crate::supervision::runs) fn into_buffer(mut self) -> VecDeque<Input> {
+    pub(in crate::supervision::runs) fn into_buffer(mut self) -> VecDeque<ShardMessage> {
         const KEPT: usize = 256;
         let is_kept = self.inputs.is_empty() && self.inputs.capacity() <= KEPT;
         if is_kept { std::mem::take(&mut self.inputs) } else { VecDeque::new() }
@@ -89,9 +89,9 @@ impl Batch<'_> {
 }
 
 impl Iterator for Batch<'_> {
-    type Item = Input;
+    type Item = ShardMessage;
 
-    fn next(&mut self) -> Option<Input> {
+    fn next(&mut self) -> Option<ShardMessage> {
         self.inputs.pop_front()
     }
 }
@@ -99,17 +99,17 @@ impl Iterator for Batch<'_> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.inputs.is_empty() {
-            self.inbox.put_first(std::mem::take(&mut self.inputs).into_iter());
+            self.queue.put_first(std::mem::take(&mut self.inputs).into_iter());
         }
     }
 }
 
 /// Held for each run that recovery has found, until the run was read; the start is over when the last of them is dropped.
-pub type Found = watch::Sender<()>;
+pub type RecoveryBarrier = watch::Sender<()>;
 
 /// What a run supervisor reacts to.
 #[derive(Debug)]
-pub enum Input {
+pub enum ShardMessage {
     /// A new run.
     Submit {
         /// The task, accepted and with its first agent resolved.
@@ -130,7 +130,7 @@ pub enum Input {
         /// Whether another process left it.
         new_process: bool,
         /// Kept until the run was read.
-        found: Option<Found>,
+        recovery: Option<RecoveryBarrier>,
     },
     /// A turn of a run that was read back is begun, unless something that came before says how it has ended.
     Begin {
@@ -274,7 +274,7 @@ pub enum Input {
         /// Whether another process left it.
         new_process: bool,
         /// Let go of with this input.
-        found: Option<Found>,
+        recovery: Option<RecoveryBarrier>,
         /// What was read, under which claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
     },
