@@ -34,6 +34,10 @@ pub use view::{Pin, View};
 pub use children::{children, is_child};
 pub use started::{Started, ended_child, start, unless_starting, while_nothing_is_reaped};
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
