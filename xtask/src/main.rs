@@ -6,6 +6,7 @@ mod mutants;
 mod public_names;
 mod release;
 mod tools;
+mod words;
 mod workspace;
 
 use std::process::{Command, ExitCode};
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Some("circles") => circles::report(arguments),
         Some("public-names") => public_names::report(arguments),
         Some("release") => release::release(),
+        Some("words") => words::report(),
         name => {
             if let Some(name) = name {
                 eprintln!("there is no chore {name:?}");
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
             eprintln!(
                 "       cargo xtask public-names [--check FILE]    what users can name; fails if FILE has other names"
             );
+            eprintln!("       cargo xtask words    retired words that are still used; fails if there are any");
             eprintln!("       cargo xtask release    the program callboard without symbols, and its symbols beside it");
             ExitCode::from(2)
         }
