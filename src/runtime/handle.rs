@@ -67,7 +67,7 @@ pub(super) struct Board {
     pub(super) durability: Durability,
     pub(super) places: Arc<Semaphore>,
     /// How many runs are worked on that have none of them.
-    pub(super) without_place: Arc<AtomicUsize>,
+    pub(super) without_permit: Arc<AtomicUsize>,
     /// Agents are spawned, replaced and stopped one at a time.
     pub(super) submissions: tokio::sync::RwLock<()>,
 }
@@ -87,7 +87,7 @@ impl Callboard {
     pub fn submit(&self, mut task: Task) -> impl Future<Output = Result<RunHandle, SubmitError>> + Send {
         async move {
             let submitted = match Arc::clone(&self.board.places).acquire_owned().await {
-                Ok(place) => self.accept(&mut task, Some(place), true, Chain::default()).await,
+                Ok(permit) => self.accept(&mut task, Some(permit), true, Chain::default()).await,
                 Err(_) => Err(Refusal::ShuttingDown.into()),
             };
             submitted.inspect_err(count_if_refused)
@@ -105,7 +105,7 @@ impl Callboard {
     /// As [`Callboard::try_submit`], for a turn with this chain.
     pub(super) async fn try_submit_from(&self, mut task: Task, chain: Chain) -> Result<RunHandle, SubmitError> {
         let submitted = match Arc::clone(&self.board.places).try_acquire_owned() {
-            Ok(place) => self.accept(&mut task, Some(place), false, chain).await,
+            Ok(permit) => self.accept(&mut task, Some(permit), false, chain).await,
             Err(_) if self.board.is_closed() => Err(Refusal::ShuttingDown.into()),
             Err(_) => Err(Refusal::Overloaded { what: "the board".into(), retry_after: Duration::from_secs(1) }.into()),
         };
@@ -134,11 +134,11 @@ impl Callboard {
         if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(line) }
     }
 
-    /// Without a place the run is one more than the board has places for.
+    /// Submits a task; without a permit it tries for one once more, and the run starts either way.
     pub(super) async fn accept(
         &self,
         task: &mut Task,
-        mut place: Option<OwnedSemaphorePermit>,
+        mut permit: Option<OwnedSemaphorePermit>,
         waits_for_room: bool,
         chain: Chain,
     ) -> Result<RunHandle, SubmitError> {
@@ -183,10 +183,10 @@ impl Callboard {
         // One that is lost with its supervisor was not journaled, or is answered with its run: it is handed in once more.
         for _ in 0..2 {
             let (told, result) = oneshot::channel();
-            let place = place.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
+            let permit = permit.take().or_else(|| Arc::clone(&board.places).try_acquire_owned().ok());
             let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
             let submit =
-                |ack| ShardMessage::Submit { submission: submitted, conversation: entered, place, ack, result: told };
+                |ack| ShardMessage::Submit { submission: submitted, conversation: entered, permit, ack, result: told };
             if let Some(accepted) = self.tell(run, submit).await {
                 let run = accepted?;
                 if let Some(conversation) = &conversation {

@@ -81,7 +81,7 @@ impl Builder {
         }));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
         let places = Arc::new(Semaphore::new(settings.runs_in_flight));
-        let without_place = Arc::default();
+        let without_permit = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
@@ -118,7 +118,7 @@ impl Builder {
                 claims: claims.clone(),
                 conversations: conversations.clone(),
                 queue,
-                roster: Roster::new(Arc::clone(&without_place)),
+                roster: Roster::new(Arc::clone(&without_permit)),
                 quarantine: Arc::clone(&quarantine),
                 memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
                 on_storage_error: Box::new(move |error| {
@@ -190,7 +190,7 @@ impl Builder {
             store_failure,
             recovered,
             places,
-            without_place,
+            without_permit,
             env,
             journal,
             claims,

@@ -85,7 +85,7 @@ impl Callboard {
         let glance = board.floor.glance();
         Load {
             runs: board.settings.runs_in_flight.saturating_sub(board.places.available_permits())
-                + board.without_place.load(Ordering::Relaxed),
+                + board.without_permit.load(Ordering::Relaxed),
             ready_turns: glance.iter().map(|agent| agent.ready).sum(),
             turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
             waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),

@@ -1,6 +1,6 @@
-//! Who works on which run. A board claims its own name and renews that, and the note of each of its runs has the name: so
-//! a new run costs no claim, and a board that comes later leaves the runs of a board that lives alone. A run is claimed
-//! by itself only for the moment in which it changes hands, which raises its fence.
+//! Ownership of runs. A board claims its own name and renews that claim, and the note of each of its runs holds the name: so
+//! a new run costs no claim, and a board that starts later leaves the runs of a board that is alive alone. A run is claimed
+//! by itself only while its ownership is transferred, which raises its fence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +26,14 @@ pub struct Claims {
     storage: Arc<dyn Storage>,
     journal: Journal,
     owner: Arc<str>,
-    /// Runs that are just being taken over.
+    /// Takeovers under way, by run: callers share one.
     taking: Arc<Mutex<HashMap<RunId, Taking>>>,
 }
 
 type Taking = Shared<BoxFuture<'static, Result<Fence, StorageError>>>;
 
 impl Claims {
-    /// The claims of the board that calls itself `owner`; no other board, also of an earlier process, has the same name.
+    /// The claims of the board named `owner`; no other board has the name, nor has one of an earlier process.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>, journal: Journal, owner: &str) -> Self {
         Self { storage, journal, owner: owner.into(), taking: Arc::default() }
@@ -45,7 +45,7 @@ impl Claims {
         &self.owner
     }
 
-    /// Says that the board lives.
+    /// Claims the board's name.
     ///
     /// # Errors
     /// What the store reports.
@@ -53,7 +53,7 @@ impl Claims {
         self.storage.claim(&board(&self.owner), &self.owner, CLAIM_SECS).await
     }
 
-    /// Says so again. A claim that was lost is taken anew: what other boards took over meanwhile is fenced.
+    /// Renews that claim. A lost claim is acquired again: runs that other boards took over meanwhile are fenced.
     ///
     /// # Errors
     /// What the store reports.
@@ -65,17 +65,17 @@ impl Claims {
         }
     }
 
-    /// Says that the board ends: others may take its runs at once.
+    /// Releases the claim when the board ends: others may take its runs at once.
     pub async fn release(&self, fence: Fence) {
         // A claim that is not released ends by itself.
         let _ = self.storage.release(&board(&self.owner), fence).await;
     }
 
-    /// Takes a run from the board that had it, if that is gone. Whatever that still writes is refused from now on. Whoever
-    /// asks while it is being taken gets the same fence: a second one, late, would lock out the run's own writes.
+    /// Takes a run over from its board, if that is gone. What that board still writes is refused from now on. Callers that
+    /// ask during a takeover get the same fence: a second, later one would lock out the run's own writes.
     ///
     /// # Errors
-    /// [`StorageError::Held`] when its board lives, or another is just taking it; what the store reports.
+    /// [`StorageError::Held`] when its board is alive, or another board is taking it over; what the store reports.
     pub(in crate::supervision::runs) fn take_over(
         &self,
         run: RunId,
@@ -104,7 +104,7 @@ impl Claims {
             // Another run supervisor may have claimed it again and released it.
             let _ = self.storage.release(&board, fence).await;
             match self.journal.take_note(run, &self.owner, revision).await {
-                // Another board was quicker, and lives.
+                // Another board was quicker, and is alive.
                 Err(StorageError::WrongRevision { .. }) => {}
                 taken => {
                     taken?;

@@ -1,8 +1,8 @@
-//! Conversations: what a run leaves, what the next one reads, and when its turn has come (SEMANTICS 15).
+//! Conversations: what a run leaves, what the next one reads, and when that one may start (SEMANTICS 15).
 //!
 //! A run that enters a conversation takes a ticket and waits until every run with an earlier one has ended. Its end is
-//! journaled first, and its messages are stored after that; if a crash comes in between, whoever finds the open ticket stores
-//! them from the journal. Both write the same, so it does not matter who does it, or how often.
+//! journaled first, and its messages are stored after that; after a crash in between, the first reader of the open ticket
+//! stores them from the journal. Both write the same, so it may be done by either, and more than once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::supervision::runs::rules::snapshot::load;
 
 use super::queue::{ShardMessage, ShardQueue};
 
-/// What became of a look at a conversation.
+/// The result of looking at a conversation.
 #[derive(Debug)]
 pub(in crate::supervision::runs) enum Looked {
-    /// It is the run's turn; the event says what it reads.
+    /// The run may start; the event holds what it reads.
     Read(RunEvent),
-    /// Another run comes first. The inbox receives [`Input::LookAtConversation`] when that one has ended on this board.
+    /// Another run comes first. The queue receives [`RunMessage::LookAtConversation`] when that one has ended on this board.
     Waits,
     /// The conversation belongs to another agent or workflow.
     Foreign(Arc<str>),
@@ -36,13 +36,13 @@ pub struct ConversationQueue {
     store: Conversations,
     journal: Journal,
     rules: StateRules,
-    /// Who waits for the end of which run.
+    /// Runs that wait, by the run whose end they wait for. Kept in memory: a run of another board is polled.
     waiters: Arc<Mutex<Waiters>>,
-    /// Of which conversations a rest was there when the old ones were last deleted.
+    /// Conversations of which a part was left at the last deletion of old ones.
     unfinished: Arc<Mutex<BTreeSet<ConversationId>>>,
 }
 
-/// The runs that wait for the end of another, with their inboxes.
+/// The runs that wait for the end of another, with the queues of their shards.
 type Waiters = BTreeMap<RunId, Vec<(RunId, Weak<ShardQueue>)>>;
 
 impl ConversationQueue {
@@ -67,7 +67,7 @@ impl ConversationQueue {
         Ok(self.store.tickets(conversation).await?.into_iter().next().map(|first| first.ticket.owner))
     }
 
-    /// Gives a run that is journaled its place, unless it has one.
+    /// Takes a ticket for a run that is journaled, unless it has one.
     ///
     /// # Errors
     /// What the store reports.
@@ -135,16 +135,16 @@ impl ConversationQueue {
             Err(error) => return Err(error),
         };
         let durability = durability.unwrap_or_else(|| self.journal.storage().default_durability());
-        // If somebody else was quicker, it has stored the same.
+        // If another writer was quicker, it has stored the same.
         self.store.store(conversation, &taken, end.clone(), durability).await?;
         taken.ticket.end = Some(end.0);
         Ok(taken)
     }
 
-    /// Stores what a run leaves that has ended, and has those look again that wait for it.
+    /// Stores what an ended run leaves, and wakes the runs that wait for it.
     ///
     /// # Errors
-    /// What the store reports; then whoever comes next stores it from the journal.
+    /// What the store reports; then the next run or reader stores it from the journal.
     pub(in crate::supervision::runs) async fn leave(
         &self,
         conversation: &ConversationId,
@@ -169,7 +169,7 @@ impl ConversationQueue {
         stored
     }
 
-    /// Has the runs look again that wait for this one.
+    /// Has the runs that wait for this one look again.
     fn wake(&self, run: RunId) {
         let waiting = self.waiters.lock().remove(&run).unwrap_or_default();
         for (run, queue) in waiting {
@@ -179,7 +179,7 @@ impl ConversationQueue {
         }
     }
 
-    /// Takes a run's ticket if it has none, and looks whether its turn has come.
+    /// Takes a ticket for a run that has none, and looks whether it may start.
     pub(in crate::supervision::runs) async fn look(
         &self,
         conversation: &ConversationId,
@@ -238,7 +238,7 @@ impl fmt::Debug for ConversationQueue {
     }
 }
 
-/// What a run leaves that has ended.
+/// What an ended run leaves in its conversation.
 #[derive(Debug)]
 pub(in crate::supervision::runs) struct Left {
     run: RunId,

@@ -1,4 +1,4 @@
-//! The seam between run supervisors and the agents: what is handed out, and what comes back.
+//! The interface between run supervisors and agents: ready turns go out, outcomes and requests return.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::queue::ShardQueue;
 
 /// Carries out what run supervisors decide. The agents' side implements it.
 pub trait Dispatch: AgentDirectory {
-    /// Makes a turn ready to be taken. Handing in the same attempt of a turn again changes nothing.
+    /// Queues a ready turn with its agent. Starting the same attempt of a turn again changes nothing.
     fn start(&self, turn: ReadyTurn);
 
-    /// Whether somebody has come to an end with the turn: its outcome is in the inbox, or was lost with a crash.
+    /// Whether a worker has finished the turn: its outcome is in the queue, or was lost with a crash.
     fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool;
 
-    /// Stops whoever works on the turn.
+    /// Stops the worker that has the turn.
     fn abort(&self, turn: TurnId, agent: &AgentName);
 
-    /// Stops whoever works on turns of the run that are not among these: a run that was read back has ended the others.
+    /// Stops the workers of the run's turns that are not among these: a run that was read back has ended the others.
     fn abort_all_but(&self, run: RunId, open: &[TurnId]);
 
     /// Asks people for a decision. Asking again for the same envelope changes nothing.
@@ -35,28 +35,28 @@ pub trait Dispatch: AgentDirectory {
     /// The decision is no longer needed.
     fn withdraw_approval(&self, approval: ApprovalId);
 
-    /// An event was journaled: the `sequence`-th of its run. The run may be further on.
+    /// An event was journaled: the `sequence`-th of its run, from 1. `run` may have later events too.
     fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent);
 
     /// A delegation was answered.
     fn answered(&self, run: &Run, answered: &Answered);
 
-    /// A run has ended; all of its events were handed over.
+    /// A run has ended; all of its events were passed to [`journaled`](Self::journaled).
     fn ended(&self, run: &Run);
 }
 
-/// A turn that may be taken, with everything that whoever takes it needs.
+/// A turn that a worker may take, with everything that the worker needs.
 #[derive(Clone, Debug)]
 pub struct ReadyTurn {
-    /// Names the turn.
+    /// The turn's id.
     pub id: TurnId,
     /// Which try this is, from 1.
     pub attempt: u32,
-    /// Whose turn it is.
+    /// The agent that takes it.
     pub agent: AgentName,
     /// The node of the run's workflow that it works on; see [`Run::node_of`](crate::supervision::runs::rules::run::Run::node_of).
     pub node: Option<Arc<str>>,
-    /// What it works on.
+    /// The value that it works on.
     pub input: Json,
     /// The state as the turns before this one left it.
     pub view: State,
@@ -68,25 +68,25 @@ pub struct ReadyTurn {
     pub chain: Chain,
     /// What its parent's earlier delegations came to, if it is a delegated turn.
     pub answers: Option<Arc<[EarlierAnswer]>>,
-    /// When its time is up, if it or its run was given one.
+    /// When it expires, if it or its run has a deadline.
     pub deadline: Option<Timestamp>,
-    /// How long its attempts may take, if its plan says so; what its agent says holds otherwise.
+    /// The timeout of each attempt, if its plan sets one; the agent's own otherwise.
     pub timeout: Option<Duration>,
-    /// Who had control before.
+    /// The agent that had control before.
     pub previous_agent: Option<AgentName>,
     /// What the turn may cause.
     pub authority: Authority,
-    /// If others made its agent: what each of them is, from the one that the host made.
+    /// The definitions of a dynamic agent and of those that created it, from the one that the host's agent created.
     pub made: Option<Arc<[Json]>>,
-    /// The run had read what strangers wrote when the turn was admitted.
+    /// The run had read untrusted input when the turn was admitted.
     pub is_marked: bool,
     /// What the run took so far.
     pub metrics: RunMetrics,
     /// What the run was submitted with.
     pub submission: Arc<Submission>,
-    /// What earlier attempts asked for and got.
+    /// The requests of earlier attempts with their answers, by ordinal.
     pub records: BTreeMap<u32, Box<Record>>,
-    /// How far the run's writes must have got.
+    /// How durable the run's writes are.
     pub durability: Durability,
     /// The messages of the run's conversation that it sees, if it belongs to one and has read them: an array.
     pub conversation: Option<Json>,

@@ -1,4 +1,4 @@
-//! A run in the hands of its supervisor: the fold, and what only lives as long as the process.
+//! A run in its supervisor's memory: the fold, and what lasts only as long as the process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,39 +18,49 @@ use crate::supervision::runs::rules::step::{Effect, WorkedOut};
 
 use super::queue::ShardMessage;
 
-/// A run, its journal's position, and who waits for what.
+/// A run, its position in the journal, and the callers that wait for it.
 pub(in crate::supervision::runs) struct LiveRun {
     pub(in crate::supervision::runs) run: Run,
+    /// The journal's stream; follows from the run's id.
     pub(in crate::supervision::runs) stream: Key,
+    /// Every append carries it; raised when another board takes the run over.
     pub(in crate::supervision::runs) fence: Fence,
+    /// The last acknowledged record; 0 before the submission is journaled.
     pub(in crate::supervision::runs) last: Sequence,
+    /// What its task asks for, or the board's default.
     pub(in crate::supervision::runs) durability: Durability,
-    /// Applied, and not yet handed to the journal; then handed over, and not yet acknowledged.
+    /// Applied and not yet acknowledged: collected until the next append, then kept until that is acknowledged.
     pub(in crate::supervision::runs) events: Vec<RunEvent>,
+    /// The highest durability that one of `events` needs; `Memory` after each append.
     pub(in crate::supervision::runs) events_durability: Durability,
-    /// What the event that is being applied asks for; empty in between.
+    /// The effects of the event that is being applied; empty in between.
     pub(in crate::supervision::runs) effects: Vec<Effect>,
     /// Released by the commit of `events`.
     pub(in crate::supervision::runs) held: Vec<Held>,
+    /// An append is in flight; messages wait in `waiting` until it ends.
     pub(in crate::supervision::runs) is_committing: bool,
-    /// Arrived while a commit was in flight.
+    /// Messages that arrived while a commit was in flight.
     pub(in crate::supervision::runs) waiting: VecDeque<ShardMessage>,
+    /// Requests of turns without an answer, by turn and ordinal.
     pub(in crate::supervision::runs) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
+    /// Callers that wait for the result.
     pub(in crate::supervision::runs) results: Vec<oneshot::Sender<Arc<RunResult>>>,
+    /// The store has a note that the run is open, with its board's name; set with the first append that is not in memory.
     pub(in crate::supervision::runs) is_noted_open: bool,
-    /// It was read back: turns that began before may still be under way beside those that were begun again.
+    /// It was read back: attempts from before may still be running beside those that were dispatched again.
     pub(in crate::supervision::runs) is_recovered: bool,
+    /// When the next snapshot is due.
     pub(in crate::supervision::runs) cadence: Cadence,
-    /// After which records it was snapshotted, and how many turns had ended by then; for [`LiveRun::trim_to`].
+    /// The record of each snapshot, and the number of turns that had ended by then; for [`LiveRun::trim_to`].
     snapshots: VecDeque<(Sequence, u32)>,
 }
 
 /// What a commit releases.
 pub(in crate::supervision::runs) enum Held {
     Effect(Effect),
-    /// A turn that was under way when its run was read back.
+    /// Dispatches a turn that was under way when its run was read back.
     Begin(u32),
-    /// A turn is over; the signal is for its agent's breaker, `abort` for whoever still works on it.
+    /// A turn is over: `signal` goes to its agent's breaker, and with `abort` a worker that still has it is stopped.
     Close {
         turn: u32,
         agent: crate::messages::AgentName,
@@ -67,17 +77,17 @@ pub(in crate::supervision::runs) enum Held {
     Reply(oneshot::Sender<TurnReply>, TurnReply),
 }
 
-/// Room for what is applied and not yet acknowledged. At any time most runs wait for their turns and need none, so a run
-/// borrows it for as long as it takes to commit.
+/// Buffers for what is applied and not yet acknowledged. At any time most runs wait for their turns and need none, so a run
+/// borrows them until it has committed.
 #[derive(Default)]
-pub(in crate::supervision::runs) struct Room {
+pub(in crate::supervision::runs) struct Buffers {
     events: Vec<RunEvent>,
     effects: Vec<Effect>,
     held: Vec<Held>,
 }
 
-impl Room {
-    /// Takes emptied room back; much room goes back to the system.
+impl Buffers {
+    /// Takes emptied buffers back; buffers of more than `KEPT` entries are freed.
     pub(in crate::supervision::runs) fn take_back(
         &mut self,
         events: Vec<RunEvent>,
@@ -114,22 +124,22 @@ impl LiveRun {
         }
     }
 
-    /// Everything that has happened in it is journaled as durably as it asked. What was read back after a commit that failed
-    /// is not: its next commit says so.
+    /// Whether all of its events are journaled as durably as it asks. False after it was read back because a commit failed,
+    /// until its next commit.
     pub(in crate::supervision::runs) fn is_acknowledged(&self) -> bool {
         self.last > 0 && !self.is_committing && self.events.is_empty()
     }
 
-    /// Lends the run room for its next commit, unless it has its own.
-    pub(in crate::supervision::runs) fn borrow(&mut self, room: &mut Room) {
+    /// Takes the shard's buffers for the next commit, unless the run has its own.
+    pub(in crate::supervision::runs) fn borrow(&mut self, buffers: &mut Buffers) {
         if self.events.capacity() == 0 {
-            self.events = std::mem::take(&mut room.events);
+            self.events = std::mem::take(&mut buffers.events);
         }
         if self.effects.capacity() == 0 {
-            self.effects = std::mem::take(&mut room.effects);
+            self.effects = std::mem::take(&mut buffers.effects);
         }
         if self.held.capacity() == 0 {
-            self.held = std::mem::take(&mut room.held);
+            self.held = std::mem::take(&mut buffers.held);
         }
     }
 
@@ -138,6 +148,7 @@ impl LiveRun {
         self.absorb_with(event, WorkedOut::default());
     }
 
+    /// As [`absorb`](Self::absorb), with what deciding about the event has computed already.
     pub(in crate::supervision::runs) fn absorb_with(&mut self, event: RunEvent, worked_out: WorkedOut) {
         let mut effects = std::mem::take(&mut self.effects);
         self.run.step_with(&event, worked_out, &mut effects);
@@ -145,6 +156,7 @@ impl LiveRun {
         self.effects = effects;
     }
 
+    /// Keeps an applied event and its effects for the next commit.
     pub(in crate::supervision::runs) fn keep(&mut self, event: RunEvent, effects: impl IntoIterator<Item = Effect>) {
         let (ender, signal) = match &event {
             RunEvent::TurnEnded { turn, .. } => (Some(*turn), Signal::Success),
@@ -166,8 +178,8 @@ impl LiveRun {
         self.events.push(event);
     }
 
-    /// Notes a snapshot of what is journaled, and says up to where a journal that lives in memory only may be forgotten: the
-    /// last turns stay, and what this snapshot or one before covers goes.
+    /// Notes a snapshot of what is journaled, and returns up to where a journal in memory may be trimmed: the last `kept` turns
+    /// stay, and records that this snapshot or an earlier one covers go.
     pub(in crate::supervision::runs) fn trim_to(&mut self, kept: u32) -> Option<Sequence> {
         if self.durability != Durability::Memory {
             return None;
@@ -179,7 +191,7 @@ impl LiveRun {
         self.snapshots.drain(..old).next_back().map(|(record, _)| record)
     }
 
-    /// The answer that a record holds, if it holds one yet.
+    /// The answer that is recorded for a request, if there is one yet.
     pub(in crate::supervision::runs) fn recorded_reply(&self, turn: u32, ordinal: u32) -> Option<TurnReply> {
         match self.run.turn(turn)?.record(ordinal)? {
             Record::StepStarted { .. } | Record::Step { .. } | Record::StepFailed { .. } => Some(TurnReply::Done),
@@ -207,7 +219,7 @@ impl LiveRun {
         }
     }
 
-    /// Tells the waiting turn, or nobody: then a repeated request finds the answer recorded.
+    /// Sends a recorded answer to the waiting turn. If none waits, a repeated request finds the answer recorded.
     pub(in crate::supervision::runs) fn reply(&mut self, turn: u32, ordinal: u32) {
         if let Some(reply) = self.recorded_reply(turn, ordinal)
             && let Some(waiter) = self.waiters.remove(&(turn, ordinal))
@@ -217,15 +229,15 @@ impl LiveRun {
     }
 }
 
-/// A step's result need not be on disk by itself: the turn's end, or the next effect outside, takes it along.
+/// The durability that an event needs. A step's result is synced with the turn's end, or before the next effect outside.
 fn durability_of(event: &RunEvent, asked: Durability) -> Durability {
     match event {
         RunEvent::StepFinished { .. }
         | RunEvent::StepFailed { .. }
         | RunEvent::Noticed { .. }
         | RunEvent::Settled { .. } => asked.min(Durability::Buffered),
-        // What must not happen twice is on disk before it happens, and so is what people are asked and say about it. A run in
-        // memory promises nothing.
+        // What must not happen twice is on disk before it happens, and so are the questions about it and their answers. A run
+        // in memory promises nothing.
         RunEvent::IntentRecorded { .. } | RunEvent::OutcomeUnknown { .. } | RunEvent::OutcomeResolved { .. }
             if asked == Durability::Buffered =>
         {

@@ -10,64 +10,65 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::messages::RunId;
 use crate::storage::Fence;
 
-/// Every run that a run supervisor works on, reads back or comes back to. Whoever works for the supervisor changes it.
+/// Every run that a run supervisor works on, reads back or will read again. Changed by the holder of the shard's lock.
 #[derive(Debug)]
 pub struct Roster {
     runs: Mutex<BTreeMap<RunId, Enrolled>>,
-    without_place: Arc<AtomicUsize>,
+    without_permit: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct Enrolled {
     /// `None` until a run that another process left is claimed.
     fence: Option<Fence>,
-    /// Its place among the runs in flight, given back when it ends.
-    place: Option<OwnedSemaphorePermit>,
-    /// Counted, because it has no place: it was found at a start, or goes on after its end.
+    /// Counts against the limit of runs in flight; released when it ends.
+    permit: Option<OwnedSemaphorePermit>,
+    /// Set for a run without a permit: it was found at a start, or continues after its end.
     counted: Option<Counted>,
 }
 
 impl Roster {
-    /// Counts the runs that have no place among those in flight there; several rosters may share it.
-    pub fn new(without_place: Arc<AtomicUsize>) -> Self {
-        Self { runs: Mutex::default(), without_place }
+    /// `without_permit` counts the runs in flight that hold no permit; several rosters may share it.
+    pub fn new(without_permit: Arc<AtomicUsize>) -> Self {
+        Self { runs: Mutex::default(), without_permit }
     }
 
-    /// A run begins here.
-    pub fn begin(&self, run: RunId, place: Option<OwnedSemaphorePermit>) {
-        self.runs.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), place, counted: None });
+    /// Adds a run that begins here.
+    pub fn begin(&self, run: RunId, permit: Option<OwnedSemaphorePermit>) {
+        self.runs.lock().insert(run, Enrolled { fence: Some(Fence::FIRST), permit, counted: None });
     }
 
-    /// A run is about to be read: whoever comes after a crash reads it again. Its fence, if it was claimed here.
+    /// Adds a run that is about to be read, so that the next life after a crash reads it again. Returns its fence, if it was
+    /// claimed here.
     pub fn enrol(&self, run: RunId) -> Option<Fence> {
         self.runs.lock().entry(run).or_default().fence
     }
 
-    /// A run was claimed with this fence, and goes on. `is_counted`: if it has no place, it counts as a run in flight.
-    pub fn go_on(&self, run: RunId, fence: Fence, is_counted: bool) {
+    /// A run was claimed with this fence, and continues. With `is_counted`, one without a permit counts as a run in flight.
+    pub fn resume(&self, run: RunId, fence: Fence, is_counted: bool) {
         let mut runs = self.runs.lock();
         let enrolled = runs.entry(run).or_default();
         enrolled.fence = Some(fence);
-        if is_counted && enrolled.place.is_none() {
-            enrolled.counted.get_or_insert_with(|| Counted::by(&self.without_place));
+        if is_counted && enrolled.permit.is_none() {
+            enrolled.counted.get_or_insert_with(|| Counted::by(&self.without_permit));
         }
     }
 
-    /// It may be another process's by now: it has to be claimed before it is read.
+    /// Another process may own the run by now: it has to be claimed before it is read.
     pub fn doubt(&self, run: RunId) {
         if let Some(enrolled) = self.runs.lock().get_mut(&run) {
             enrolled.fence = None;
         }
     }
 
-    /// Gives its place among those in flight back.
-    pub fn give_back_place(&self, run: RunId) {
+    /// Releases the run's permit.
+    pub fn release_permit(&self, run: RunId) {
         if let Some(enrolled) = self.runs.lock().get_mut(&run) {
-            enrolled.place = None;
+            enrolled.permit = None;
         }
     }
 
-    /// Nothing more is done for it here.
+    /// Removes a run that this supervisor is done with.
     pub fn remove(&self, run: RunId) {
         self.runs.lock().remove(&run);
     }
@@ -78,7 +79,7 @@ impl Roster {
     }
 }
 
-/// Counts as long as it is there.
+/// Adds one to a count until it is dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -102,11 +103,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_without_a_place_is_counted_once_and_until_it_is_gone() {
+    fn a_run_without_a_permit_is_counted_once_and_until_it_is_gone() {
         let count = Arc::new(AtomicUsize::new(0));
         let (roster, run) = (Roster::new(Arc::clone(&count)), RunId(Uuid::from_u128(1)));
         for _ in 0..2 {
-            roster.go_on(run, Fence::FIRST, true);
+            roster.resume(run, Fence::FIRST, true);
         }
         assert_eq!(count.load(Ordering::Relaxed), 1);
         roster.remove(run);
@@ -114,25 +115,25 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_doubt_is_claimed_again_and_keeps_its_place() {
-        let places = Arc::new(tokio::sync::Semaphore::new(1));
+    fn a_run_in_doubt_is_claimed_again_and_keeps_its_permit() {
+        let permits = Arc::new(tokio::sync::Semaphore::new(1));
         let count = Arc::new(AtomicUsize::new(0));
         let (roster, run) = (Roster::new(Arc::clone(&count)), RunId(Uuid::from_u128(1)));
-        roster.begin(run, Arc::clone(&places).try_acquire_owned().ok());
+        roster.begin(run, Arc::clone(&permits).try_acquire_owned().ok());
         assert_eq!((roster.runs(), roster.enrol(run)), (vec![(run, false)], Some(Fence::FIRST)));
         roster.doubt(run);
         assert_eq!((roster.runs(), roster.enrol(run)), (vec![(run, true)], None));
-        roster.go_on(run, Fence::FIRST, true);
-        assert_eq!((places.available_permits(), count.load(Ordering::Relaxed)), (0, 0));
-        roster.give_back_place(run);
-        assert_eq!(places.available_permits(), 1);
+        roster.resume(run, Fence::FIRST, true);
+        assert_eq!((permits.available_permits(), count.load(Ordering::Relaxed)), (0, 0));
+        roster.release_permit(run);
+        assert_eq!(permits.available_permits(), 1);
     }
 
     #[test]
     fn a_run_that_is_not_there_stays_away() {
         let (roster, run) = (Roster::new(Arc::default()), RunId(Uuid::from_u128(1)));
         roster.doubt(run);
-        roster.give_back_place(run);
+        roster.release_permit(run);
         assert_eq!(roster.runs(), []);
         assert_eq!((roster.enrol(run), roster.runs()), (None, vec![(run, true)]));
     }

@@ -11,31 +11,32 @@ use crate::messages::{RunId, Timestamp};
 
 use super::queue::{ShardMessage, ShardQueue};
 
-/// What is due.
+/// What happens when a timer is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::supervision::runs) enum Timer {
-    /// A turn that waits until that moment may be tried again. The moment says which wait is meant; wall time may be behind
-    /// it yet when the timer goes off.
+    /// A turn that waits until this time may be tried again. The time identifies the wait; the wall clock may still be behind
+    /// it when the timer fires.
     Retry(RunId, u32, Timestamp),
     /// A turn of a plan has waited for its agent's breaker.
     Start(RunId, u32),
-    /// A run that waits in its conversation looks again, for the so-manieth time.
+    /// A run that waits in its conversation looks again; counts the looks before this one.
     Conversation(RunId, u32),
-    /// A run's time is up.
+    /// A run's deadline.
     Deadline(RunId),
-    /// The answer to a delegation should be there.
+    /// The deadline of a delegation or question, by turn and ordinal.
     Delegation(RunId, u32, u32),
     /// A run that another process held may be free, or a store that did not answer may do so now.
     Adopt { run: RunId, new_process: bool },
 }
 
-/// So many timers may be there before those of runs that have ended are looked for.
+/// The smallest number of timers at which those of ended runs are removed.
 const CROWD: usize = 1024;
 
 pub(in crate::supervision::runs) struct Timers {
     heap: BinaryHeap<Reverse<(Duration, Timer)>>,
-    /// When there are so many, those of runs that have ended are looked for.
+    /// The number of timers at which those of ended runs are removed next; twice what was left at the last removal.
     crowd: usize,
+    /// The sleeping task and the monotonic reading for which it was spawned; `None` once that timer was due.
     armed: Option<(Duration, AbortHandle)>,
     queue: Arc<ShardQueue>,
 }
@@ -50,8 +51,7 @@ impl Timers {
         self.heap.push(Reverse((at, timer)));
     }
 
-    /// Forgets the timers of runs that are not worked on any more, once they may be half of all: a deadline may be far
-    /// off.
+    /// Removes the timers of runs that have left memory, once they may be half of all: a deadline may be far in the future.
     pub(in crate::supervision::runs) fn tidy(&mut self, is_worked_on: impl Fn(RunId) -> bool) {
         if self.heap.len() < self.crowd {
             return;
@@ -68,6 +68,7 @@ impl Timers {
         self.heap.shrink_to(self.crowd);
     }
 
+    /// Takes the timers that are due by `now`, the earliest first.
     pub(in crate::supervision::runs) fn due(&mut self, now: Duration) -> Vec<Timer> {
         let mut due = Vec::new();
         while let Some(Reverse((_, timer))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
@@ -78,7 +79,7 @@ impl Timers {
         due
     }
 
-    /// Sleeps for the earliest timer, unless that is what it does already.
+    /// Spawns the sleep for the earliest timer, unless it is under way.
     pub(in crate::supervision::runs) fn arm(&mut self, now: Duration) {
         let Some(Reverse((at, _))) = self.heap.peek() else { return };
         let at = *at;

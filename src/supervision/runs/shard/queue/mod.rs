@@ -1,5 +1,5 @@
-//! The inbox of a run supervisor: what arrives is collected, and worked off by whoever hands something in, or by the
-//! actor. The inbox lives outside the actor, so what was handed in survives the actor's restart.
+//! The message queue of a run supervisor. The thread that enqueues a message drains the queue, unless another one holds
+//! the shard's lock; the actor drains what they leave. The queue lives outside the actor, so messages survive its restart.
 
 mod work;
 
@@ -28,39 +28,40 @@ use super::supervisor::Wake;
 pub use work::EnqueueGuard;
 pub(in crate::supervision::runs) use work::Open;
 
-/// Where everything for one run supervisor is handed in.
+/// The queue of one run supervisor, and the lock of its shard. Shared by everything that sends to it.
 #[derive(Default)]
 pub struct ShardQueue {
+    /// Enqueued and not yet taken by the lock holder, in order of arrival.
     waiting: Mutex<VecDeque<ShardMessage>>,
-    /// Whoever has the lock does the work. `None` while the actor is down.
+    /// The shard: whoever holds the lock drains the queue. Set when a life of the actor begins; `None` while the actor is down.
     open: Mutex<Option<Open>>,
-    /// What has gone wrong at the desk; the actor has yet to fail with it.
+    /// Why the last drain stopped: set by the lock holder with `open` set to `None`, taken by the actor, which fails with it.
     failure: Mutex<Option<Failure>>,
-    /// The actor in its present life, or in its last one.
+    /// The actor in its current life, or its last one while it is down; receives [`Wake`].
     actor: Mailbox<Wake>,
 }
 
 impl ShardQueue {
-    /// Takes everything that has arrived. What arrives from now on is collected in `buffer`.
+    /// Takes all waiting messages. Later ones are collected in `buffer`, which is empty.
     pub(crate) fn take(&self, buffer: VecDeque<ShardMessage>) -> Batch<'_> {
         let inputs = std::mem::replace(&mut *self.waiting.lock(), buffer);
         Batch { inputs, queue: self }
     }
 
-    /// Puts these before everything that waits. Wakes nobody: the caller works the queue off next.
+    /// Puts messages before all that wait. Wakes nobody: the caller drains the queue next.
     pub(in crate::supervision::runs) fn put_first(&self, inputs: impl Iterator<Item = ShardMessage>) {
         let mut waiting = self.waiting.lock();
         let later = std::mem::take(&mut *waiting);
         waiting.extend(inputs.chain(later));
     }
 
-    /// How many inputs wait.
+    /// The number of waiting messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.lock().len()
     }
 
-    /// Whether nothing waits.
+    /// Whether no message waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
@@ -69,18 +70,18 @@ impl ShardQueue {
 
 impl fmt::Debug for ShardQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("waiting", &self.len()).finish_non_exhaustive()
+        f.debug_struct("ShardQueue").field("waiting", &self.len()).finish_non_exhaustive()
     }
 }
 
-/// What was taken from an inbox. What is left when it is dropped goes back: a panic loses only the input that caused it.
+/// Messages taken from a queue. Dropped, it puts the rest back in front: a panic loses only the message that caused it.
 pub(crate) struct Batch<'a> {
     inputs: VecDeque<ShardMessage>,
     queue: &'a ShardQueue,
 }
 
 impl Batch<'_> {
-    /// The emptied buffer, for the next time; a large one is given back to the system.
+    /// The emptied buffer, for reuse; one of more than `KEPT` messages is freed.
     pub(in crate::supervision::runs) fn into_buffer(mut self) -> VecDeque<ShardMessage> {
         const KEPT: usize = 256;
         let is_kept = self.inputs.is_empty() && self.inputs.capacity() <= KEPT;
@@ -104,7 +105,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// Held for each run that recovery has found, until the run was read; the start is over when the last of them is dropped.
+/// Held for each run that recovery has found, and dropped when the run was read; recovery is over when the last is dropped.
 pub type RecoveryBarrier = watch::Sender<()>;
 
 /// What a run supervisor reacts to.
@@ -116,11 +117,11 @@ pub enum ShardMessage {
         submission: Arc<Submission>,
         /// The conversation that the run enters.
         conversation: Option<ConversationId>,
-        /// The run's place among the runs in flight.
-        place: Option<OwnedSemaphorePermit>,
-        /// Told when the submission is acknowledged.
+        /// Counts against the limit of runs in flight; released when the run ends. `None` for a run without a limit.
+        permit: Option<OwnedSemaphorePermit>,
+        /// Receives the run's id once the submission is journaled.
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
-        /// Told the result; dropped if the run was there already, or is let go of before it ends.
+        /// Receives the result; dropped if the run existed already, or leaves memory before it ends.
         result: oneshot::Sender<Arc<RunResult>>,
     },
     /// A run found in storage that is not finished.
@@ -129,10 +130,10 @@ pub enum ShardMessage {
         run: RunId,
         /// Whether another process left it.
         new_process: bool,
-        /// Kept until the run was read.
+        /// Dropped when the run was read.
         recovery: Option<RecoveryBarrier>,
     },
-    /// A turn of a run that was read back is begun, unless something that came before says how it has ended.
+    /// Dispatches a turn of a run that was read back, unless an earlier message is its outcome.
     Begin {
         /// The turn.
         turn: TurnId,
@@ -145,7 +146,7 @@ pub enum ShardMessage {
         attempt: u32,
         /// The turn had read untrusted input.
         is_marked: bool,
-        /// How.
+        /// The command, or the failure.
         outcome: TurnOutcome,
     },
     /// A turn asks for something.
@@ -154,11 +155,11 @@ pub enum ShardMessage {
         id: RequestId,
         /// Which attempt.
         attempt: u32,
-        /// The turn had read untrusted input. Each request has this, because one of them may be lost with a commit.
+        /// The turn had read untrusted input. Each request carries it, because one of them may be lost with a commit.
         is_marked: bool,
-        /// What.
+        /// The request.
         request: TurnRequest,
-        /// Told the answer; not needed for what is only recorded.
+        /// Receives the answer; `None` for requests that are only recorded.
         reply: Option<oneshot::Sender<TurnReply>>,
     },
     /// A person answers a question.
@@ -167,20 +168,20 @@ pub enum ShardMessage {
         question: QuestionId,
         /// The answer.
         answer: Json,
-        /// Who.
+        /// The person, as the caller names them.
         by: Arc<str>,
-        /// Told when it is journaled.
+        /// Completes when the answer is journaled.
         ack: oneshot::Sender<Result<(), AnswerError>>,
     },
-    /// A person has an interrupted node start.
+    /// A person resumes an interrupted node.
     Resume {
         /// Its turn.
         turn: TurnId,
-        /// With what was changed.
+        /// What the person changed.
         resume: Resume,
-        /// Who.
+        /// The person, as the caller names them.
         by: Arc<str>,
-        /// Told when it is journaled.
+        /// Completes when the resumption is journaled.
         ack: oneshot::Sender<Result<(), ResumeError>>,
     },
     /// An approval was decided.
@@ -192,75 +193,75 @@ pub enum ShardMessage {
         /// The decision.
         decision: Decision,
     },
-    /// Somebody stops a run.
+    /// Cancels the run.
     Cancel {
         /// The run.
         run: RunId,
-        /// Why.
+        /// Goes into the run's outcome.
         reason: String,
-        /// Told whether there was something to stop, once it has stopped.
+        /// Receives whether the run was open, once its end is journaled.
         ack: oneshot::Sender<bool>,
     },
-    /// The run cannot go on: the store refuses what it would have to journal.
+    /// The run cannot continue: the store refuses what it would have to journal.
     Fail {
         /// The run.
         run: RunId,
-        /// Why.
+        /// Goes into the run's outcome.
         error: String,
     },
-    /// A person has the turns begin again that need attention.
+    /// A person restarts the turns that need attention.
     RestartTurns {
         /// The run.
         run: RunId,
-        /// Told how many there were.
+        /// Receives their number.
         ack: oneshot::Sender<usize>,
     },
     /// A person writes over the conflict that ended a run.
     Overwrite {
         /// The run.
         run: RunId,
-        /// What is to stand there.
+        /// What replaces the concurrent writes.
         update: Update,
-        /// Who.
+        /// The person, as the caller names them.
         by: Arc<str>,
-        /// Told when it is journaled.
+        /// Completes when the overwrite is journaled.
         ack: oneshot::Sender<Result<(), OverwriteError>>,
     },
     /// The run of an overwrite was read back.
     Reopened {
         /// The run.
         run: RunId,
-        /// The life of the actor that asked for it.
+        /// The life of the actor that asked for it; one of an earlier life is dropped.
         life: u64,
-        /// What was read, and what is to be written over it.
+        /// What was read, and what replaces the writes.
         reopened: Box<Reopened>,
     },
-    /// Somebody waits for a run's result.
+    /// A caller waits for the run's result.
     Result {
         /// The run.
         run: RunId,
-        /// Told the result; dropped if the run is not in memory.
+        /// Receives the result; dropped if the run is not in memory.
         reply: oneshot::Sender<Arc<RunResult>>,
     },
-    /// Somebody wants to see the open questions of a run.
+    /// A caller reads the open questions of the run.
     Questions {
         /// The run.
         run: RunId,
-        /// Told them.
+        /// Receives them in the order of their turns.
         reply: oneshot::Sender<Vec<Question>>,
     },
-    /// Somebody wants to see the nodes of a run that wait for a person.
+    /// A caller reads the nodes of the run that wait for a person.
     Interrupts {
         /// The run.
         run: RunId,
-        /// Told them.
+        /// Receives them in the order of their turns.
         reply: oneshot::Sender<Vec<Interrupt>>,
     },
     /// An append has ended.
     Committed {
         /// The run.
         run: RunId,
-        /// Which life of the supervisor began it.
+        /// The life of the actor that began it; one of an earlier life is dropped.
         life: u64,
         /// The new sequence, or why there is none.
         result: Result<Sequence, StorageError>,
@@ -269,47 +270,47 @@ pub enum ShardMessage {
     Loaded {
         /// The run.
         run: RunId,
-        /// The life of the actor that asked for it.
+        /// The life of the actor that asked for it; one of an earlier life is dropped.
         life: u64,
         /// Whether another process left it.
         new_process: bool,
-        /// Let go of with this input.
+        /// Dropped with this message.
         recovery: Option<RecoveryBarrier>,
         /// What was read, under which claim.
         loaded: Result<Box<(Loaded, Fence)>, LoadError>,
     },
-    /// A run that waits in its conversation looks again whether its turn has come.
+    /// Checks again whether a run that waits in its conversation may start.
     LookAtConversation {
         /// The run.
         run: RunId,
     },
-    /// A run's turn in its conversation has come.
+    /// The runs before it in its conversation have ended.
     ConversationRead {
         /// The run.
         run: RunId,
         /// What it reads.
         read: Box<RunEvent>,
     },
-    /// A timer that is due.
+    /// A timer is due.
     Tick,
-    /// A run's time is up, or that of one of its delegations.
+    /// The deadline of a run, or of one of its delegations or questions, has passed.
     Expired {
         /// The run.
         run: RunId,
-        /// The delegation: its turn and ordinal.
+        /// The turn and ordinal of the delegation or question; `None` for the run's own deadline.
         delegation: Option<(u32, u32)>,
     },
 }
 
-/// A run that is to go on after a conflict.
+/// A run that is to continue after a conflict.
 #[derive(Debug)]
 pub struct Reopened {
     /// What was read, up to which record, under which fence.
     pub read: Result<(Conflicted, Sequence, Fence), OverwriteError>,
-    /// What is to stand in the place of what was written.
+    /// What replaces the concurrent writes.
     pub update: Update,
-    /// Who says so.
+    /// The person, as the caller names them.
     pub by: Arc<str>,
-    /// Told when it is journaled.
+    /// Completes when the overwrite is journaled.
     pub ack: oneshot::Sender<Result<(), OverwriteError>>,
 }

@@ -1,4 +1,4 @@
-//! From what was applied to what is acknowledged: one commit of a run is in flight, and releases what waited for it.
+//! Commits: at most one of a run is in flight, and its acknowledgement releases the effects and replies that wait for it.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use super::requests::{apply, refuse};
 use super::{JOURNALED, RunShard, ShardContext, decision_context};
 
 impl RunShard {
-    /// Hands what was applied to the journal; what the store acknowledges at once is performed at once.
+    /// Appends applied events to the journal; effects of an append that is acknowledged at once are performed at once.
     pub(super) fn flush(&mut self, run: RunId, now: Now) {
         let Some(mut live) = self.runs.remove(&run) else { return };
         while let Some(result) = self.append(&mut live) {
             match self.committed(live, result, now) {
-                Some(going_on) => live = going_on,
+                Some(open) => live = open,
                 None => return,
             }
         }
@@ -59,7 +59,7 @@ impl RunShard {
         if result.is_none() {
             let (queue, life) = (Arc::clone(&self.shared.queue), self.life);
             tokio::spawn(async move {
-                // Whatever becomes of it, the run goes on from what the journal has.
+                // Also after an error or a panic: the run continues from what the journal has.
                 let result = answer_of(append).await;
                 queue.enqueue(ShardMessage::Committed { run, life, result }).work();
             });
@@ -67,7 +67,7 @@ impl RunShard {
         result
     }
 
-    /// Performs what the commit releases and takes up what waited for it. `None` if the run is not worked on any more.
+    /// Performs what the commit releases and processes the messages that waited for it. `None` if the run leaves memory.
     pub(super) fn committed(
         &mut self,
         mut live: Box<LiveRun>,
@@ -82,11 +82,11 @@ impl RunShard {
                 return None;
             }
         }
-        // Where no error is planned, none comes.
+        // No fault plan injects an error here.
         let _ = self.shared.queue.shard_point(&self.shared.env, JOURNALED);
         if live.run.result().is_some() {
-            // Whoever is told that it has ended finds its place free.
-            self.shared.roster.give_back_place(live.run.id());
+            // A caller that learns of the end finds the permit released.
+            self.shared.roster.release_permit(live.run.id());
         }
         let (mut events, mut held) = (std::mem::take(&mut live.events), std::mem::take(&mut live.held));
         let committed = events.len();
@@ -98,7 +98,7 @@ impl RunShard {
         for held in held.drain(..) {
             self.perform(&mut live, held, now);
         }
-        self.room.take_back(events, std::mem::take(&mut live.effects), held);
+        self.buffers.take_back(events, std::mem::take(&mut live.effects), held);
         if live.run.result().is_some() {
             self.ended(live);
             return None;
@@ -115,7 +115,7 @@ impl RunShard {
         Some(live)
     }
 
-    /// Shortens what a start has to read, and what a run in memory holds.
+    /// Stores a snapshot, so that a start reads less, and trims the journal of a run in memory.
     fn keep_snapshot(&self, live: &mut LiveRun) {
         let run = live.run.id();
         let kept = self.shared.journal.keep_snapshot(run, live.cadence.take(live.last, &live.run));
@@ -153,7 +153,7 @@ impl RunShard {
         self.shared.roster.remove(run);
         if let Some(leave) = self.shared.leave_conversation(&live.run, live.durability) {
             let (journal, at, is_noted) = (self.shared.journal.clone(), live.run.last_at(), live.is_noted_open);
-            // In this order: a start that finds the note of an ended run stores its messages.
+            // In this order: a start that finds the open note of an ended run stores its messages.
             let noted = async move {
                 leave.await;
                 if is_noted {
@@ -167,14 +167,14 @@ impl RunShard {
         } else if live.is_noted_open {
             let (ended, open) =
                 (self.shared.journal.note_ended(run, live.run.last_at()), self.shared.journal.mark_ended(run));
-            // A note that is lost costs a look at the next start, or disk space; nothing else.
+            // A lost note costs a read at the next start, or disk space; nothing else.
             spawn_unless_ready(async move { ended.await.and(open.await) }.boxed(), |_| {});
         } else if let Some(oldest) = self.shared.memory_runs.add(run) {
             spawn_unless_ready(self.shared.journal.forget(oldest), |_| {});
         }
     }
 
-    /// Nothing of the batch has happened. A submission is refused; anything else is read back from the journal.
+    /// A commit failed: none of its events has happened. A submission is refused; any other run is read back from the journal.
     fn not_committed(&mut self, mut live: Box<LiveRun>, error: &StorageError) {
         let run = live.run.id();
         let is_new = live.last == 0;
@@ -206,8 +206,8 @@ impl RunShard {
             self.let_go(live);
         } else {
             tracing::error!(parent: None, %run, %error, "a commit failed; the run is read back");
-            // What became of a submission is not known, and it may have been handed to another board since: it is claimed as a
-            // run that another process has left.
+            // It is not known whether a submission was journaled, and another board may have taken it over since: it is claimed
+            // as a run that another process left.
             let is_shared = is_new && live.durability != Durability::Memory;
             if is_shared {
                 self.shared.roster.doubt(run);
@@ -242,7 +242,7 @@ impl RunShard {
                 }
             }
             Held::Begin(turn) => match live.run.turn(turn) {
-                // Behind its outcome, if that was not lost.
+                // After its outcome, if that was not lost.
                 Some(under_way) if shared.dispatch.has_reported(live.run.turn_id(turn), &under_way.agent) => {
                     shared.queue.push(ShardMessage::Begin { turn: live.run.turn_id(turn) });
                 }
@@ -267,13 +267,13 @@ impl RunShard {
                 }
                 Effect::WithdrawApproval(approval) => shared.dispatch.withdraw_approval(approval),
                 Effect::EnterConversation => self.look_and_wait(live, 0, now),
-                // Closed when its event was applied, and handled with the rest of the run; people look for interrupts.
+                // `Close` became `Held::Close` when its event was applied, the end is handled by `ended`, and people poll interrupts.
                 Effect::Close { .. } | Effect::Ended | Effect::Interrupted(_) => {}
             },
         }
     }
 
-    /// Begins a turn of a run that was read back, unless what waits says how it has ended.
+    /// Dispatches a turn of a run that was read back, unless its outcome waits.
     pub(super) fn begin_again(&self, live: &mut LiveRun, number: u32, now: Now) {
         if live.run.waits_for_conversation() {
             return;
@@ -285,8 +285,8 @@ impl RunShard {
         }
     }
 
-    /// A turn of a plan waits for an open breaker, and so does the first one of a run that has waited in its conversation; any
-    /// other was admitted with the event that began it.
+    /// Dispatches a turn, once its agent's breaker admits it. Turns of a plan wait for an open breaker, and so does the first
+    /// one of a run that waited in its conversation; any other was admitted with the event that began it.
     pub(super) fn start_when_admitted(&mut self, live: &mut LiveRun, number: u32, now: Now) {
         if live.run.waits_for_conversation() {
             return;
@@ -302,6 +302,7 @@ impl RunShard {
         self.start(live, number, now);
     }
 
+    /// Dispatches a leased turn.
     pub(super) fn start(&self, live: &mut LiveRun, number: u32, now: Now) {
         let Some(turn) = live.run.turn(number).filter(|turn| turn.phase == Phase::Leased) else { return };
         let branch = live.run.branch_of(turn);
@@ -334,8 +335,8 @@ impl RunShard {
 }
 
 impl ShardContext {
-    /// Somebody has begun or claimed the run: it exists, or a board looks for one of which a crash has kept the note alone.
-    /// One of which a crash has kept all but the note is taken over.
+    /// Acknowledges a submission whose run exists already, here or on another board. A run whose note a crash has lost is
+    /// adopted; one of which a crash has kept the note alone was not accepted.
     pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
         let shared = Arc::clone(self);
         let look = async move {

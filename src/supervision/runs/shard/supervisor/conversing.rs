@@ -1,4 +1,4 @@
-//! Runs that wait in a conversation, and what they leave there.
+//! Runs that wait in a conversation, and the messages that they leave there.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::supervision::runs::shard::timers::Timer;
 
 use super::{RunShard, ShardContext};
 
-/// A run looks again after (1, 2, 4, 8, 16, then 30 s) in case the one before it ended on another board. One that ends on this
-/// board wakes it at once.
+/// After how long a run looks again (1, 2, 4, 8, 16, then 30 s), in case the one before it ended on another board. One that
+/// ends on this board wakes it at once.
 fn wait_of(times: u32) -> Duration {
     Duration::from_secs(1 << times.min(5)).min(Duration::from_secs(30))
 }
 
 impl RunShard {
-    /// Looks now and, as long as the run waits, again later.
+    /// Looks now and, while the run waits, again later; `times` counts the looks before this one.
     pub(super) fn look_and_wait(&mut self, live: &LiveRun, times: u32, now: Now) {
         if live.run.waits_for_conversation() {
             let next = Timer::Conversation(live.run.id(), times.saturating_add(1));
@@ -32,7 +32,7 @@ impl RunShard {
         }
     }
 
-    /// Looks whether the turn of a run has come in its conversation.
+    /// Looks whether a run may start in its conversation.
     pub(super) fn look_at_conversation(&self, live: &LiveRun, now: Now) {
         let run = &live.run;
         let Some(conversation) = run.conversation().filter(|_| run.waits_for_conversation()).cloned() else { return };
@@ -58,8 +58,7 @@ impl RunShard {
 }
 
 impl ShardContext {
-    /// Stores what an ended run leaves in its conversation, if it is in one. What cannot be stored now is stored by whoever
-    /// comes next.
+    /// Stores what an ended run leaves in its conversation, if it is in one. If that fails, the next run or reader stores it.
     pub(super) fn leave_conversation(&self, run: &Run, durability: Durability) -> Option<BoxFuture<'static, ()>> {
         let (conversation, left) = Left::of(run)?;
         let (queue, run) = (self.conversations.clone(), run.id());

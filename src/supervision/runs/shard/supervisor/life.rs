@@ -1,4 +1,5 @@
-//! The actor of a run supervisor: it owns the desk's life. What is done at the desk is done by whoever hands something in.
+//! The actor of a run supervisor. It opens and closes the shard, and drains the queue when it is woken; senders drain it
+//! themselves most of the time.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use crate::supervision::runs::shard::queue::{Open, ShardMessage};
 
 use super::{RunShard, ShardContext};
 
-/// The actor.
+/// The actor; see the module.
 pub struct RunSupervisor;
 
-/// Its one message: there is something in the inbox, or something has gone wrong.
+/// Its one message: the queue has messages, or a drain has failed.
 #[derive(Debug)]
 pub struct Wake;
 
-/// One life of the actor. However it ends, the desk is closed with it.
+/// One life of the actor. Dropped, also by a panic or a kill, it closes the shard.
 pub struct Life {
     shared: Arc<ShardContext>,
     number: u64,
@@ -45,7 +46,7 @@ impl Actor for RunSupervisor {
         shared.env.slow_fault_point("runs.start").await?;
         let number = shared.env.random();
         {
-            // Taken before the roster is read: whoever is still at an earlier life's desk may add to it.
+            // Locked before the roster is read: a thread that still holds the shard of an earlier life may add to it.
             let mut open = shared.queue.begin(me);
             shared.queue.put_first(shared.roster.runs().into_iter().map(|(run, new_process)| ShardMessage::Adopt {
                 run,

@@ -1,6 +1,6 @@
 //! The run supervisor: one owner for each run's state. It decides with the pure rules, journals, and performs what the
-//! journal has acknowledged. Its work awaits nothing, so whoever hands something in may do it: what takes time comes back
-//! as an input. What it logs is logged outside the spans of whoever does it.
+//! journal has acknowledged. Processing a message awaits nothing, so any sender's thread may do it: what takes time is
+//! spawned and returns as a message. What it logs is logged outside the sender's spans.
 
 mod commits;
 mod conversing;
@@ -34,7 +34,7 @@ use crate::supervision::runs::rules::run::{Phase, Run};
 use super::claims::Claims;
 use super::conversing::ConversationQueue;
 use super::dispatch::Dispatch;
-use super::live::{Held, LiveRun, Room};
+use super::live::{Buffers, Held, LiveRun};
 use super::queue::{ShardMessage, ShardQueue};
 use super::roster::Roster;
 use super::timers::{Timer, Timers};
@@ -43,54 +43,54 @@ pub use life::{RunSupervisor, Wake};
 
 use requests::{apply, refuse};
 
-/// When a run is read again that the store did not give out.
+/// After how long a run is read again that the store could not read.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a run supervisor needs from outside, and what must survive its restarts.
+/// The configuration and services of a run supervisor, and what must survive its restarts.
 pub struct ShardContext {
-    /// The world.
+    /// Clock, random numbers, ids and fault points.
     pub env: Env,
     /// The runs' journals.
     pub journal: Journal,
-    /// The agents' side.
+    /// Where ready turns go.
     pub dispatch: Arc<dyn Dispatch>,
-    /// Shared with the other run supervisors.
+    /// Breakers, waits and reservations, shared with the other run supervisors.
     pub facts: Arc<SharedFacts>,
-    /// Schema and reducers of runs that bring none.
+    /// Schema and reducers of runs that have none of their own.
     pub rules: StateRules,
-    /// Between attempts.
+    /// The delays between the attempts of a turn.
     pub backoff: Backoff,
-    /// How long an approval waits if neither policy nor task says.
+    /// How long an approval waits if neither policy nor task sets a time.
     pub approval_ttl: Duration,
-    /// How long before that people are reminded.
+    /// How long before its expiry people are reminded of an approval.
     pub remind_before: Duration,
-    /// What follows an unknown outcome if neither tool nor agent says.
+    /// What follows an unknown outcome if neither tool nor agent sets a rule.
     pub on_unknown: OnUnknown,
-    /// Recoveries in a row after which a turn waits for a person.
+    /// The number of recoveries in a row after which a turn waits for a person.
     pub max_recoveries: u32,
-    /// The most agents that are made in one run.
+    /// The most dynamic agents in one run.
     pub dynamic_agents: usize,
-    /// The last turns that a run keeps which lives in memory only.
+    /// How many of the last turns a run in memory keeps in its journal.
     pub memory_turns: u32,
-    /// What a task gets that names no durability.
+    /// The durability of tasks that name none.
     pub durability: Durability,
     /// The board's claims on runs.
     pub claims: Claims,
-    /// The conversations that runs belong to.
+    /// The conversations of the board's store.
     pub conversations: ConversationQueue,
-    /// Where everything arrives.
+    /// The shard's messages.
     pub queue: Arc<ShardQueue>,
-    /// The runs of this supervisor, for a restart to find.
+    /// The runs of this supervisor, which its next life reads back.
     pub roster: Roster,
-    /// Runs that could not be read, with the reason.
+    /// Runs that could not be read, with the reason; added when reading fails for good.
     pub quarantine: Arc<Mutex<BTreeMap<RunId, String>>>,
-    /// Ended runs that live in memory only.
+    /// Ended runs whose journals are in memory only.
     pub memory_runs: MemoryRuns,
-    /// Told the first storage error; the board stops.
+    /// Called with an error that stops the store; the board stops.
     pub on_storage_error: Box<dyn Fn(&StorageError) + Send + Sync>,
 }
 
-/// Ended runs whose journals live in memory only: the newest are kept.
+/// Ended runs whose journals are in memory only: the newest are kept.
 #[derive(Debug)]
 pub struct MemoryRuns {
     ended: Mutex<VecDeque<RunId>>,
@@ -98,18 +98,18 @@ pub struct MemoryRuns {
 }
 
 impl MemoryRuns {
-    /// Keeps this many.
+    /// Keeps the last `max` runs.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self { ended: Mutex::default(), max }
     }
 
-    /// One of them goes on.
+    /// Removes one that continues.
     fn remove(&self, run: RunId) {
         self.ended.lock().retain(|ended| *ended != run);
     }
 
-    /// Adds one, and returns the one to forget in its place.
+    /// Adds one, and returns the oldest if there are too many: its journal is deleted.
     fn add(&self, run: RunId) -> Option<RunId> {
         let mut ended = self.ended.lock();
         ended.push_back(run);
@@ -117,29 +117,32 @@ impl MemoryRuns {
     }
 }
 
-/// The fault point after each input that was applied.
+/// The fault point after each message that was applied.
 pub const TAKEN: &str = "runs.taken";
 
-/// The fault point between applying what has arrived and handing it to the journal.
+/// The fault point between applying a batch and appending it to the journal.
 pub const APPLIED: &str = "runs.applied";
 
-/// The fault point between the journal's acknowledgement of a commit and what the commit releases. It reports no error.
+/// The fault point between the journal's acknowledgement of a commit and what the commit releases. It injects no error.
 pub const JOURNALED: &str = "runs.journaled";
 
-/// What the work is done with: everything that a run supervisor knows of its runs.
+/// The runs of one run supervisor in memory. Owned by the holder of the queue's lock, for one life of the actor.
 pub(in crate::supervision::runs) struct RunShard {
     shared: Arc<ShardContext>,
+    /// Runs in memory; removed when they have ended.
     runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
-    /// Runs that are being read back, with what arrived for them meanwhile.
+    /// Runs that are being read back, with the messages that arrived for them meanwhile.
     loading: HashMap<RunId, Vec<ShardMessage>, SeedableRandomState>,
-    /// Runs that another process was found to hold. Each has a timer for the end of the claim, and is on the roster.
+    /// Runs that another process holds. Each has a timer for the end of the claim, and is on the roster.
     held_elsewhere: HashSet<RunId>,
-    /// Tells this life of the actor from those before.
+    /// Distinguishes this life of the actor from earlier ones: results of their tasks are dropped.
     pub(in crate::supervision::runs) life: u64,
     timers: Timers,
-    /// Buffers that are used again.
-    room: Room,
+    /// Lent to the run that is processed; reused.
+    buffers: Buffers,
+    /// The buffer that is exchanged with the queue's; empty between drains.
     batch: VecDeque<ShardMessage>,
+    /// Runs that the batch has changed and that are flushed after it; empty between drains.
     touched: Vec<RunId>,
 }
 
@@ -152,13 +155,13 @@ impl RunShard {
             shared,
             held_elsewhere: HashSet::default(),
             life,
-            room: Room::default(),
+            buffers: Buffers::default(),
             batch: VecDeque::new(),
             touched: Vec::new(),
         }
     }
 
-    /// Works off the inbox. Short, and awaits nothing.
+    /// Processes all waiting messages. Short, and awaits nothing.
     ///
     /// # Errors
     /// At a fault point only.
@@ -182,7 +185,7 @@ impl RunShard {
         Ok(())
     }
 
-    /// Handles one input, or keeps it until its run's commit is through. Returns the run that it changed.
+    /// Processes one message, or keeps it until its run's commit has ended. Returns the run that it changed.
     fn take(&mut self, input: ShardMessage, now: Now) -> Option<RunId> {
         let run = match &input {
             ShardMessage::Submit { .. }
@@ -223,7 +226,7 @@ impl RunShard {
             live.waiting.push_back(input);
             return None;
         }
-        live.borrow(&mut self.room);
+        live.borrow(&mut self.buffers);
         let context = decision_context(&self.shared, now);
         apply(live, input, &context);
         Some(run)
@@ -231,28 +234,28 @@ impl RunShard {
 
     fn take_own(&mut self, input: ShardMessage, now: Now) -> Option<RunId> {
         match input {
-            ShardMessage::Submit { submission, conversation, place, ack, result } => {
+            ShardMessage::Submit { submission, conversation, permit, ack, result } => {
                 match self.loading.get_mut(&submission.run) {
                     Some(later) => {
-                        later.push(ShardMessage::Submit { submission, conversation, place, ack, result });
+                        later.push(ShardMessage::Submit { submission, conversation, permit, ack, result });
                         None
                     }
-                    // Begun here, it would be a second one when the claim ends and the other is read.
+                    // Begun here too, there would be two when the claim ends and the other one is read.
                     None if self.held_elsewhere.contains(&submission.run) => {
                         self.shared.accept_if_there(submission.run, ack);
                         None
                     }
-                    None => self.submit((submission, conversation), place, ack, result, now),
+                    None => self.submit((submission, conversation), permit, ack, result, now),
                 }
             }
             ShardMessage::Adopt { run, new_process, recovery } => {
-                // A life that ended early leaves what it was to read, and the next one is given the same.
+                // A life that ended early leaves its `Adopt` messages in the queue, and the next one adds the same from the roster.
                 if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
                     self.load(run, new_process, recovery);
                 }
                 None
             }
-            // Begun by an earlier life of this actor; this one reads for itself.
+            // Started by an earlier life of this actor; this one reads its runs itself.
             ShardMessage::Loaded { life, .. }
             | ShardMessage::Reopened { life, .. }
             | ShardMessage::Committed { life, .. }
@@ -267,7 +270,7 @@ impl RunShard {
             } => {
                 tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
                 if !self.held_elsewhere.insert(run) {
-                    // Its owner has renewed the claim, so it lives: whoever asks here is told to ask there.
+                    // Its owner has renewed the claim, so it is alive: callers are refused here and ask there.
                     self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse);
                 }
                 self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
@@ -283,7 +286,7 @@ impl RunShard {
             ShardMessage::Loaded { run, new_process, loaded, .. } => {
                 self.held_elsewhere.remove(&run);
                 self.loaded(run, new_process, loaded, now);
-                // Before the run goes on: a turn that has ended meanwhile is not begun again.
+                // Before the run continues: a turn that has ended meanwhile is not dispatched again.
                 for input in self.loading.remove(&run).unwrap_or_default() {
                     self.take(input, now);
                 }
@@ -337,7 +340,7 @@ impl RunShard {
     fn submit(
         &mut self,
         (submission, conversation): (Arc<Submission>, Option<ConversationId>),
-        place: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
         ack: oneshot::Sender<Result<RunId, SubmitError>>,
         result: oneshot::Sender<Arc<RunResult>>,
         now: Now,
@@ -349,19 +352,19 @@ impl RunShard {
                 let _ = ack.send(Ok(run));
                 return None;
             }
-            Entry::Occupied(mut on_its_way) => {
-                on_its_way.get_mut().held.push(Held::Accepted(ack));
+            Entry::Occupied(mut unacknowledged) => {
+                unacknowledged.get_mut().held.push(Held::Accepted(ack));
                 return None;
             }
         };
         let first = TurnId { run, number: 1 };
-        // The first turns of a plan wait for an open breaker, as all on its edges.
+        // The first turns of a plan wait for an open breaker, as later ones do.
         let admitted = if submission.task.plan.is_some() {
             Ok(())
         } else {
             let mut facts = self.shared.facts.lock();
             facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
-                // One that waits in a conversation is admitted when it begins.
+                // A turn that waits in a conversation is admitted when it starts.
                 if conversation.is_none() {
                     facts.admit(first, &submission.agent, None);
                 }
@@ -375,16 +378,16 @@ impl RunShard {
         let deadline = submission.task.deadline;
         let (fold, starts) = Run::begin(Arc::clone(&submission), self.shared.rules.clone());
         let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
-        live.borrow(&mut self.room);
-        // Before the first turn: of two tasks that become runnable, another thread is asked to take the older one. The
-        // caller is on its way out; a turn would drag its run's state along.
+        live.borrow(&mut self.buffers);
+        // Before the first turn: of two tasks that become runnable, another thread steals the older one. The caller is about
+        // to return; a turn would move its run's state to the other core.
         live.held.push(Held::Accepted(ack));
         live.keep(RunEvent::Submitted(submission), starts);
         if let Some(conversation) = conversation {
             live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
         }
         live.results.push(result);
-        self.shared.roster.begin(run, place);
+        self.shared.roster.begin(run, permit);
         if let Some(deadline) = deadline {
             self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
         }
@@ -424,7 +427,7 @@ impl RunShard {
                     let id = TurnId { run, number };
                     let readmitted = self.shared.facts.lock().readmit(id, &turn.agent, now.monotonic);
                     match readmitted {
-                        // An open breaker is waited for and uses up no attempt.
+                        // Waiting for an open breaker uses up no attempt.
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
                             turn.phase = Phase::Leased;

@@ -1,4 +1,4 @@
-//! Runs that are read back: after a crash of their supervisor, after a commit that failed, or from another process.
+//! Reading runs back: after a crash of their supervisor, after a failed commit, or from another process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::commits::spawn_unless_ready;
 use super::requests::refuse;
 
 impl RunShard {
-    /// Reads a run; what arrives for it until then waits.
+    /// Reads a run; messages for it wait in `loading` until then.
     pub(super) fn load(&mut self, run: RunId, new_process: bool, recovery: Option<RecoveryBarrier>) {
         self.loading.entry(run).or_default();
         let (shared, life) = (Arc::clone(&self.shared), self.life);
@@ -33,7 +33,7 @@ impl RunShard {
                 Ok((snapshot::read(&shared.journal, run, &shared.rules).await?, fence))
             };
             let loaded = answer_of(read).await.map_err(LoadError::from).and_then(|(parts, fence)| {
-                // Not read again: the reducer would panic again.
+                // Not retried: the reducer would panic again.
                 let loaded = catch_unwind(AssertUnwindSafe(|| parts.replay()));
                 let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
                 Ok(Box::new((loaded, fence)))
@@ -42,6 +42,7 @@ impl RunShard {
         });
     }
 
+    /// Takes a run that was read into memory, or quarantines one that could not be read.
     pub(super) fn loaded(
         &mut self,
         run: RunId,
@@ -57,7 +58,7 @@ impl RunShard {
             // Noted as open, but never journaled: its submission was not acknowledged.
             return self.forget(run);
         };
-        // What an earlier life of this actor had taken, begun and not yet given back.
+        // Reservations and waits of an earlier life of this actor.
         self.shared.facts.lock().forget_run(run);
         if !new_process {
             let open: Vec<TurnId> = fold.open_turns().map(|turn| fold.turn_id(turn)).collect();
@@ -80,7 +81,7 @@ impl RunShard {
         }
         self.arm_deadline(&fold, now);
         let mut live = Box::new(LiveRun::new(fold, fence, last, durability));
-        // Where it was not taken over, the commit that failed may have been the one with the note.
+        // If it was not taken over, the failed commit may have been the one with the note.
         (live.is_noted_open, live.is_recovered) = (new_process, true);
         live.absorb(RunEvent::Recovered { at: now.wall, new_process });
         let open: Vec<u32> = live.run.open_turns().collect();
@@ -115,11 +116,11 @@ impl RunShard {
         if live.run.waits_for_conversation() {
             live.held.push(Held::Effect(Effect::EnterConversation));
         }
-        self.shared.roster.go_on(run, fence, new_process);
+        self.shared.roster.resume(run, fence, new_process);
         self.runs.insert(run, live);
     }
 
-    /// The time of a run that was read back goes on.
+    /// Arms the deadline of a run that was read back.
     pub(super) fn arm_deadline(&mut self, run: &Run, now: Now) {
         let submission = run.submission();
         if let Some(deadline) = submission.task.deadline.map(|deadline| submission.at + deadline) {
@@ -128,13 +129,13 @@ impl RunShard {
     }
 
     fn quarantine(&self, run: RunId, why: &str) {
-        tracing::error!(parent: None, %run, why, "run is quarantined; other runs go on");
+        tracing::error!(parent: None, %run, why, "run is quarantined; other runs continue");
         self.shared.quarantine.lock().insert(run, why.to_owned());
         self.shared.roster.remove(run);
     }
 
-    /// Another process has claimed the run: nothing more is done for it here as long as that process lives. It may have
-    /// ended with the claim alone, so this board looks.
+    /// Another process has claimed the run: its turns are stopped here. That process may have ended right after the claim, so
+    /// the run is read again, which waits for the claim to end.
     pub(super) fn let_go(&mut self, live: Box<LiveRun>) {
         let run = live.run.id();
         tracing::warn!(parent: None, %run, "another process has claimed the run");
@@ -152,7 +153,7 @@ impl RunShard {
         self.load(run, true, None);
     }
 
-    /// The run needs no supervisor any more.
+    /// Removes a run that has ended or was never journaled.
     fn forget(&mut self, run: RunId) {
         self.runs.remove(&run);
         self.shared.roster.remove(run);

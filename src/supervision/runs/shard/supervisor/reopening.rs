@@ -1,4 +1,4 @@
-//! Runs that ended because of concurrent writes, and go on with what a person has written over them.
+//! Runs that ended because of concurrent writes, and continue with a person's overwrite.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::commits::spawn_unless_ready;
 use super::{RunShard, decision_context};
 
 impl RunShard {
-    /// Reads a run that has ended; what arrives for it until then waits.
+    /// Reads a run that has ended; messages for it wait in `loading` until then.
     pub(super) fn reopen(
         &mut self,
         run: RunId,
@@ -36,7 +36,7 @@ impl RunShard {
                 let base = parts.base.ok_or(OverwriteError::Unknown)?;
                 let conflicted = Conflicted::find(&base, parts.tail)?;
                 let fence = match conflicted.durability().unwrap_or(shared.durability) {
-                    // Nobody else can have it.
+                    // No other process can have it.
                     Durability::Memory => Fence::FIRST,
                     Durability::Buffered | Durability::Sync => shared.claims.take_over(run).await?,
                 };
@@ -49,7 +49,7 @@ impl RunShard {
         });
     }
 
-    /// Applies the event again that ended the run.
+    /// Takes the run back into memory and applies the event that ended it once more, after the overwrite.
     pub(super) fn reopened(&mut self, run: RunId, reopened: Reopened, now: Now) -> Option<RunId> {
         let Reopened { read, update, by, ack } = reopened;
         let begun = read.and_then(|(conflicted, last, fence)| {
@@ -57,7 +57,7 @@ impl RunShard {
             let decided = catch_unwind(AssertUnwindSafe(|| conflicted.overwrite(update, by, &context)));
             let event = decided.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
             if event.is_err() {
-                // As it was.
+                // The run stays ended.
                 spawn_unless_ready(self.shared.journal.mark_ended(run), |_| {});
             }
             let Conflicted { run, ender, ended_at } = conflicted;
@@ -66,7 +66,7 @@ impl RunShard {
             live.is_noted_open = durability != Durability::Memory;
             live.absorb(event?);
             let effects = live.run.step(&ender);
-            // What it closed is closed.
+            // The turns that it closed were closed then.
             let held = effects.into_iter().filter(|effect| !matches!(effect, Effect::Close { .. }));
             live.held.extend(held.map(Held::Effect));
             Ok((live, ended_at))
@@ -79,7 +79,7 @@ impl RunShard {
                 if live.is_noted_open {
                     spawn_unless_ready(self.shared.journal.note_reopened(run, ended_at), |_| {});
                 }
-                self.shared.roster.go_on(run, live.fence, true);
+                self.shared.roster.resume(run, live.fence, true);
                 self.arm_deadline(&live.run, now);
                 self.runs.insert(run, live);
             }

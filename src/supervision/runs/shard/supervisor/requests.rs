@@ -1,4 +1,4 @@
-//! What a run is asked for: each input becomes events, or an answer at once.
+//! Messages for a run: each becomes events, or is answered at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,7 +22,7 @@ use crate::supervision::runs::rules::step::Effect;
 use crate::supervision::runs::shard::live::{Held, LiveRun};
 use crate::supervision::runs::shard::queue::ShardMessage;
 
-/// Applies an input to its run: decides, and keeps the event for the next commit.
+/// Applies a message to its run: decides, and keeps the events for the next commit.
 pub(super) fn apply(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<'_>) {
     let before = live.events.len();
     decide_on(live, input, context);
@@ -81,7 +81,7 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
             }
         }
         ShardMessage::Resume { turn, resume, by, ack } => {
-            // Reducers are the users' code.
+            // Reducers are users' code.
             let decided = catch_unwind(AssertUnwindSafe(|| live.run.resumed(turn, resume, by, context.now.wall)));
             match decided.unwrap_or_else(|panic| Err(refused_by_panic(&*panic))) {
                 Ok(event) => {
@@ -106,7 +106,7 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
             }
         }
         ShardMessage::Cancel { reason, ack, .. } => {
-            // It may have ended in the same batch.
+            // The run may have ended in the same batch.
             let is_stopped = live.run.result().is_none();
             if is_stopped {
                 live.absorb(RunEvent::Stopped { outcome: Outcome::Cancelled { reason }, at: context.now.wall });
@@ -160,7 +160,7 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
     }
 }
 
-/// The run knows of a turn's mark before what the turn hands in: what was said of it before may be lost.
+/// Records a turn's taint before its outcome or request: an earlier record may be lost with a commit.
 fn mark(live: &mut LiveRun, turn: u32, attempt: u32, is_marked: bool, context: &DecisionContext<'_>) {
     let is_news = is_marked && !live.run.is_marked();
     if is_news && live.run.turn(turn).is_some_and(|open| open.attempt == attempt) {
@@ -169,7 +169,7 @@ fn mark(live: &mut LiveRun, turn: u32, attempt: u32, is_marked: bool, context: &
 }
 
 fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome, context: &DecisionContext<'_>) {
-    // Reducers are the users' code: one that panics ends its run and nothing else.
+    // Reducers are users' code: one that panics ends its run and nothing else.
     let decided = catch_unwind(AssertUnwindSafe(|| decide::on_outcome(&live.run, turn, attempt, outcome, context)));
     match decided {
         Ok(Some((event, worked_out))) => {
@@ -271,12 +271,12 @@ fn on_request(
     }
 }
 
-/// A custom reducer has panicked over what a person wrote: nothing has changed.
+/// The error for a custom reducer that panicked over what a person wrote: nothing has changed.
 fn refused_by_panic(panic: &(dyn std::any::Any + Send)) -> ResumeError {
     ResumeError::Panicked(panic_text(panic))
 }
 
-/// Decides a request that was not recorded yet.
+/// Decides about a request that is not recorded yet.
 fn ask(
     live: &mut LiveRun,
     (number, ordinal): (u32, u32),
@@ -331,7 +331,7 @@ fn ask(
     }
 }
 
-/// Whether a repeated request is the one that was recorded in its place.
+/// Whether a repeated request is the one that is recorded under its ordinal.
 fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> {
     let (is_same, was) = match (record, request) {
         (
@@ -364,12 +364,12 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
     if is_same { Ok(()) } else { Err(format!("an earlier attempt asked for {was} in this place")) }
 }
 
-/// The questions that wait for an answer. What has expired is not among them, also if no event reports the expiry yet.
+/// The questions that wait for an answer, without expired ones, even if no event reports the expiry yet.
 fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
     run.open_questions().filter(|question| question.expires_at.is_none_or(|at| at > now)).collect()
 }
 
-/// An input for a run that is not in memory: it has ended, or was never there.
+/// Answers a message for a run that is not in memory: it has ended, or never existed.
 pub(super) fn refuse(input: ShardMessage) {
     match input {
         ShardMessage::Request { id, request, reply, .. } => {
@@ -385,7 +385,7 @@ pub(super) fn refuse(input: ShardMessage) {
         ShardMessage::Interrupts { reply, .. } => drop(reply.send(Vec::new())),
         ShardMessage::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(turn)))),
         ShardMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
-        // A dropped reply says that the run is not in memory.
+        // A dropped reply means that the run is not in memory.
         ShardMessage::Result { .. }
         | ShardMessage::Outcome { .. }
         | ShardMessage::Begin { .. }
