@@ -30,7 +30,6 @@
 
 pub mod actors;
 pub mod agents;
-mod documents;
 pub mod env;
 mod error;
 pub mod messages;

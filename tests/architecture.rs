@@ -8,14 +8,8 @@ use std::path::Path;
 
 use xtask::imports::Sources;
 
-/// Imports that the table does not allow and that are still there: the file, and the room. None may be added.
-const STILL_THERE: &[(&str, &str)] = &[
-    // `Defects`, which `workflow` re-exports.
-    ("runtime/workflows.rs", "documents"),
-];
-
 /// The rooms that are rules and data alone: they run in any thread, and without a runtime.
-const WITHOUT_RUNTIME: &[&str] = &["messages", "documents", "workflow", "supervision::runs::rules"];
+const WITHOUT_RUNTIME: &[&str] = &["messages", "workflow", "supervision::runs::rules"];
 
 /// Each room with the rooms that it may import, as in the table of ARCHITECTURE.md. Everything may import the first two.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
@@ -68,11 +62,8 @@ fn rooms_import_only_what_the_table_allows() {
             wrong.entry((from, other.to_owned())).or_insert(line);
         }
     }
-    let known: BTreeSet<_> = STILL_THERE.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-    let new: Vec<_> = wrong.iter().filter(|(key, _)| !known.contains(key)).map(|(_, line)| line).collect();
-    assert!(new.is_empty(), "the table of ARCHITECTURE.md does not allow this:\n{new:#?}");
-    let gone: Vec<_> = known.iter().filter(|key| !wrong.contains_key(key)).collect();
-    assert!(gone.is_empty(), "these are gone; remove them from the list: {gone:?}");
+    let wrong: Vec<_> = wrong.values().collect();
+    assert!(wrong.is_empty(), "the table of ARCHITECTURE.md does not allow this:\n{wrong:#?}");
 }
 
 #[test]

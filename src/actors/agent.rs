@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{check_name, check_own_name};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::messages::names::{check_name, check_own_name};
 use crate::messages::{AgentName, Authority, Command, Json, MAX_AGENT_NAME, NameError, OnUnknown};
 
 use super::agent_actor::RestartWindow;

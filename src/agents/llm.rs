@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use callboard_documents::template::Fault;
 use futures::FutureExt as _;
 
 use crate::actors::{Agent, AgentSpec, Turn, TurnError};
-use crate::documents::template::Fault;
 use crate::messages::{Command, Json, Message};
 
 use super::definition::Definition;

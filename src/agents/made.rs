@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use callboard_text::{check_name, check_own_name, did_you_mean, nearest, quoted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actors::Mode;
 use crate::actors::context::MAX_NAMESPACE;
-use crate::messages::names::{check_name, check_own_name, did_you_mean, nearest};
-use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Effect, MAX_AGENT_NAME};
 
 use super::definition::Definition;

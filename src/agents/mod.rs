@@ -33,9 +33,9 @@ pub mod tools;
 #[cfg(any(feature = "genai", all(unix, feature = "mcp")))]
 mod web;
 
-pub use crate::documents::{Defect, Defects};
 pub use crate::messages::Effect;
 pub use builtin::{BuiltIn, CapabilityGap};
+pub use callboard_documents::{Defect, Defects};
 pub use catalog::{CallPolicy, Chosen, ModelChoice, ModelEntry, Models, ModelsError, Prices};
 pub use definition::{Definition, DefinitionReader, DefinitionSource, ProcessSettings};
 pub use fake::FakeModel;

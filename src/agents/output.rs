@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use jsonschema::Validator;
+use callboard_documents::schema::{self, Validator};
 use serde_json::Value;
 
-use crate::documents::schema;
 use crate::messages::{Json, MAX_JSON_DEPTH};
 
 /// What the answer of an agent must look like, made ready. A cheap clone.

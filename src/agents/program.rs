@@ -1,12 +1,9 @@
 //! A program as a document declares it: its command line, and the variables that it is given.
 
 use ::toml::de::DeValue;
-
-use crate::documents::fields::Field;
-use crate::documents::found::Found;
-use crate::documents::values::{Item, list, string};
-use crate::documents::{Defect, Place, Placed};
-use crate::messages::visible::quoted;
+use callboard_documents::toml::{Field, Item, list, string};
+use callboard_documents::{Defect, Found, Place, Placed};
+use callboard_text::quoted;
 
 /// Variables with names that end so have secrets in them.
 const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];

@@ -7,13 +7,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
+use callboard_documents::template::{Fault, Lookup, Names, Template};
+use callboard_text::{did_you_mean, nearest, quoted};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::actors::Mode;
-use crate::documents::template::{Fault, Lookup, Names, Template};
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 use crate::messages::{Effect, Json};
 
 use super::definition::Definition;
@@ -181,8 +180,8 @@ pub(super) struct PromptValues<'a> {
 }
 
 impl Lookup<PromptVar> for PromptValues<'_> {
-    fn lookup(&self, var: &PromptVar) -> Result<Json, String> {
-        Ok(match var {
+    fn lookup(&self, var: &PromptVar) -> Result<Arc<Value>, String> {
+        let value: Json = match var {
             PromptVar::Agent => json!({
                 "name": self.agent.name,
                 "description": self.agent.description,
@@ -198,7 +197,8 @@ impl Lookup<PromptVar> for PromptValues<'_> {
             PromptVar::Input => self.input.clone(),
             PromptVar::State => (self.state)(),
             PromptVar::PreviousAgent => self.previous_agent.clone(),
-        })
+        };
+        Ok(value.into_shared())
     }
 }
 

@@ -3,9 +3,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use callboard_text::{NameError, check_name};
 use serde::{Deserialize, Serialize, Serializer};
-
-use super::names::{NameError, check_name};
 
 /// The longest id of a conversation in characters.
 pub const MAX_CONVERSATION_ID: usize = 128;

@@ -1,9 +1,9 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use callboard_text::visible_lines;
 use serde::{Deserialize, Serialize};
 
-use super::visible::visible_lines;
 use super::{
     Action, AgentName, Answer, ApprovalId, AskedOutcome, Authority, Command, ConversationId, Decision, Envelope,
     Intent, Json, Outcome, Refusal, Resolution, RunId, Submission, Timestamp, Update, Usage,

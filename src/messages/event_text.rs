@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::visible::cut;
+use callboard_text::cut;
+
 use super::{AgentName, Command, Goto, Json, RunEvent, Verdict};
 
 /// One line, fit for a terminal; what agents wrote is escaped and cut.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use callboard_text::visible;
 use serde_json::Value;
 
-use super::visible::visible;
 use super::{AgentName, Command, RunEvent, Verdict};
 
 /// Who handed what to whom in a run.

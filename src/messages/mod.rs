@@ -1,5 +1,6 @@
 //! The vocabulary: plain, serialisable data that every room shares. No tokio, no ractor.
 
+mod agent_name;
 mod approval;
 mod authority;
 mod chain;
@@ -15,7 +16,6 @@ mod ids;
 mod json;
 mod kept;
 mod limits;
-pub(crate) mod names;
 mod outcome;
 mod outside;
 mod plan;
@@ -26,12 +26,13 @@ pub mod state;
 mod task;
 mod time;
 mod usage;
-pub(crate) mod visible;
 mod wait;
 
+pub use agent_name::{AgentName, MAX_AGENT_NAME};
 pub(crate) use approval::HANDOFF_ORDINAL;
 pub use approval::{ASK, Action, ActionKind, ApprovalId, Consent, Decision, EACH_TIME, Envelope, Terms};
 pub use authority::{Authority, Effect};
+pub use callboard_text::{NameError, NameProblem, Unfit, visible, visible_lines};
 pub use chain::{Chain, Step};
 pub use command::{Command, Goto, Scope, Send, Update};
 pub use context::{ContextEntry, Origin};
@@ -47,7 +48,6 @@ pub use ids::{RequestId, RunId, TraceId, TurnId};
 pub use json::{Json, MAX_JSON_DEPTH};
 pub use kept::KeptAgent;
 pub use limits::{Backoff, Complexity, Limits};
-pub use names::{AgentName, MAX_AGENT_NAME, NameError, NameProblem, Unfit};
 pub use outcome::{Alone, Outcome, RunMetrics, RunResult};
 pub use outside::{AskedOutcome, EffectClass, Intent, OnUnknown, Reconciled, Resolution};
 pub(crate) use plan::MAX_PLAN_DEPTH;
@@ -60,5 +60,4 @@ pub use state::{Reducer, Schema, State};
 pub use task::{Handoffs, Submission, Task};
 pub use time::{Durability, Timestamp};
 pub use usage::Usage;
-pub use visible::{visible, visible_lines};
 pub use wait::Wait;

@@ -2,10 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{visible, visible_lines};
 use serde::{Deserialize, Serialize};
 
 use super::state::FinalState;
-use super::visible::{visible, visible_lines};
 use super::{AgentName, Handoffs, Json, Refusal, RunId, Usage};
 
 /// How a run, or a branch of it, ended.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use callboard_text::{cut, quoted};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::visible::{cut, quoted};
 use super::{Json, Timestamp};
 
 /// Whether an effect outside of the runtime may happen again (SEMANTICS 14).

@@ -1,9 +1,8 @@
 use std::time::Duration;
 
+use callboard_text::{cut, did_you_mean, quoted, visible_lines};
 use serde::{Deserialize, Serialize};
 
-use super::names::did_you_mean;
-use super::visible::{cut, quoted, visible_lines};
 use super::{AgentName, Chain, Wait};
 
 /// Why a handoff, delegation, submission or reservation may not go ahead. A refusal is a value with a name, not a

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
 use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, InboxMessage, Listed, Standing};
-use crate::messages::names::did_you_mean;
-use crate::messages::visible::{quoted, visible_lines};
 use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::{BreakerState, BreakerStatus};

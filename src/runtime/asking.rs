@@ -4,10 +4,9 @@ use std::any::{Any, type_name};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use callboard_text::{cut, did_you_mean, quoted, visible_lines};
 use futures::FutureExt;
 
-use crate::messages::names::did_you_mean;
-use crate::messages::visible::{cut, quoted, visible_lines};
 use crate::messages::{AgentName, Refusal};
 use crate::supervision::panic_text;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callboard_text::nearest;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -14,7 +15,6 @@ use crate::actors::context::ContextStore;
 use crate::actors::meters::count_refused;
 use crate::actors::{Floor, Router, Shards};
 use crate::env::{Bug, Env, is_planted};
-use crate::messages::names::nearest;
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, Chain, Complexity, ConversationId, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callboard_text::{check_name, looks};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -15,7 +16,6 @@ use crate::actors::{
     default_policy,
 };
 use crate::env::Env;
-use crate::messages::names::{check_name, looks};
 use crate::messages::state::{Schema, StateRules};
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, Memory, Storage};

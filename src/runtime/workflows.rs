@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use callboard_text::{check_name, quoted};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::messages::names::check_name;
-use crate::messages::visible::quoted;
 use crate::messages::{Durability, NameError, Plan, Refusal, RunEvent, RunId};
 use crate::storage::codec::{self, CodecError, Stored};
 use crate::storage::{Expected, Journal, Key, Put, Storage, StorageError};

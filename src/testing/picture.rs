@@ -5,9 +5,9 @@ use std::future::{Future, ready};
 use std::iter::Peekable;
 use std::time::Duration;
 
+use callboard_text::slip_of;
 use similar::{ChangeTag, TextDiff};
 
-use crate::messages::names::slip_of;
 use crate::messages::visible;
 use crate::runtime::Callboard;
 use crate::supervision::tree::{ControlError, NodeKind, NodeState, Strategy, Supervisor, SupervisorRef, TreeNode};

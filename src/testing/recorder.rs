@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use callboard_text::{did_you_mean, nearest};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use crate::messages::names::{did_you_mean, nearest};
 use crate::messages::visible;
 use crate::supervision::tree::{TreeEvent, TreeEventKind};
 

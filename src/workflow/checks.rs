@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use jsonschema::Validator;
+use callboard_documents::schema::{self, MAX_PATTERNS, Validator};
+use callboard_documents::template::Fault;
+use callboard_text::quoted;
 
-use crate::documents::schema::{self, MAX_PATTERNS};
-use crate::documents::template::Fault;
-use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, State};
 
 /// The schemas of a plan's channels, made ready.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::messages::visible::cut;
+use callboard_text::cut;
+
 use crate::messages::{Block, Plan, PlanNode, Work};
 
 /// What is different, node by node; empty if the plans are equal.

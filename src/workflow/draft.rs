@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use callboard_documents::Placed;
 use serde_json::Value;
 
-use crate::documents::Placed;
 use crate::messages::{Condition, JoinPolicy, On, Reducer};
 
 /// A workflow as it was written.

@@ -4,13 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
-use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
+use callboard_documents::template::Fault;
+use callboard_documents::{Defect, Found, Place, Placed};
+use callboard_text::{did_you_mean, nearest, quoted};
 
-use crate::documents::found::Found;
-use crate::documents::template::Fault;
-use crate::documents::{Defect, Place, Placed};
+use crate::messages::{Block, Edge, JoinPolicy, Json, On, PlanNode, Until, Work};
 
 use super::draft::{Draft, EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 use super::graph::{Aspect, Flaw, MAP_BOUND, MAX_DEPTH, MAX_NODES, Spot, too_many_nodes};

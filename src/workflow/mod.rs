@@ -18,7 +18,7 @@ mod toml;
 pub mod ways;
 mod written;
 
-pub use crate::documents::{Defect, Defects};
+pub use callboard_documents::{Defect, Defects};
 pub(crate) use difference::difference;
 pub use draft::Node;
 pub(crate) use draw::way_to_node;
@@ -26,3 +26,6 @@ pub use draw::{Count, Drawing, NodeState, NodeStates};
 pub use sources::{Form, Source};
 pub(crate) use written::check_task;
 pub use written::{Reader, Workflow, WorkflowBuilder};
+
+// Values that are made of documents need no check of their depth.
+const _: () = assert!(callboard_documents::MAX_DEPTH <= crate::messages::MAX_JSON_DEPTH);

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::messages::visible::quoted;
-
-use crate::documents::{Defect, Defects, Placed, text_of};
+use callboard_documents::{Defect, Defects, Placed, text_of};
+use callboard_text::quoted;
 
 use super::draft::{Draft, Node, WorkDraft};
 use super::written::{Reader, Workflow};
@@ -122,7 +121,7 @@ impl Reader {
         if known.is_empty() {
             return read;
         }
-        let mut list = read.err().map(|defects| defects.list).unwrap_or_default();
+        let mut list = read.err().map(|defects| defects.list().to_vec()).unwrap_or_default();
         list.extend(known);
         Err(Defects::of(origin, Some(text), list))
     }

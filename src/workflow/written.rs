@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use callboard_documents::{Defect, Defects, Place, Placed, text_of};
+use callboard_text::{did_you_mean, quoted};
 use serde_json::Value;
 
-use crate::messages::names::did_you_mean;
 use crate::messages::state::StateRules;
-use crate::messages::visible::quoted;
 use crate::messages::{Json, Plan, Reducer, Schema, Task};
-
-use crate::documents::{Defect, Defects, Place, Placed, text_of};
 
 use super::draft::{ChannelDraft, Draft, Node};
 use super::graph::{Flaw, Graph, Predicated};

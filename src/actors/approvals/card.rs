@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use callboard_text::exact;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::messages::visible::exact;
 use crate::messages::{Envelope, Json, Question};
 
 /// The longest text of a card's arguments, in characters; what is cut is said.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::visible;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::messages::visible::visible;
 use crate::messages::{ApprovalId, Decision, Envelope};
 use crate::storage::StorageError;
 

@@ -1,8 +1,8 @@
 //! Where entries are stored, and as what.
 
+use callboard_text::{check_key, check_name};
 use serde::{Deserialize, Serialize};
 
-use crate::messages::names::{check_key, check_name};
 use crate::messages::{AgentName, ContextEntry, NameError, Origin, Timestamp};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{CONTEXT, Entry, Key, KeyPrefix, StorageError};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::messages::names::nearest;
+use callboard_text::nearest;
+
 use crate::messages::{AgentName, Announcement, Presence};
 
 /// Agents that were ever here, by name.

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use callboard_text::look_alike;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 
 use crate::env::Env;
-use crate::messages::names::look_alike;
 use crate::messages::state::StateRules;
 use crate::messages::{
     Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, Envelope, Json, KeptAgent, Presence,

@@ -5,10 +5,9 @@
 
 use std::fmt;
 
+use callboard_documents::Defects;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::documents::Defects;
 
 use super::definition::Definition;
 

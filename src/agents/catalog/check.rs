@@ -1,8 +1,7 @@
 //! Whether the models of a catalog fit together. Pure.
 
-use crate::documents::{Defect, Place};
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::{is_unseen, quoted};
+use callboard_documents::{Defect, Place};
+use callboard_text::{did_you_mean, is_unseen, nearest, quoted};
 
 use super::{ModelEntry, Prices};
 

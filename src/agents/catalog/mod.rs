@@ -19,13 +19,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_documents::Defects;
+use callboard_text::{did_you_mean, nearest, quoted};
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
-use crate::documents::Defects;
 use crate::env::Env;
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 use crate::messages::{Backoff, Cost, Usage};
 use crate::supervision::runs::breaker::{BreakerPolicy, BreakerState};
 
@@ -463,7 +462,7 @@ impl Registry {
 
 /// `"large" (careful, quick)`.
 fn described(entry: &ModelEntry) -> String {
-    let tags = entry.tags.iter().map(|tag| crate::messages::visible::cut(tag)).collect::<Vec<_>>().join(", ");
+    let tags = entry.tags.iter().map(|tag| callboard_text::cut(tag)).collect::<Vec<_>>().join(", ");
     let name = quoted(&entry.name);
     if tags.is_empty() { name } else { format!("{name} ({tags})") }
 }

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::documents::Defect;
-use crate::documents::fields::Fields;
-use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration};
+use callboard_documents::toml::{Fields, Item, count, duration};
+use callboard_documents::{Defect, Found};
 
 use super::Definition;
 use super::reading::{checked, texts, values};

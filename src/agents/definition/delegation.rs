@@ -1,9 +1,9 @@
 //! What an agent tells those that it gives tasks to, and whom else it knows, as a file says it.
 
+use callboard_documents::Found;
+use callboard_documents::toml::{Field, Fields, Item, count, list, word};
+
 use crate::agents::builtin::BuiltIn;
-use crate::documents::fields::{Field, Fields};
-use crate::documents::found::Found;
-use crate::documents::values::{Item, count, list, word};
 use crate::messages::ConversationStrategy;
 
 use super::Definition;

@@ -1,10 +1,9 @@
 //! What the answer of an agent must look like, as a file says it.
 
+use callboard_documents::toml::{Fields, Item, placed_json};
+use callboard_documents::{Defect, Found};
+
 use crate::agents::output::OutputSchema;
-use crate::documents::Defect;
-use crate::documents::fields::Fields;
-use crate::documents::found::Found;
-use crate::documents::values::{Item, placed_json};
 
 const EXAMPLE: &str = "write [agent.output.schema], and below it type = \"object\"";
 

@@ -4,12 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
+use callboard_documents::toml::{Fields, Item, duration};
+use callboard_documents::{Defect, Found, Place};
+use callboard_text::quoted;
+
 use crate::agents::{process, program};
-use crate::documents::fields::Fields;
-use crate::documents::found::Found;
-use crate::documents::values::{Item, duration};
-use crate::documents::{Defect, Place};
-use crate::messages::visible::quoted;
 
 use super::Definition;
 use super::reading::{authority, check_tier, on_unknown};

@@ -5,15 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use callboard_documents::toml::{Field, Fields, Item, count, duration, list, string, text, word};
+use callboard_documents::{Defect, Defects, Found, Place, Placed, text_of};
+use callboard_text::{check_name, check_own_name, did_you_mean, look_alike, nearest, quoted};
 use toml::de::{DeTable, DeValue};
 
 use crate::actors::Mode;
-use crate::documents::fields::{Field, Fields};
-use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration, list, string, text, word};
-use crate::documents::{self, Defect, Defects, Place, Placed, text_of};
-use crate::messages::names::{check_name, check_own_name, did_you_mean, look_alike, nearest};
-use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Authority, Effect, MAX_AGENT_NAME, OnUnknown};
 
 use super::Definition;
@@ -72,7 +69,7 @@ impl DefinitionSource {
             let problem = "it is no regular file, so it is not read: remove it, or give it another name";
             return Err(io::Error::other(problem));
         }
-        Ok(Self { origin: file.display().to_string(), bytes: documents::bytes_of(&place)? })
+        Ok(Self { origin: file.display().to_string(), bytes: callboard_documents::bytes_of(&place)? })
     }
 }
 
@@ -162,7 +159,8 @@ impl DefinitionReader {
     /// Everything that is wrong with the text.
     pub fn read(&self, origin: &str, text: &str) -> Result<Definition, Defects> {
         let mut found = Found::default();
-        let read = documents::read(text, LONG, &mut found, |document, found| self.document(document, found));
+        let read =
+            callboard_documents::toml::read(text, LONG, &mut found, |document, found| self.document(document, found));
         match found.or(read) {
             Ok(Some(definition)) => Ok(definition),
             // Nothing is made of a text without a defect.

@@ -248,14 +248,14 @@ fn whole_example(page: &'static str) -> &'static str {
 }
 
 fn as_json(text: &str) -> serde_json::Value {
-    let mut found = crate::documents::found::Found::default();
-    let item = |document: &toml::de::DeTable<'_>, found: &mut crate::documents::found::Found| {
+    let mut found = callboard_documents::Found::default();
+    let item = |document: &toml::de::DeTable<'_>, found: &mut callboard_documents::Found| {
         let fields = document.iter().map(|(key, item)| {
-            (key.get_ref().to_string(), crate::documents::values::json(item, found).unwrap_or_default())
+            (key.get_ref().to_string(), callboard_documents::toml::json(item, found).unwrap_or_default())
         });
         Some(serde_json::Value::Object(fields.collect()))
     };
-    let read = crate::documents::read(text, "", &mut found, item);
+    let read = callboard_documents::toml::read(text, "", &mut found, item);
     found.or(read).unwrap().unwrap()
 }
 

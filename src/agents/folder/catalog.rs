@@ -5,11 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use callboard_documents::{Defects, bytes_of};
+use callboard_text::visible;
+
 use crate::agents::catalog::Models;
 use crate::agents::definition::Definition;
 use crate::agents::model::Model;
-use crate::documents::{Defects, bytes_of};
-use crate::messages::visible::visible;
 
 use super::FileChange;
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use callboard_text::{quoted, visible};
+
 use crate::actors::AgentSpec;
 use crate::agents::definition::{Definition, DefinitionReader, DefinitionSource, name_alike};
 use crate::agents::llm::Teammate;
 use crate::messages::AgentName;
-use crate::messages::visible::{quoted, visible};
 
 use super::catalog::{Bytes, Catalog, Current};
 use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};

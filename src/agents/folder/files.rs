@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use callboard_text::visible;
+
 use crate::agents::definition::DefinitionSource;
-use crate::messages::visible::visible;
 
 use super::catalog::{self, Bytes};
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use callboard_text::quoted;
+
 use crate::agents::catalog::Models;
 use crate::agents::definition::Definition;
 use crate::agents::meta::makes_agents;
-use crate::messages::visible::quoted;
 use crate::messages::{Effect, OnUnknown};
 
 /// What was there when a folder was loaded.

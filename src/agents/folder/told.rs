@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use callboard_text::{visible, visible_lines};
+
 use crate::messages::AgentName;
-use crate::messages::visible::{visible, visible_lines};
 
 /// What became of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

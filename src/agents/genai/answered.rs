@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ::genai::adapter::AdapterKind;
 use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd, ToolChunk};
+use callboard_text::cut;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
@@ -13,7 +14,6 @@ use tokio::time::{Sleep, sleep};
 use crate::agents::model::{
     MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens,
 };
-use crate::messages::visible::cut;
 use crate::messages::{Json, Message, StopReason, ToolCall, Usage};
 
 use super::asked::{Signed, SignedPart};

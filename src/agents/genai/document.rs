@@ -4,16 +4,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ::toml::de::{DeInteger, DeTable, DeValue};
+use callboard_documents::toml::{Field, Fields, Item, count, list, misfit, mismatch, string};
+use callboard_documents::{Defect, Defects, Found, Place, Placed};
+use callboard_text::{did_you_mean, nearest, quoted};
 
 use crate::agents::catalog::check::{self, Facts};
 use crate::agents::catalog::{ModelEntry, Models, Prices};
-use crate::documents::fields::{Field, Fields};
-use crate::documents::found::Found;
-use crate::documents::values::{Item, count, list, misfit, mismatch, string};
-use crate::documents::{self, Defect, Defects, Place, Placed};
 use crate::env::Env;
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 
 use super::environment::{Variables, with_surroundings};
 use super::provider::{ProviderError, check_variable};
@@ -49,7 +46,9 @@ impl Models {
     ) -> Result<Self, Defects> {
         let variables: Variables = Arc::new(variables);
         let mut found = Found::default();
-        let catalog = documents::read(text, ADVICE, &mut found, |document, found| read(document, &variables, found));
+        let catalog = callboard_documents::toml::read(text, ADVICE, &mut found, |document, found| {
+            read(document, &variables, found)
+        });
         let defects = |list| Defects::of(origin, Some(text), list);
         let catalog = found.or(catalog).map_err(defects)?;
         let models = Self::of(env, catalog.models)?;
@@ -108,9 +107,9 @@ fn model(item: &Item<'_>, variables: &Variables, web: &Web, found: &mut Found) -
     let mut fields = Fields::of("a model", item, EXAMPLE, found)?;
     let header: Place = Some(fields.place.clone());
     let name = fields.required("name", "write name = \"…\": agents choose it by this name", found);
-    let name = name.and_then(|field| documents::values::text(field, found));
+    let name = name.and_then(|field| callboard_documents::toml::text(field, found));
     let provider = fields.required("provider", "write provider = \"openai\", or another one", found);
-    let provider = provider.and_then(|field| documents::values::text(field, found));
+    let provider = provider.and_then(|field| callboard_documents::toml::text(field, found));
     let id = fields.text("model", found);
     let url = fields.text("url", found);
     let key_variable = fields.field("key_variable");

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use callboard_text::quoted;
+
 use crate::agents::catalog::{ModelEntry, Models};
 use crate::env::Env;
-use crate::messages::visible::quoted;
 
 use super::provider::{self, Address, Provider};
 use super::web::Web;

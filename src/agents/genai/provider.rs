@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use ::genai::adapter::AdapterKind;
+use callboard_text::{did_you_mean, nearest, quoted};
 use reqwest::Url;
-
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 
 use crate::agents::program::is_variable;
 use crate::agents::web::{self, Way};

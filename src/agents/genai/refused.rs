@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ::genai::webc::{Error as WebError, StreamTimeout};
 use ::genai::{BoxError, Error};
+use callboard_text::visible;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::agents::model::{MAX_CALLS, MAX_REPLY, ModelError, ModelErrorKind};
-use crate::messages::visible::visible;
 
 use super::GenaiModel;
 

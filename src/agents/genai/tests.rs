@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use callboard_documents::Defects;
+
 use crate::agents::{ModelChoice, ModelEntry, Models};
-use crate::documents::Defects;
 use crate::env::Env;
 
 use super::provider::{Address, Provider};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use callboard_text::{did_you_mean, nearest, quoted};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, ready};
 use parking_lot::Mutex;
@@ -12,8 +13,6 @@ use crate::agents::made::Draft;
 use crate::agents::meta::{self, MetaTool};
 use crate::agents::permission::Tier;
 use crate::agents::tool::{Entry, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 use crate::messages::{
     Action, AgentEvent, Command, Consent, Effect, EffectClass, Handoffs, Intent, Json, Reconciled, Refusal, ToolCall,
 };

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use callboard_text::quoted;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use crate::agents::tool::{ToolError, ToolOutput};
-use crate::messages::visible::quoted;
 
 /// An answer of text: its parts one below the other; what is no text is named and not shown. No more than about `most` bytes are
 /// made of it.

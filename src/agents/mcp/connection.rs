@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::quoted;
 use futures::future::{BoxFuture, FutureExt, Shared};
 use parking_lot::Mutex;
 use rmcp::model::JsonObject;
@@ -15,7 +16,6 @@ use super::settings::Settings;
 use super::starts::Starts;
 use crate::agents::tool::{ToolError, ToolFailure, ToolOutput};
 use crate::env::Env;
-use crate::messages::visible::quoted;
 
 /// How long a turn waits at its beginning for a server whose tools have changed to list them.
 const MAX_LISTING: Duration = Duration::from_secs(5);

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ::toml::de::{DeTable, DeValue};
+use callboard_documents::toml::{Field, Fields, Item, count, duration, list, misfit, mismatch, text, word};
+use callboard_documents::{Defect, Defects, Found, Place, Placed};
+use callboard_text::{did_you_mean, nearest, quoted};
 use reqwest::Url;
 
 use super::McpServers;
@@ -13,14 +16,8 @@ use super::settings::{Named, Reached, Settings};
 use crate::agents::program::{self, environment, words};
 use crate::agents::secret::Secret;
 use crate::agents::web;
-use crate::documents::fields::{Field, Fields};
-use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration, list, misfit, mismatch, text, word};
-use crate::documents::{self, Defect, Defects, Place, Placed};
 use crate::env::Env;
 use crate::messages::Effect;
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 
 const ADVICE: &str = "split it into several documents";
 const EXAMPLE: &str = "write [[servers]], and below it name = \"…\" and command = [\"…\"] or url = \"https://…\"";
@@ -88,7 +85,7 @@ impl McpServers {
             format!("{origin}:{line}").into()
         };
         let read = |document: &DeTable<'_>, found: &mut Found| read(document, &variables, &place, found);
-        let servers = documents::read(text, ADVICE, &mut found, read);
+        let servers = callboard_documents::toml::read(text, ADVICE, &mut found, read);
         let servers = found.or(servers).map_err(|list| Defects::of(origin, Some(text), list))?;
         Ok(Self(servers.into_iter().map(|settings| Arc::new(Connection::new(settings, env))).collect()))
     }

@@ -19,11 +19,10 @@ mod web;
 use std::fmt;
 use std::sync::Arc;
 
+use callboard_text::{quoted, visible, visible_lines};
 use futures::future::join_all;
 
 use super::tool::Tools;
-use crate::messages::visible;
-use crate::messages::visible::quoted;
 
 use connection::Connection;
 use offers::Refused;
@@ -119,12 +118,12 @@ impl McpServers {
 impl fmt::Display for McpProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let server = quoted(&self.server);
-        write!(f, "{}: ", visible::visible(&self.place))?;
+        write!(f, "{}: ", visible(&self.place))?;
         match &self.tool {
             Some(tool) => write!(f, "the tool {} of the MCP server {server} is refused: ", quoted(tool))?,
-            None => write!(f, "the MCP server {server} ({}) ", visible::visible(&self.reached_by))?,
+            None => write!(f, "the MCP server {server} ({}) ", visible(&self.reached_by))?,
         }
-        f.write_str(&visible::visible_lines(&self.problem))
+        f.write_str(&visible_lines(&self.problem))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use callboard_documents::schema;
+use callboard_text::{cut, did_you_mean, nearest, quoted};
 use rmcp::model::Tool as Listed;
 use serde_json::Value;
 
@@ -9,9 +11,6 @@ use super::names;
 use super::session::MAX_PING;
 use super::settings::Settings;
 use crate::agents::tool::ToolSpec;
-use crate::documents::schema;
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::{cut, quoted};
 use crate::messages::{EffectClass, visible_lines};
 
 /// The most tools of one server.

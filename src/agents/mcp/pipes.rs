@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use callboard_text::quoted;
 use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -17,7 +18,6 @@ use rmcp::transport::Transport;
 use crate::agents::process::child::{Input, MAX_LINE, Output, Process};
 use crate::agents::process::group::Leash;
 use crate::agents::process::lines::Line;
-use crate::messages::visible::quoted;
 
 /// How much may wait for the program to read it, in bytes.
 const MAX_UNREAD: usize = 16 << 20;

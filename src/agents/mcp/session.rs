@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::cut;
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorData, Implementation, JsonObject,
@@ -26,7 +27,6 @@ use crate::agents::process::child::Process;
 use crate::agents::process::group::Leash;
 use crate::agents::process::scrubbed;
 use crate::agents::tool::{ToolError, ToolOutput};
-use crate::messages::visible::cut;
 
 /// How long a server may take to say that it is there.
 pub(super) const MAX_PING: Duration = Duration::from_secs(2);

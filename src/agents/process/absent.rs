@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use callboard_documents::Defect;
+
 use crate::actors::AgentSpec;
 use crate::agents::definition::{Definition, ProcessSettings};
 use crate::agents::llm::DefinitionError;
-use crate::documents::Defect;
 
 /// # Errors
 /// Always.

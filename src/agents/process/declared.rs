@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use callboard_documents::Defect;
+use callboard_text::quoted;
+
 use crate::actors::AgentSpec;
 use crate::agents::definition::{Definition, ProcessSettings};
 use crate::agents::llm::DefinitionError;
-use crate::documents::Defect;
-use crate::messages::visible::quoted;
 
 use super::ProcessAgent;
 

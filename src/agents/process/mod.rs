@@ -21,13 +21,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use callboard_text::quoted;
 use parking_lot::Mutex;
 use tokio::process::Command as Program;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::actors::{Agent, Turn, TurnError};
-use crate::messages::visible::quoted;
 use crate::messages::{AgentName, Command};
 
 use super::definition::process::READY_WITHIN;

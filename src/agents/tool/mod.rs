@@ -9,16 +9,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_documents::schema::{self, Validator};
+use callboard_text::{cut, quoted};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, TryFutureExt};
-use jsonschema::Validator;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::actors::Mode;
 use crate::actors::context::ContextAccess;
-use crate::documents::schema;
-use crate::messages::visible::{cut, quoted};
 use crate::messages::{Effect, EffectClass, Intent, Json, OnUnknown, Reconciled};
 
 use super::meta::MetaTool;

@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use callboard_text::{cut, quoted};
 use cap_std::fs::{Dir, OpenOptions};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,7 +10,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::messages::visible::{cut, quoted};
 use crate::messages::{Intent, Json, Reconciled};
 
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec};

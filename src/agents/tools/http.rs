@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callboard_text::{cut, quoted, visible};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -14,7 +15,6 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::messages::visible::{cut, quoted, visible};
 use crate::messages::{EffectClass, Json};
 
 use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};

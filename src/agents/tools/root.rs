@@ -4,12 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use callboard_text::{cut, quoted, visible};
 use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileType, Metadata, OpenOptions};
 use parking_lot::Mutex;
-
-use crate::messages::visible::{cut, quoted, visible};
 
 use super::kept::{KeptNames, is_kept_by_text, name_below};
 

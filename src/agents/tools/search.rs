@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use callboard_text::{cut, quoted, visible};
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 use globset::{GlobBuilder, GlobMatcher};
@@ -8,8 +9,6 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::messages::visible::{cut, quoted, visible};
 
 use super::super::{Effect, Tool, ToolError, ToolOutput, USUAL_OUTPUT, tool};
 use super::root::{Identity, MAX_DEPTH, PathError, Root, identity, open_file};

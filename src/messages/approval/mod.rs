@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::visible;
 use serde::{Deserialize, Serialize};
 
-use super::visible::visible;
 use super::{Json, Timestamp};
 
 mod envelope;

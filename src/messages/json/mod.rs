@@ -78,6 +78,18 @@ impl Json {
         Arc::unwrap_or_clone(self.0)
     }
 
+    /// The same value as one that others share, without a copy.
+    #[must_use]
+    pub fn from_shared(value: Arc<Value>) -> Self {
+        Self(value)
+    }
+
+    /// The value itself, shared and not copied.
+    #[must_use]
+    pub fn into_shared(self) -> Arc<Value> {
+        self.0
+    }
+
     /// Whether it nests deeper than [`MAX_JSON_DEPTH`].
     #[must_use]
     pub fn is_too_deep(&self) -> bool {

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use callboard_text::{cut, visible};
 use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::messages::Json;
-use crate::messages::visible::{cut, visible};
 
 use super::{Channel, State, Tree, channel_value, list_value, tree_value};
 

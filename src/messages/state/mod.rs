@@ -13,6 +13,7 @@ mod stored;
 
 use std::sync::Arc;
 
+use callboard_text::{cut, did_you_mean, quoted, slip_of, visible};
 use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -25,8 +26,6 @@ pub use runtime::{CONTEXT, RunFigures};
 pub use schema::{METRICS, MergeRules, PredicateFn, Predicates, ReduceFn, Reducer, Reducers, Schema};
 
 use super::command::Write;
-use super::names::{did_you_mean, slip_of};
-use super::visible::{cut, quoted, visible};
 use super::{Json, TurnId, Update};
 
 /// The values of a run's channels as one turn sees them. Cheap to clone.

@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use callboard_text::{check_channel, nearest};
 use serde::{Deserialize, Serialize};
 
 use crate::messages::Json;
-use crate::messages::names::{check_channel, nearest};
 
 use super::{State, StateError};
 

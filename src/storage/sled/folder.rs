@@ -17,9 +17,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use callboard_text::visible;
+
 use super::disk::{Disk, sync_folder};
 use super::log_check;
-use crate::messages::visible::visible;
 use crate::storage::StorageError;
 
 /// What helps if `format` is lost: nothing else is in it. A test does it.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{quoted, visible_lines};
 use ractor::{Actor, ActorCell};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::timeout;
@@ -15,7 +16,6 @@ use super::snapshot::{NodeState, TreeNode};
 use super::spec::{ChildSpec, SpecError, SupervisorSpec};
 use super::supervisor::{Arguments, Msg, SupervisorActor};
 use crate::env::Env;
-use crate::messages::visible::{quoted, visible_lines};
 
 /// How long a snapshot may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{did_you_mean, nearest};
+
 use crate::env::Fault;
-use crate::messages::names::{did_you_mean, nearest};
 
 use super::points::{self, FaultKind};
 use super::world::World;

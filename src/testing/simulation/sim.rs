@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use callboard_text::{did_you_mean, nearest};
 use futures::FutureExt as _;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::env::Env;
-use crate::messages::names::{did_you_mean, nearest};
 use crate::runtime::{Builder, Callboard, Load};
 use crate::storage::Storage;
 use crate::supervision::answer_of;

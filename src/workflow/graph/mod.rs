@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::documents::template::{Compiled, Fault, Names, Template, is_free_name};
-use crate::messages::names::nearest;
-use crate::messages::visible::{cut, quoted};
+use callboard_documents::template::{Compiled, Fault, Names, Template, is_free_name};
+use callboard_text::{cut, nearest, quoted};
+
 use crate::messages::{
     AgentName, Block, Condition, JoinPolicy, Json, MAX_JSON_DEPTH, On, Plan, PlanNode, Reducer, Schema, Until, Work,
 };

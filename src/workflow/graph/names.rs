@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
+use callboard_documents::template::{Fault, Names};
+use callboard_text::{did_you_mean, nearest, quoted};
 
 use super::vars::{Part, Var};
 use super::{Level, LevelKind, Maker, UNDECLARED};
-use crate::documents::template::{Fault, Names};
 
 /// What can be read of a node.
 const PARTS: [&str; 3] = ["output", "outcome", "error"];

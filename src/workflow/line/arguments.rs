@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use callboard_documents::{Place, Placed};
+use callboard_text::{cut, did_you_mean, nearest};
 use serde_json::{Map, Value};
 
-use crate::documents::{Place, Placed};
 use crate::messages::Condition;
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::cut;
 use crate::workflow::draft::{GotoDraft, Node, RepeatDraft, WorkDraft};
 
 use super::Found;

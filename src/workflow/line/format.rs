@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use callboard_text::is_unseen;
 use serde_json::Value;
 
-use crate::messages::visible::is_unseen;
 use crate::messages::{Condition, JoinPolicy, MAX_JSON_DEPTH};
 use crate::workflow::draft::{Draft, GotoDraft, Node, RepeatDraft, WorkDraft};
 

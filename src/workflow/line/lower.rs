@@ -6,7 +6,8 @@
 
 use std::collections::HashSet;
 
-use crate::documents::{Place, Placed};
+use callboard_documents::{Place, Placed};
+
 use crate::messages::{Condition, JoinPolicy, On};
 use crate::workflow::draft::{EdgeDraft, Node, RepeatDraft, WorkDraft};
 

@@ -13,9 +13,9 @@ mod tokens;
 
 use std::ops::Range;
 
-use crate::messages::{Condition, JoinPolicy};
+use callboard_documents::{Defect, Place, Placed};
 
-use crate::documents::{Defect, Place, Placed};
+use crate::messages::{Condition, JoinPolicy};
 
 use super::draft::{Draft, Node};
 use super::graph::{MAX_NAME, MAX_NODES};

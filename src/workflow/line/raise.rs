@@ -6,7 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::documents::Placed;
+use callboard_documents::Placed;
+
 use crate::messages::{JoinPolicy, On};
 use crate::workflow::draft::{EdgeDraft, Node, WorkDraft};
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::documents::{Defect, Placed};
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::cut;
+use callboard_documents::{Defect, Placed};
+use callboard_text::{cut, did_you_mean, nearest};
+
 use crate::messages::{Condition, JoinPolicy};
 use crate::workflow::draft::{Node, WorkDraft};
 

@@ -1,11 +1,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use callboard_documents::Defects;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::*;
-use crate::documents::Defects;
 use crate::messages::On;
 use crate::workflow::draft::{EdgeDraft, RepeatDraft, WorkDraft};
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use callboard_documents::Defect;
+use callboard_text::cut;
 use serde_json::Number;
 use winnow::ascii::digit1;
 use winnow::combinator::{alt, delimited, dispatch, fail, opt, peek, repeat};
@@ -9,9 +11,6 @@ use winnow::error::EmptyError;
 use winnow::prelude::*;
 use winnow::stream::{LocatingSlice, Location, Stream};
 use winnow::token::{any, one_of, take_till, take_while};
-
-use crate::documents::Defect;
-use crate::messages::visible::cut;
 
 use super::{Found, begins_name, continues_name};
 
@@ -259,7 +258,7 @@ impl Token<'_> {
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Name(name) => format!("`{}`", cut(name)),
-            Self::Text(text) => format!("the text {}", crate::messages::visible::quoted(text)),
+            Self::Text(text) => format!("the text {}", callboard_text::quoted(text)),
             Self::Number(number) => format!("the number {number}"),
             Self::Arrow => "`->`".to_owned(),
             Self::Bar => "`|`".to_owned(),

@@ -4,15 +4,12 @@ use std::borrow::Cow;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
+use callboard_documents::toml::{Field, Fields, Item, mismatch, placed_json, text, word};
+use callboard_documents::{Defect, Found, Placed};
+use callboard_text::{did_you_mean, nearest, quoted};
 
 use super::task::tasks;
-use crate::documents::fields::{Field, Fields};
-use crate::documents::found::Found;
-use crate::documents::values::{Item, mismatch, placed_json, text, word};
-use crate::documents::{Defect, Placed};
 use crate::messages::Reducer;
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 use crate::workflow::draft::{ChannelDraft, Draft};
 
 const EXAMPLE_NAME: &str = "write name = \"…\" under [workflow]";

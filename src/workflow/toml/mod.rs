@@ -4,9 +4,9 @@
 mod document;
 mod task;
 
+use callboard_documents::{Defect, Found};
+
 use super::draft::Draft;
-use crate::documents::found::Found;
-use crate::documents::{self, Defect};
 
 const ADVICE: &str = "put parts of it into workflows of their own";
 
@@ -16,7 +16,7 @@ const ADVICE: &str = "put parts of it into workflows of their own";
 /// Everything that is wrong with the text, in the order of the places; of more than 100 defects the number alone.
 pub(super) fn parse(text: &str) -> Result<Draft, Vec<Defect>> {
     let mut found = Found::default();
-    let draft = documents::read(text, ADVICE, &mut found, document::read);
+    let draft = callboard_documents::toml::read(text, ADVICE, &mut found, document::read);
     found.or(draft)
 }
 

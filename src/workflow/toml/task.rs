@@ -1,11 +1,11 @@
 //! A task: a node with its edges.
 
 use ::toml::de::DeValue;
+use callboard_documents::toml::{
+    Field, Fields, Item, count, duration, list, misfit, mismatch, placed_json, string, text, word,
+};
+use callboard_documents::{Defect, Found, Placed};
 
-use crate::documents::fields::{Field, Fields};
-use crate::documents::found::Found;
-use crate::documents::values::{Item, count, duration, list, misfit, mismatch, placed_json, string, text, word};
-use crate::documents::{Defect, Placed};
 use crate::messages::{Condition, JoinPolicy, On};
 use crate::workflow::draft::{EdgeDraft, GotoDraft, Node, RepeatDraft, WorkDraft};
 

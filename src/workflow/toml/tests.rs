@@ -1,11 +1,11 @@
 use std::time::Duration;
 
+use callboard_documents::{Defects, MAX_TEXT, Place, Placed, text_of};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::documents::{Defects, MAX_TEXT, Place, Placed, text_of};
 use crate::messages::{Condition, JoinPolicy, On, Reducer};
 use crate::workflow::draft::{Node, RepeatDraft, WorkDraft};
 

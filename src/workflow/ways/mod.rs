@@ -20,10 +20,11 @@ pub use review::Review;
 
 use std::collections::BTreeMap;
 
-use crate::documents::template::is_free_name;
-use crate::documents::{Defect, Defects, Placed};
+use callboard_documents::template::is_free_name;
+use callboard_documents::{Defect, Defects, Placed};
+use callboard_text::quoted;
+
 use crate::messages::state::Schema;
-use crate::messages::visible::quoted;
 
 use super::draft::{Node, WorkDraft};
 use super::written::{Workflow, WorkflowBuilder, called};

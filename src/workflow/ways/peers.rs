@@ -1,9 +1,9 @@
 //! Side by side, in rounds, over a channel that all of them read.
 
+use callboard_text::quoted;
 use serde_json::json;
 
 use crate::messages::Reducer;
-use crate::messages::visible::quoted;
 
 use super::super::draft::Node;
 use super::super::written::Workflow;

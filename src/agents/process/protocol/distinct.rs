@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use callboard_text::quoted;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-
-use crate::messages::visible::quoted;
 
 /// A value as `serde_json` reads it, except that an object with a key that stands twice is an error.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{quoted, visible};
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::messages::visible::{quoted, visible};
 use crate::messages::{
     Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, Message, OnUnknown,
     Scope, Send, TraceId, Usage,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use callboard_confine::{Confinement, Pin, View, confined, while_nothing_is_reaped};
+use callboard_text::quoted;
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -20,8 +21,6 @@ use landlock::{
 };
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::geteuid;
-
-use crate::messages::visible::quoted;
 
 use super::super::kept::{Step, StepKind, steps};
 use super::super::root::Root;

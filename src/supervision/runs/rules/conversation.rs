@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::messages::visible::cut;
+use callboard_text::cut;
+
 use crate::messages::{Json, Message, RunId, Timestamp};
 use crate::storage::{Taken, TicketEnd};
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_text::{look_alike, quoted};
+
 use crate::env::Now;
-use crate::messages::names::look_alike;
 use crate::messages::state::StateError;
-use crate::messages::visible::quoted;
 use crate::messages::{
     ASK, Action, ActionKind, AgentName, Authority, Backoff, Command, Consent, Decision, EACH_TIME, Envelope, Failure,
     FailureKind, Goto, Json, OnUnknown, Order, Outcome, Refusal, RequestId, RunEvent, Terms, Verdict, handoff_action,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::messages::visible::visible_lines;
+use callboard_text::visible_lines;
+
 use crate::messages::{ConversationId, Refusal, RequestId, RunId, TooLong};
 use crate::storage::StorageError;
 use crate::workflow::Defects;

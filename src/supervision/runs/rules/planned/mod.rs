@@ -461,7 +461,7 @@ impl Run {
         id: u32,
         around: u32,
         (body, max): (u32, u32),
-        over: &crate::documents::template::Compiled<crate::workflow::graph::vars::Var>,
+        over: &callboard_documents::template::Compiled<crate::workflow::graph::vars::Var>,
         effects: &mut Vec<Effect>,
     ) {
         let Some(graph) = self.graph.clone() else { return };
@@ -469,19 +469,19 @@ impl Run {
         let list = over.value(&Seen { run: self, graph: &graph, branch: around, view: &view });
         let outcome = match &list {
             Err(problem) => Outcome::Failed { error: problem.clone() },
-            Ok(list) => match list.value() {
+            Ok(list) => match &**list {
                 serde_json::Value::Array(items) if items.len() <= max as usize => Outcome::Finished,
                 serde_json::Value::Array(items) => {
                     Outcome::refused(Refusal::MapLimit { max, items: u32::try_from(items.len()).unwrap_or(u32::MAX) })
                 }
                 other => {
                     let what = Json::from(other.clone()).to_string();
-                    let what = crate::messages::visible::cut(&what);
+                    let what = callboard_text::cut(&what);
                     Outcome::Failed { error: format!("a map needs a list, and there is {what}") }
                 }
             },
         };
-        let items = match list.as_ref().map(|list| list.value()) {
+        let items = match list.as_deref() {
             Ok(serde_json::Value::Array(items)) if outcome.is_finished() => items.as_slice(),
             Ok(_) | Err(_) => return self.end_branch(id, outcome, Json::null(), effects),
         };

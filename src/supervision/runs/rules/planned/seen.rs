@@ -1,6 +1,10 @@
 //! What templates and conditions of a workflow read.
 
-use crate::documents::template::Lookup;
+use std::sync::Arc;
+
+use callboard_documents::template::Lookup;
+use serde_json::Value;
+
 use crate::messages::state::METRICS;
 use crate::messages::{Json, Outcome, State};
 use crate::workflow::graph::vars::{Part, Var};
@@ -58,7 +62,7 @@ impl Seen<'_> {
             return Ok(None);
         }
         let input = match &station.input {
-            Some(template) => template.render(self)?,
+            Some(template) => Json::from_shared(template.render(self)?),
             None => usual,
         };
         if input.is_too_deep() {
@@ -93,7 +97,7 @@ impl Seen<'_> {
                 let stations = &self.graph.level(scope.block).nodes;
                 let name = |node: u32| stations[node as usize].name.to_string();
                 let fields = nodes.iter().map(|node| (name(*node), output(*node).value().clone()));
-                Json::from(serde_json::Value::Object(fields.collect()))
+                Json::from(Value::Object(fields.collect()))
             }
         }
     }
@@ -101,15 +105,13 @@ impl Seen<'_> {
     pub(super) fn output_of(&self, last: &[u32]) -> Result<Json, String> {
         let Some(scope) = self.scope(0) else { return Ok(Json::null()) };
         match &self.graph.level(scope.block).output {
-            Some(template) => template.render(self),
+            Some(template) => template.render(self).map(Json::from_shared),
             None if last.is_empty() => Ok(Json::null()),
             None => Ok(self.outputs_of(scope, last)),
         }
     }
-}
 
-impl Lookup<Var> for Seen<'_> {
-    fn lookup(&self, var: &Var) -> Result<Json, String> {
+    fn value_of(&self, var: &Var) -> Result<Json, String> {
         let scope = |up: u32| self.scope(up).ok_or_else(|| "it is read outside of its workflow".to_owned());
         Ok(match var {
             Var::Input { up } => scope(*up)?.input.clone(),
@@ -137,6 +139,12 @@ impl Lookup<Var> for Seen<'_> {
                 }
             }
         })
+    }
+}
+
+impl Lookup<Var> for Seen<'_> {
+    fn lookup(&self, var: &Var) -> Result<Arc<Value>, String> {
+        self.value_of(var).map(Json::into_shared)
     }
 }
 

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use callboard_text::cut;
+
 use crate::messages::state::{Change, changes};
-use crate::messages::visible::cut;
 use crate::messages::{
     ApprovalId, Envelope, Json, Outcome, RunEvent, RunId, Submission, Timestamp, TraceId, Verdict, visible,
 };

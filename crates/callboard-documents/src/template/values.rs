@@ -5,7 +5,7 @@ use minijinja::value::{Kwargs, Rest, Value as Read, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use serde_json::Value;
 
-use crate::messages::MAX_JSON_DEPTH;
+use crate::MAX_DEPTH;
 
 use super::MAX_TEXT;
 
@@ -24,8 +24,8 @@ fn walk(value: &Read, left: &mut usize, depth: usize) -> Result<Value, Error> {
     })?;
     let refused = |error: serde_json::Error| Error::new(ErrorKind::BadSerialization, error.to_string());
     match value.kind() {
-        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map if depth > MAX_JSON_DEPTH => {
-            let detail = format!("a value nests deeper than {MAX_JSON_DEPTH} levels");
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map if depth > MAX_DEPTH => {
+            let detail = format!("a value nests deeper than {MAX_DEPTH} levels");
             Err(Error::new(ErrorKind::InvalidOperation, detail))
         }
         ValueKind::Seq | ValueKind::Iterable => {

@@ -1,17 +1,24 @@
-//! Texts that people write in TOML, read so that everything that is wrong with one is told together, each defect with its
-//! place. What is read here is syntax: keys, types and words. What they mean is the matter of the rooms that read them.
+//! Documents that people write: TOML in which every defect has its place, JSON Schemas, and templates, all of them read
+//! within bounds.
 //!
-//! A text is read in three steps: its grammar (`scan`), its tree (the `toml` crate), and what the tree says (`fields`,
-//! `values`). Broken grammar ends it at the first step, because the rest would be guessed. `schema` makes JSON Schemas ready that
-//! such texts have in them, or that come from elsewhere, and `template` the templates and expressions.
+//! Everything that is wrong with a document is reported together, each defect with the line where it is. What is read here
+//! is syntax: keys, types and words. What they mean is the matter of those who read them: `callboard` reads workflows with
+//! it, and `callboard-agents` definitions of agents, models and MCP servers.
+//!
+//! - [`toml`] reads a text in three steps: its grammar, its tree, and what the tree says. Broken grammar ends it at the first
+//!   step, because the rest would be guessed.
+//! - [`schema`] compiles JSON Schemas that are written in such texts or come from elsewhere.
+//! - [`template`] compiles templates and expressions, and renders them.
+//!
+//! The features `schema` and `toml` are on by default; templates need neither.
 
 mod caret;
-pub(crate) mod fields;
-pub(crate) mod found;
-mod scan;
-pub(crate) mod schema;
-pub(crate) mod template;
-pub(crate) mod values;
+mod found;
+#[cfg(feature = "schema")]
+pub mod schema;
+pub mod template;
+#[cfg(feature = "toml")]
+pub mod toml;
 
 use std::fmt;
 use std::fs::File;
@@ -19,20 +26,21 @@ use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::Path;
 
-use toml::de::DeTable;
+pub use found::Found;
 
-use found::Found;
-
-/// The longest text, in bytes.
-pub(crate) const MAX_TEXT: usize = 1 << 20;
+/// The longest text that is read, in bytes.
+pub const MAX_TEXT: usize = 1 << 20;
 
 /// What stands in a file, as far as a text may go and one byte more. Anything but a file is refused: a pipe without a writer would
 /// never end.
-pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// The file cannot be read, or is none.
+pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut options = File::options();
     // To open a pipe does not wait for its writer then.
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.read(true).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
@@ -42,47 +50,32 @@ pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// How deep JSON may nest that is made of a document.
+pub const MAX_DEPTH: usize = 120;
+
 /// Something and where it was written, in bytes; nowhere (`None`) if code made it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Placed<T> {
-    pub(crate) value: T,
-    pub(crate) place: Place,
+pub struct Placed<T> {
+    /// What was written.
+    pub value: T,
+    /// Where.
+    pub place: Place,
 }
 
 /// A range of bytes of the text.
-pub(crate) type Place = Option<Range<usize>>;
+pub type Place = Option<Range<usize>>;
 
 impl<T> Placed<T> {
-    pub(crate) fn at(value: T, place: Range<usize>) -> Self {
+    /// A value that was written at this place.
+    pub fn at(value: T, place: Range<usize>) -> Self {
         Self { value, place: Some(place) }
     }
 
-    pub(crate) fn made(value: T) -> Self {
+    /// A value that code made.
+    #[must_use]
+    pub fn made(value: T) -> Self {
         Self { value, place: None }
     }
-}
-
-/// Has `read` make something of the tree of a text; nothing is made of one that is too long or whose grammar is wrong.
-/// `advice` says what to do about one that is too long.
-pub(crate) fn read<T: Default>(
-    text: &str,
-    advice: &str,
-    found: &mut Found,
-    read: impl FnOnce(&DeTable<'_>, &mut Found) -> T,
-) -> T {
-    if text.len() > MAX_TEXT {
-        let problem = format!("the text has {} bytes; at most {MAX_TEXT} are allowed", text.len());
-        found.add(Defect::new(&None, problem).advise(advice));
-        return T::default();
-    }
-    if !scan::is_sound(text, found) {
-        return T::default();
-    }
-    let (tree, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        found.add(Defect::new(&error.span(), error.message()));
-    }
-    read(tree.get_ref(), found)
 }
 
 /// The text of these bytes.
@@ -90,7 +83,7 @@ pub(crate) fn read<T: Default>(
 /// # Errors
 /// When they are not UTF-8: where that begins. The place is that of the first replacement character if they are shown by
 /// `String::from_utf8_lossy`.
-pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, Defect> {
+pub fn text_of(bytes: &[u8]) -> Result<&str, Defect> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         let problem = format!("the text is not UTF-8: byte {at} (0x{:02x}) begins no character", bytes[at]);
@@ -110,11 +103,15 @@ pub struct Defect {
 }
 
 impl Defect {
-    pub(crate) fn new(place: &Place, problem: impl Into<String>) -> Self {
+    /// A defect without advice.
+    #[must_use]
+    pub fn new(place: &Place, problem: impl Into<String>) -> Self {
         Self { problem: problem.into(), advice: None, place: place.clone() }
     }
 
-    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+    /// The same defect with advice: what to write in its place.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
@@ -125,7 +122,7 @@ impl Defect {
 pub struct Defects {
     origin: String,
     text: Option<String>,
-    pub(crate) list: Vec<Defect>,
+    list: Vec<Defect>,
 }
 
 impl Defects {
@@ -133,7 +130,7 @@ impl Defects {
     /// is told in the same way.
     ///
     /// ```
-    /// use callboard::agents::{Defect, Defects};
+    /// use callboard_documents::{Defect, Defects};
     /// let defect = Defect { problem: "there is no model \"bb\"".into(), advice: None, place: Some(8..12) };
     /// let defects = Defects::of("coder.toml", Some("model = \"bb\""), vec![defect]);
     /// assert!(defects.to_string().starts_with("coder.toml:1:9: there is no model \"bb\"\n"));
@@ -167,3 +164,7 @@ impl fmt::Display for Defects {
         caret::write(f, self)
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, LazyLock};
 
+use callboard_text::cut;
 use minijinja::value::{Serde, Value as Read};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Expression, UndefinedBehavior};
 use serde_json::Value;
 
-use crate::messages::visible::cut;
-use crate::messages::{Json, MAX_JSON_DEPTH};
+use crate::MAX_DEPTH;
 
 mod calls;
 mod signs;
@@ -56,7 +56,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// What a template may name; `V` is how whoever has the values calls them.
-pub(crate) trait Names<V> {
+pub trait Names<V> {
     /// What a path means, and how many of its parts say so.
     ///
     /// # Errors
@@ -66,43 +66,51 @@ pub(crate) trait Names<V> {
 
 /// What is wrong with a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) problem: String,
-    pub(crate) advice: Option<String>,
+pub struct Fault {
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub advice: Option<String>,
 }
 
 impl Fault {
-    pub(crate) fn new(problem: impl Into<String>) -> Self {
+    /// A fault without advice.
+    pub fn new(problem: impl Into<String>) -> Self {
         Self { problem: problem.into(), advice: None }
     }
 
-    pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
+    /// The same fault with advice: what to write in its place.
+    #[must_use]
+    pub fn advise(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }
 }
 
 /// Where the values are.
-pub(crate) trait Lookup<V> {
+pub trait Lookup<V> {
     /// The value; null if nothing has been produced.
     ///
     /// # Errors
     /// There is no such value.
-    fn lookup(&self, var: &V) -> Result<Json, String>;
+    fn lookup(&self, var: &V) -> Result<Arc<Value>, String>;
 }
 
-/// JSON in which strings are templates, made ready.
+/// JSON in which strings are templates, compiled.
 #[derive(Debug)]
-pub(crate) enum Template<V> {
-    Constant(Json),
+pub struct Template<V>(Part<V>);
+
+#[derive(Debug)]
+enum Part<V> {
+    Constant(Arc<Value>),
     Expression(Compiled<V>),
     Text { environment: Box<Environment<'static>>, reads: Reads<V> },
-    List(Vec<Template<V>>),
-    Object(Vec<(String, Template<V>)>),
+    List(Vec<Part<V>>),
+    Object(Vec<(String, Part<V>)>),
 }
 
-/// An expression, made ready.
+/// An expression, compiled.
 #[derive(Debug)]
-pub(crate) struct Compiled<V> {
+pub struct Compiled<V> {
     source: Arc<str>,
     kind: Kind<V>,
 }
@@ -118,8 +126,25 @@ enum Kind<V> {
 type Reads<V> = Vec<(Vec<String>, V)>;
 
 impl<V: Send> Template<V> {
-    /// Makes a value ready.
-    pub(crate) fn compile(value: &Value, names: &dyn Names<V>) -> Result<Self, Fault> {
+    /// Compiles a value.
+    ///
+    /// # Errors
+    /// What is wrong with the first of its templates that cannot be read.
+    pub fn compile(value: &Value, names: &dyn Names<V>) -> Result<Self, Fault> {
+        Part::compile(value, names).map(Self)
+    }
+
+    /// The value that it makes.
+    ///
+    /// # Errors
+    /// Something that it reads is not there, it needs a part that a value does not have, or it is too long.
+    pub fn render(&self, lookup: &dyn Lookup<V>) -> Result<Arc<Value>, String> {
+        self.0.render(lookup)
+    }
+}
+
+impl<V: Send> Part<V> {
+    fn compile(value: &Value, names: &dyn Names<V>) -> Result<Self, Fault> {
         match value {
             Value::String(text) => Self::of_text(text, names),
             Value::Array(items) => {
@@ -129,13 +154,13 @@ impl<V: Send> Template<V> {
                 let compiled = fields.iter().map(|(key, field)| Ok((key.clone(), Self::compile(field, names)?)));
                 Ok(Self::Object(compiled.collect::<Result<_, _>>()?))
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(Self::Constant(value.clone().into())),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(Self::Constant(Arc::new(value.clone()))),
         }
     }
 
     fn of_text(text: &str, names: &dyn Names<V>) -> Result<Self, Fault> {
         if !["{{", "{%", "{#"].iter().any(|sign| text.contains(sign)) {
-            return Ok(Self::Constant(text.into()));
+            return Ok(Self::Constant(Arc::new(text.into())));
         }
         check_length(text)?;
         signs::check_text(text)?;
@@ -160,11 +185,7 @@ impl<V: Send> Template<V> {
         Ok(Self::Text { environment: environment.into(), reads: reads(read, names)? })
     }
 
-    /// The value that it makes.
-    ///
-    /// # Errors
-    /// Something that it reads is not there, it needs a part that a value does not have, or it is too long.
-    pub(crate) fn render(&self, lookup: &dyn Lookup<V>) -> Result<Json, String> {
+    fn render(&self, lookup: &dyn Lookup<V>) -> Result<Arc<Value>, String> {
         match self {
             Self::Constant(value) => Ok(value.clone()),
             Self::Expression(expression) => expression.value(lookup),
@@ -172,23 +193,27 @@ impl<V: Send> Template<V> {
                 let template = environment.get_template(TEXT).map_err(|error| text_of(&error))?;
                 let mut text = Bounded(Vec::new());
                 template.render_captured_to(context(reads, lookup)?, &mut text).map_err(|error| text_of(&error))?;
-                Ok(Json::from(String::from_utf8_lossy(&text.0).into_owned()))
+                Ok(Arc::new(String::from_utf8_lossy(&text.0).into_owned().into()))
             }
             Self::List(items) => {
-                let values = items.iter().map(|item| Ok(item.render(lookup)?.value().clone()));
-                Ok(Json::from(values.collect::<Result<Vec<Value>, String>>()?))
+                let values = items.iter().map(|item| Ok(Arc::unwrap_or_clone(item.render(lookup)?)));
+                Ok(Arc::new(Value::Array(values.collect::<Result<_, String>>()?)))
             }
             Self::Object(fields) => {
-                let values = fields.iter().map(|(key, field)| Ok((key.clone(), field.render(lookup)?.value().clone())));
-                Ok(Json::from(Value::Object(values.collect::<Result<_, String>>()?)))
+                let values =
+                    fields.iter().map(|(key, field)| Ok((key.clone(), Arc::unwrap_or_clone(field.render(lookup)?))));
+                Ok(Arc::new(Value::Object(values.collect::<Result<_, String>>()?)))
             }
         }
     }
 }
 
 impl<V: Send> Compiled<V> {
-    /// Makes an expression ready.
-    pub(crate) fn of(source: &str, names: &dyn Names<V>) -> Result<Self, Fault> {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of(source: &str, names: &dyn Names<V>) -> Result<Self, Fault> {
         check_length(source)?;
         signs::check_expression(source)?;
         let path: Vec<&str> = source.trim().split('.').collect();
@@ -214,7 +239,7 @@ impl<V: Send> Compiled<V> {
     ///
     /// # Errors
     /// As for a template.
-    pub(crate) fn value(&self, lookup: &dyn Lookup<V>) -> Result<Json, String> {
+    pub fn value(&self, lookup: &dyn Lookup<V>) -> Result<Arc<Value>, String> {
         match &self.kind {
             Kind::Path(var, rest) => {
                 let value = lookup.lookup(var)?;
@@ -222,26 +247,29 @@ impl<V: Send> Compiled<V> {
                     return Ok(value);
                 }
                 let missing = || format!("`{}` is not there: the value has no such field", cut(&self.source));
-                let fields = rest.iter().try_fold(value.value(), |value, field| value.get(field));
-                fields.cloned().map(Json::from).ok_or_else(missing)
+                let fields = rest.iter().try_fold(&*value, |value, field| value.get(field));
+                fields.cloned().map(Arc::new).ok_or_else(missing)
             }
             Kind::Machine(expression, reads) => {
                 let value = expression.eval(context(reads, lookup)?).map_err(|error| self.told(&error))?;
                 if value.is_undefined() {
                     return Err(format!("`{}` is not there", cut(&self.source)));
                 }
-                let value = Json::from(json_of(&value).map_err(|error| self.told(&error))?);
-                if value.is_too_deep() {
-                    return Err(format!("`{}` nests deeper than {MAX_JSON_DEPTH} levels", cut(&self.source)));
+                let value = json_of(&value).map_err(|error| self.told(&error))?;
+                if is_too_deep(&value, MAX_DEPTH) {
+                    return Err(format!("`{}` nests deeper than {MAX_DEPTH} levels", cut(&self.source)));
                 }
-                Ok(value)
+                Ok(Arc::new(value))
             }
         }
     }
 
     /// Whether it holds: false, null, zero and what is empty do not.
-    pub(crate) fn holds(&self, lookup: &dyn Lookup<V>) -> Result<bool, String> {
-        Ok(match self.value(lookup)?.value() {
+    ///
+    /// # Errors
+    /// As for a template.
+    pub fn holds(&self, lookup: &dyn Lookup<V>) -> Result<bool, String> {
+        Ok(match &*self.value(lookup)? {
             Value::Null => false,
             Value::Bool(holds) => *holds,
             Value::Number(number) => number.as_f64() != Some(0.0),
@@ -261,14 +289,25 @@ fn is_word(name: &str) -> bool {
     ["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"].contains(&name)
 }
 
+/// Whether it nests deeper than so many levels.
+fn is_too_deep(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(items) => depth == 0 || items.iter().any(|item| is_too_deep(item, depth - 1)),
+        Value::Object(fields) => depth == 0 || fields.values().any(|field| is_too_deep(field, depth - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 /// Whether a template can name it.
-pub(crate) fn is_name(name: &str) -> bool {
+#[must_use]
+pub fn is_name(name: &str) -> bool {
     let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.chars().next().is_some_and(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
 }
 
 /// Whether a node may be named so: a template can name it, and it means nothing else there.
-pub(crate) fn is_free_name(name: &str) -> bool {
+#[must_use]
+pub fn is_free_name(name: &str) -> bool {
     const TAKEN: [&str; 12] = [
         "state",
         "input",
@@ -331,7 +370,7 @@ fn context<V>(reads: &Reads<V>, lookup: &dyn Lookup<V>) -> Result<Read, String> 
     let mut top: BTreeMap<&str, Read> = BTreeMap::new();
     let mut inner: BTreeMap<&str, BTreeMap<&str, Read>> = BTreeMap::new();
     for (path, var) in reads {
-        let value = Read::from(Serde(lookup.lookup(var)?.value()));
+        let value = Read::from(Serde(&*lookup.lookup(var)?));
         match path.as_slice() {
             [name] => drop(top.insert(name, value)),
             [name, field, ..] => drop(inner.entry(name).or_default().insert(field, value)),

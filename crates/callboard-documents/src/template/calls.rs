@@ -5,10 +5,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use callboard_text::{did_you_mean, nearest, quoted};
 use minijinja::{Expression, context};
-
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
 
 use super::{ENVIRONMENT, Fault, is_name, is_word};
 

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use jsonschema::{PatternOptions, Validator};
+use callboard_text::cut;
+use jsonschema::PatternOptions;
+pub use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::messages::visible::cut;
-
-/// The memory of one pattern, in bytes, and the most patterns of schemas that are made ready together.
+/// The memory of one pattern, in bytes.
 const PATTERN: usize = 256 << 10;
-pub(crate) const MAX_PATTERNS: usize = 256;
+
+/// The most patterns of schemas that are compiled together.
+pub const MAX_PATTERNS: usize = 256;
 
 /// The most schemas that one schema comes to when each `$ref` is put in the place where it stands, and how deep they may lie.
 const MAX_UNFOLDED: usize = 10_000;
@@ -20,7 +22,7 @@ const MAX_DEPTH: usize = 128;
 ///
 /// # Errors
 /// Why it cannot be used, in words.
-pub(crate) fn ready(schema: &Value) -> Result<Validator, String> {
+pub fn ready(schema: &Value) -> Result<Validator, String> {
     if patterns_in(schema) > MAX_PATTERNS {
         return Err(format!("it has more than {MAX_PATTERNS} patterns"));
     }
@@ -41,7 +43,7 @@ pub(crate) fn ready(schema: &Value) -> Result<Validator, String> {
 ///
 /// # Errors
 /// The first place where it does not, and why, as it goes on after "does not meet its schema".
-pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+pub fn check(validator: &Validator, value: &Value) -> Result<(), String> {
     validator.validate(value).map_err(|error| {
         let place = error.instance_path().to_string();
         let place = if place.is_empty() { String::new() } else { format!(" at {}", cut(&place)) };
@@ -49,7 +51,9 @@ pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> 
     })
 }
 
-pub(crate) fn patterns_in(schema: &Value) -> usize {
+/// How many patterns a schema has.
+#[must_use]
+pub fn patterns_in(schema: &Value) -> usize {
     match schema {
         Value::Object(fields) => {
             let own = |(key, field): (&String, &Value)| match (key.as_str(), field) {

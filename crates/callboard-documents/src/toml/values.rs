@@ -4,24 +4,22 @@ use std::time::Duration;
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeValue};
+use callboard_text::{cut, did_you_mean, nearest, quoted};
 use serde_json::{Map, Number, Value};
 
 use super::fields::Field;
-use super::found::Found;
-use super::{Defect, Place, Placed};
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::{cut, quoted};
+use crate::{Defect, Found, Place, Placed};
 
 /// A value of TOML with its place.
-pub(crate) type Item<'t> = Spanned<DeValue<'t>>;
+pub type Item<'t> = Spanned<DeValue<'t>>;
 
 /// An item that has another type than it should. `name` is what it is called, in words.
-pub(crate) fn mismatch(name: &str, expected: &str, item: &Item<'_>) -> Defect {
+pub fn mismatch(name: &str, expected: &str, item: &Item<'_>) -> Defect {
     Defect::new(&Some(item.span()), format!("{name} must be {expected}, not {}", kind(item.get_ref())))
 }
 
 /// As [`mismatch`], with the value of a number or text that has the right type, but says nothing that is known.
-pub(crate) fn misfit(key: &str, expected: &str, item: &Item<'_>) -> Defect {
+pub fn misfit(key: &str, expected: &str, item: &Item<'_>) -> Defect {
     let value = match item.get_ref() {
         DeValue::String(text) => quoted(text),
         DeValue::Integer(number) => cut(&number.to_string()),
@@ -50,13 +48,14 @@ fn place(item: &Item<'_>) -> Place {
     Some(item.span())
 }
 
-pub(crate) fn text((key, item): Field<'_>, found: &mut Found) -> Option<Placed<String>> {
+/// A text with its place; a defect if it is something else.
+pub fn text((key, item): Field<'_>, found: &mut Found) -> Option<Placed<String>> {
     let text = string(&format!("`{key}`"), "a string", item, found)?;
     Some(Placed::at(text.to_owned(), item.span()))
 }
 
 /// The text of an item that can be nothing else.
-pub(crate) fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: &mut Found) -> Option<&'t str> {
+pub fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: &mut Found) -> Option<&'t str> {
     let text = item.get_ref().as_str();
     if text.is_none() {
         found.add(mismatch(name, expected, item));
@@ -65,7 +64,7 @@ pub(crate) fn string<'t>(name: &str, expected: &str, item: &'t Item<'t>, found: 
 }
 
 /// What one of a few words stands for.
-pub(crate) fn word<T: Clone>((key, item): Field<'_>, words: &[(&str, T)], found: &mut Found) -> Option<T> {
+pub fn word<T: Clone>((key, item): Field<'_>, words: &[(&str, T)], found: &mut Found) -> Option<T> {
     let text = item.get_ref().as_str();
     let meant = words.iter().find(|(word, _)| text == Some(word));
     if meant.is_none() {
@@ -86,7 +85,7 @@ fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// A number of things, from 1.
-pub(crate) fn count((key, item): Field<'_>, found: &mut Found) -> Option<Placed<u32>> {
+pub fn count((key, item): Field<'_>, found: &mut Found) -> Option<Placed<u32>> {
     let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
     let number = number.filter(|number| *number > 0);
     if number.is_none() {
@@ -100,7 +99,7 @@ fn integer(number: &DeInteger<'_>) -> Option<i64> {
 }
 
 /// A time above zero: text as `30s`, or an integer of seconds.
-pub(crate) fn duration((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Duration>> {
+pub fn duration((key, item): Field<'_>, found: &mut Found) -> Option<Placed<Duration>> {
     let millis = match item.get_ref() {
         DeValue::String(text) => millis(text),
         DeValue::Integer(number) => {
@@ -132,7 +131,7 @@ fn millis(text: &str) -> Option<u64> {
 }
 
 /// The items of an array; none, and a defect, if it is something else. `advice` says how to write one.
-pub(crate) fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) -> &'t [Item<'t>] {
+pub fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) -> &'t [Item<'t>] {
     let items = item.get_ref().as_array();
     if items.is_none() {
         found.add(mismatch(&format!("`{key}`"), "an array", item).advise(advice));
@@ -140,8 +139,8 @@ pub(crate) fn list<'t>((key, item): Field<'t>, advice: &str, found: &mut Found) 
     items.map(AsRef::as_ref).unwrap_or_default()
 }
 
-/// The value as JSON. It nests no deeper than the text, see [`MAX_LEVELS`](super::scan::MAX_LEVELS).
-pub(crate) fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
+/// The value as JSON. It nests no deeper than the text, see `scan::MAX_LEVELS`.
+pub fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
     match item.get_ref() {
         DeValue::String(text) => Some(Value::String(text.clone().into_owned())),
         DeValue::Boolean(boolean) => Some(Value::Bool(*boolean)),
@@ -181,6 +180,6 @@ pub(crate) fn json(item: &Item<'_>, found: &mut Found) -> Option<Value> {
 }
 
 /// As [`json`], with the place of the whole.
-pub(crate) fn placed_json(item: &Item<'_>, found: &mut Found) -> Option<Placed<Value>> {
+pub fn placed_json(item: &Item<'_>, found: &mut Found) -> Option<Placed<Value>> {
     Some(Placed::at(json(item, found)?, item.span()))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::messages::visible::visible;
+use callboard_text::visible;
 
 use super::Defects;
 

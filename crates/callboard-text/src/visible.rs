@@ -16,7 +16,7 @@ const MAX_CUT: usize = 80;
 /// [`visible_lines`]. Front ends that show a text by themselves, such as a channel for approvals, do it themselves.
 ///
 /// ```
-/// use callboard::messages::visible;
+/// use callboard_text::visible;
 /// assert_eq!(visible("gr\u{fc}n\u{1b}[31m \u{202e}dlog\n"), "gr\u{fc}n\\u{1b}[31m \\u{202e}dlog\\u{a}");
 /// ```
 #[must_use]
@@ -32,7 +32,7 @@ pub fn visible_lines(text: &str) -> String {
 
 /// As [`visible`], for a line of what a person approves: blanks other than U+0020, one at the end, and what has no picture of its
 /// own are escapes too. Texts for reading keep them, because languages are written with some.
-pub(crate) fn exact(text: &str) -> String {
+pub fn exact(text: &str) -> String {
     let mut shown = escaped(text, |c| c.is_control() || is_unseen(c) || is_blank(c) || is_without_picture(c));
     if shown.ends_with(' ') {
         shown.pop();
@@ -55,13 +55,13 @@ fn is_without_picture(c: char) -> bool {
 }
 
 /// As [`visible`], in quotes and no longer than an error can hold: what is cut is said.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let (shown, rest) = beginning(text);
     format!("\"{}\"{rest}", shown.replace('"', "\\\""))
 }
 
 /// As [`visible`], no longer than an error can hold: what is cut is said.
-pub(crate) fn cut(text: &str) -> String {
+pub fn cut(text: &str) -> String {
     let (shown, rest) = beginning(text);
     shown + &rest
 }
@@ -133,7 +133,7 @@ fn is_lost_selector(before: Option<char>, c: char) -> bool {
 }
 
 /// Whether it is not shown, or changes how other characters are shown.
-pub(crate) fn is_unseen(c: char) -> bool {
+pub fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}'
         | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'

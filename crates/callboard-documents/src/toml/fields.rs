@@ -3,29 +3,27 @@
 use std::ops::Range;
 
 use ::toml::de::{DeTable, DeValue};
+use callboard_text::{did_you_mean, nearest, quoted};
 
-use super::found::Found;
 use super::values::{Item, mismatch, text};
-use super::{Defect, Placed};
-use crate::messages::names::{did_you_mean, nearest};
-use crate::messages::visible::quoted;
+use crate::{Defect, Found, Placed};
 
 /// The keys of a table.
-pub(crate) struct Fields<'t> {
+pub struct Fields<'t> {
     /// What the table describes, as `a task`.
     what: &'static str,
     table: &'t DeTable<'t>,
-    /// Where it is told that a key is missing.
-    pub(crate) place: Range<usize>,
+    /// Where the table is: the place of a defect about a key that is missing.
+    pub place: Range<usize>,
     asked: Vec<&'static str>,
 }
 
 /// A key and what it is set to.
-pub(crate) type Field<'t> = (&'static str, &'t Item<'t>);
+pub type Field<'t> = (&'static str, &'t Item<'t>);
 
 impl<'t> Fields<'t> {
     /// What the item consists of; `None`, and a defect, if it is no table. `advice` is an example.
-    pub(crate) fn of(what: &'static str, item: &'t Item<'t>, advice: &str, found: &mut Found) -> Option<Self> {
+    pub fn of(what: &'static str, item: &'t Item<'t>, advice: &str, found: &mut Found) -> Option<Self> {
         let DeValue::Table(table) = item.get_ref() else {
             found.add(mismatch(what, "a table", item).advise(advice));
             return None;
@@ -33,22 +31,24 @@ impl<'t> Fields<'t> {
         Some(Self { what, table, place: item.span(), asked: Vec::new() })
     }
 
-    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
+    /// What a key is set to.
+    pub fn get(&mut self, key: &'static str) -> Option<&'t Item<'t>> {
         self.asked.push(key);
         self.table.get(key)
     }
 
     /// As [`Fields::get`], with the key as it is shown.
-    pub(crate) fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
+    pub fn field(&mut self, key: &'static str) -> Option<Field<'t>> {
         self.get(key).map(|item| (key, item))
     }
 
-    pub(crate) fn text(&mut self, key: &'static str, found: &mut Found) -> Option<Placed<String>> {
+    /// The text that a key is set to; a defect if it is something else.
+    pub fn text(&mut self, key: &'static str, found: &mut Found) -> Option<Placed<String>> {
         self.field(key).and_then(|field| text(field, found))
     }
 
     /// What the key is set to; a defect if it is not.
-    pub(crate) fn required(&mut self, key: &'static str, advice: &str, found: &mut Found) -> Option<Field<'t>> {
+    pub fn required(&mut self, key: &'static str, advice: &str, found: &mut Found) -> Option<Field<'t>> {
         let field = self.field(key);
         if field.is_none() {
             let problem = format!("{} needs `{key}`", self.what);
@@ -58,7 +58,7 @@ impl<'t> Fields<'t> {
     }
 
     /// A defect for each key that nobody asked for.
-    pub(crate) fn close(self, found: &mut Found) {
+    pub fn close(self, found: &mut Found) {
         for key in self.table.keys().filter(|key| !self.asked.contains(&key.get_ref().as_ref())) {
             let likely = nearest(key.get_ref(), self.asked.iter().copied());
             let problem =

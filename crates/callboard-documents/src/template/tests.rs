@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-const PAGE: &str = include_str!("../../../docs/workflow-templates.md");
+const PAGE: &str = include_str!("../../../../docs/workflow-templates.md");
 
 /// Every name is a field of the input.
 struct Fields(Value);
@@ -16,8 +16,8 @@ impl Names<String> for Fields {
 }
 
 impl Lookup<String> for Fields {
-    fn lookup(&self, name: &String) -> Result<Json, String> {
-        self.0.get(name).cloned().map(Json::from).ok_or_else(|| format!("the input has no field `{name}`"))
+    fn lookup(&self, name: &String) -> Result<Arc<Value>, String> {
+        self.0.get(name).cloned().map(Arc::new).ok_or_else(|| format!("the input has no field `{name}`"))
     }
 }
 
@@ -26,7 +26,7 @@ fn fences(language: &str) -> Vec<&'static str> {
     PAGE.split(&begin).skip(1).filter_map(|fence| fence.split("```").next()).collect()
 }
 
-fn given(source: &str, fields: &Fields) -> Result<Json, String> {
+fn given(source: &str, fields: &Fields) -> Result<Arc<Value>, String> {
     if source.contains("{{") || source.contains("{%") || source.contains("{#") {
         let template = Template::compile(&source.into(), fields).map_err(|fault| fault.problem)?;
         return template.render(fields);
@@ -46,7 +46,7 @@ fn every_example_of_the_page_gives_what_it_says() {
             Some(problem) => assert!(found.as_ref().is_err_and(|error| error.contains(problem)), "{source}: {found:?}"),
             None => {
                 let wanted: Value = serde_json::from_str(wanted).unwrap();
-                assert_eq!(found, Ok(wanted.into()), "{source}");
+                assert_eq!(found, Ok(Arc::new(wanted)), "{source}");
             }
         }
         count += 1;

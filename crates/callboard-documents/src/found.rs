@@ -1,20 +1,21 @@
 //! What was found wrong with a text.
 
-use super::Defect;
+use crate::Defect;
 
 /// The most defects that are told: a text of 1 MiB can have a million, and each is shown with its line.
 const MAX_DEFECTS: usize = 100;
 
 /// Everything that is wrong with a text so far.
 #[derive(Default)]
-pub(crate) struct Found {
+pub struct Found {
     list: Vec<Defect>,
     /// How many there are beyond those in the list.
     beyond: usize,
 }
 
 impl Found {
-    pub(crate) fn add(&mut self, defect: Defect) {
+    /// Adds a defect, or counts it if there are too many.
+    pub fn add(&mut self, defect: Defect) {
         if self.is_full() {
             self.beyond += 1;
         } else {
@@ -23,14 +24,15 @@ impl Found {
     }
 
     /// As [`Found::add`], unless it is known already.
-    pub(crate) fn add_once(&mut self, defect: Defect) {
+    pub fn add_once(&mut self, defect: Defect) {
         if self.is_full() || !self.list.contains(&defect) {
             self.add(defect);
         }
     }
 
     /// How many are told.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.list.len()
     }
 
@@ -39,17 +41,23 @@ impl Found {
         self.list.len() >= MAX_DEFECTS
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing was wrong so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// What was read, if nothing was wrong with it.
-    pub(crate) fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
+    ///
+    /// # Errors
+    /// Everything that was wrong.
+    pub fn or<T>(self, read: T) -> Result<T, Vec<Defect>> {
         if self.is_empty() { Ok(read) } else { Err(self.told()) }
     }
 
     /// All of it, in the order of the text.
-    pub(crate) fn told(mut self) -> Vec<Defect> {
+    #[must_use]
+    pub fn told(mut self) -> Vec<Defect> {
         self.list.sort_by_key(|defect| defect.place.as_ref().map(|place| (place.start, place.end)));
         if self.beyond > 0 {
             self.list.push(Defect::new(&None, format!("too many defects to show: {} more", self.beyond)));

@@ -11,9 +11,7 @@ use toml_parser::decoder::Encoding;
 use toml_parser::parser::{Event, EventKind, EventReceiver, ValidateWhitespace, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
 
-use super::Defect;
-use super::found::Found;
-use crate::messages::MAX_JSON_DEPTH;
+use crate::{Defect, Found, MAX_DEPTH};
 
 /// How deep keys and brackets may nest, each dot of a key counted: less than what the `toml` crate takes.
 pub(super) const MAX_LEVELS: usize = 80;
@@ -22,7 +20,7 @@ pub(super) const MAX_LEVELS: usize = 80;
 pub(super) const MAX_TABLES: usize = 1 << 16;
 
 // JSON that is made of the tree needs no check of its own.
-const _: () = assert!(MAX_LEVELS <= MAX_JSON_DEPTH);
+const _: () = assert!(MAX_LEVELS <= MAX_DEPTH);
 
 /// Whether a tree may be made of it; if not, all that is wrong with its grammar is added to what was found.
 pub(super) fn is_sound(text: &str, found: &mut Found) -> bool {

@@ -1,131 +1,12 @@
-use std::borrow::Borrow;
-use std::fmt;
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize, Serializer};
+//! The rules of names, and names that are like each other.
 
 use super::visible::{is_unseen, quoted};
 
-/// The longest agent name in characters, so that `memory:<agent>` fits a context namespace (SEMANTICS 12).
-pub const MAX_AGENT_NAME: usize = 57;
-
 /// Stands between the names of an agent that was made while a board runs and of who made it. No other name has it.
-pub(crate) const MADE_BY: char = '~';
+pub const MADE_BY: char = '~';
 
 /// The longest text, in bytes, that can be meant for a name.
 const MAX_MISSPELT: usize = 512;
-
-/// The name of an agent: 1 to 57 characters that leave no doubt about which agent it is. There is nothing in it that is not
-/// shown, such as control, direction and zero-width characters, and no white space but plain spaces inside; no combining
-/// mark, no full-width or mathematical form of a plain character, no word that mixes Latin, Greek and Cyrillic letters, and
-/// no path step `.` or `..`.
-///
-/// Roles, capabilities, projects, channels and context namespaces have the same rule.
-///
-/// ```
-/// use callboard::messages::AgentName;
-/// assert!(AgentName::new("reviewer").is_ok());
-/// assert!(AgentName::new(" reviewer").is_err());
-/// assert!(AgentName::new(&"x".repeat(58)).is_err());
-/// assert_eq!(
-///     AgentName::new("revi\u{435}wer").unwrap_err().to_string(),
-///     "agent name \"revi\u{435}wer\" has `\\u{435}` as character 5: the word began in another script, with which it could \
-///      be confused",
-/// );
-/// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "String")]
-pub struct AgentName(Arc<str>);
-
-impl AgentName {
-    /// Checks and takes a name.
-    ///
-    /// # Errors
-    /// When the name breaks one of the rules above; the error says which.
-    pub fn new(name: &str) -> Result<Self, NameError> {
-        check_name("agent", name, MAX_AGENT_NAME)?;
-        Ok(Self(name.into()))
-    }
-
-    /// The name of an agent that this one makes while a board runs: `lead~helper`.
-    ///
-    /// # Errors
-    /// The name breaks a rule, or is too long after that of the agent.
-    pub(crate) fn of_made(&self, name: &str) -> Result<Self, NameError> {
-        check_own_name("agent", name, MAX_AGENT_NAME)?;
-        Self::new(&format!("{self}{MADE_BY}{name}"))
-    }
-
-    /// The agent that made this one, if one did.
-    #[must_use]
-    pub fn maker(&self) -> Option<&str> {
-        Self::maker_of(&self.0)
-    }
-
-    pub(crate) fn maker_of(name: &str) -> Option<&str> {
-        name.rsplit_once(MADE_BY).map(|(maker, _)| maker)
-    }
-
-    /// The agents that it comes from, its maker first; none if nobody made it.
-    pub(crate) fn makers(&self) -> impl Iterator<Item = &str> {
-        std::iter::successors(self.maker(), |maker| Self::maker_of(maker))
-    }
-
-    /// The agent that it works in the place of: the one that others came from which made it, or itself.
-    #[must_use]
-    pub fn host(&self) -> &str {
-        self.0.split(MADE_BY).next().unwrap_or_default()
-    }
-
-    /// [`AgentName::host`] as a name.
-    pub(crate) fn host_name(&self) -> Self {
-        if self.maker().is_none() { self.clone() } else { Self(self.host().into()) }
-    }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for AgentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Display for AgentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Borrow<str> for AgentName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for AgentName {
-    type Error = NameError;
-
-    fn try_from(name: String) -> Result<Self, NameError> {
-        Self::new(&name)
-    }
-}
-
-impl Serialize for AgentName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl From<&AgentName> for Arc<str> {
-    fn from(name: &AgentName) -> Self {
-        Self::clone(&name.0)
-    }
-}
 
 /// A name that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -214,7 +95,7 @@ impl Unfit {
 /// that mixes Latin, Greek and Cyrillic letters, and no path step `.` or `..`.
 ///
 /// Words wholly of another script are taken, whatever they look like: telling them apart takes a table of all shapes.
-pub(crate) fn check_name(kind: &'static str, name: &str, max: usize) -> Result<(), NameError> {
+pub fn check_name(kind: &'static str, name: &str, max: usize) -> Result<(), NameError> {
     check(kind, name, max, |name| {
         let mut script = None;
         let unfit = find_unfit(name, |c| unfit_in_name(c).or_else(|| changes_script(&mut script, c)));
@@ -223,19 +104,19 @@ pub(crate) fn check_name(kind: &'static str, name: &str, max: usize) -> Result<(
 }
 
 /// The rule for names that people and agents give: as that for names, and nothing that looks as if an agent had made it.
-pub(crate) fn check_own_name(kind: &'static str, name: &str, max: usize) -> Result<(), NameError> {
+pub fn check_own_name(kind: &'static str, name: &str, max: usize) -> Result<(), NameError> {
     check_name(kind, name, max)?;
     check(kind, name, max, |name| name.contains(MADE_BY).then_some(NameProblem::Reserved))
 }
 
 /// The rule for keys in a namespace, which are often names from outside, such as paths: 1 to `max` characters, nothing that
 /// is not shown, no white space at the ends.
-pub(crate) fn check_key(key: &str, max: usize) -> Result<(), NameError> {
+pub fn check_key(key: &str, max: usize) -> Result<(), NameError> {
     check("key", key, max, |key| find_unfit(key, unseen))
 }
 
 /// The rule for channels that no schema declares: as that for keys.
-pub(crate) fn check_channel(channel: &str) -> Result<(), NameError> {
+pub fn check_channel(channel: &str) -> Result<(), NameError> {
     const MAX_CHANNEL: usize = 128;
     check("channel", channel, MAX_CHANNEL, |channel| find_unfit(channel, unseen))
 }
@@ -312,7 +193,7 @@ fn path_step(name: &str) -> Option<NameProblem> {
 }
 
 /// The candidate most like `name`, if one is like enough to be what was meant. Likeness takes the product of both lengths.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.len() > MAX_MISSPELT {
         return None;
     }
@@ -326,7 +207,7 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
 
 /// The candidate that `name` is one slip of the pen away from. Names that differ in digits alone are a series, and short ones
 /// are all alike.
-pub(crate) fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const SHORT: usize = 4;
     let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     candidates.find(|candidate| {
@@ -339,19 +220,19 @@ pub(crate) fn slip_of<'a>(name: &str, mut candidates: impl Iterator<Item = &'a s
 
 /// The first of these names that people cannot tell from `name` by looking at it, being of other characters. Names that are both of
 /// ASCII are told apart.
-pub(crate) fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn look_alike<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let is_plain = name.is_ascii();
     let seen = looks(name);
     others.find(|other| *other != name && !(is_plain && other.is_ascii()) && looks(other) == seen)
 }
 
 /// What a name looks like: equal for names that are confusable by Unicode Technical Standard 39, whatever their case.
-pub(crate) fn looks(name: &str) -> String {
+pub fn looks(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 
 /// `; did you mean "x"?`, or nothing.
-pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
+pub fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean {}?", quoted(name))).unwrap_or_default()
 }
 
@@ -362,7 +243,9 @@ mod tests {
     use super::*;
     use unicode_width::UnicodeWidthChar as _;
 
-    use crate::messages::visible;
+    use crate::visible;
+
+    const MAX: usize = 57;
 
     #[test]
     fn a_name_in_another_script_may_look_like_one_that_is_there() {
@@ -381,7 +264,7 @@ mod tests {
     }
 
     fn refused(name: &str) -> String {
-        check_name("agent", name, MAX_AGENT_NAME).unwrap_err().to_string()
+        check_name("agent", name, MAX).unwrap_err().to_string()
     }
 
     #[test]
@@ -415,7 +298,7 @@ mod tests {
         for name in
             ["reviewer", "Прүфер", "校对", "相談 係", "β-tester", "समीक्षक", "müller & co.", "a/b", "v1.2", "🦀", "..."]
         {
-            assert_eq!(check_name("agent", name, MAX_AGENT_NAME), Ok(()), "{name}");
+            assert_eq!(check_name("agent", name, MAX), Ok(()), "{name}");
         }
     }
 
@@ -450,16 +333,16 @@ mod tests {
     proptest! {
         #[test]
         fn a_name_that_is_taken_reads_as_it_is(name in "\\PC{0,60}|[a-cа-в ./\u{200b}\u{202e}\u{301}\n]{0,8}") {
-            match check_name("agent", &name, MAX_AGENT_NAME) {
+            match check_name("agent", &name, MAX) {
                 Ok(()) => {
                     // But for marks that are drawn over what is no letter.
                     prop_assert!(visible(&name) == name || name.chars().any(|c| c.width() == Some(0)), "{name:?}");
                     prop_assert_eq!(name.trim(), name.as_str());
                     prop_assert!(name.split(['/', '\\']).all(|step| step != "." && step != ".."));
-                    prop_assert!((1..=MAX_AGENT_NAME).contains(&name.chars().count()));
+                    prop_assert!((1..=MAX).contains(&name.chars().count()));
                     let mixes = |word: &str| word.contains(['a', 'b', 'c']) && word.contains(['а', 'б', 'в']);
                     prop_assert!(!name.split(|c: char| !c.is_alphanumeric()).any(mixes));
-                    prop_assert!(check_key(&name, MAX_AGENT_NAME).is_ok());
+                    prop_assert!(check_key(&name, MAX).is_ok());
                 }
                 Err(error) => {
                     let shown = error.to_string();

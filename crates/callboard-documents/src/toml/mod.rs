@@ -1,0 +1,38 @@
+//! TOML, read so that everything that is wrong with a text is found, each defect with its place.
+//!
+//! A text is read in three steps: its grammar (`scan`), its tree (the `toml` crate), and what the tree says
+//! ([`Fields`] and the functions for values).
+
+mod fields;
+mod scan;
+mod values;
+
+use ::toml::de::DeTable;
+
+pub use fields::{Field, Fields};
+pub use values::{Item, count, duration, json, list, misfit, mismatch, placed_json, string, text, word};
+
+use crate::{Defect, Found, MAX_TEXT};
+
+/// Has `read` make something of the tree of a text; nothing is made of one that is too long or whose grammar is wrong.
+/// `advice` says what to do about one that is too long.
+pub fn read<T: Default>(
+    text: &str,
+    advice: &str,
+    found: &mut Found,
+    read: impl FnOnce(&DeTable<'_>, &mut Found) -> T,
+) -> T {
+    if text.len() > MAX_TEXT {
+        let problem = format!("the text has {} bytes; at most {MAX_TEXT} are allowed", text.len());
+        found.add(Defect::new(&None, problem).advise(advice));
+        return T::default();
+    }
+    if !scan::is_sound(text, found) {
+        return T::default();
+    }
+    let (tree, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        found.add(Defect::new(&error.span(), error.message()));
+    }
+    read(tree.get_ref(), found)
+}
