@@ -8,7 +8,7 @@ use serde_json::Value;
 use callboard::messages::ConversationId;
 
 use crate::agents::arguments::{CHECK_CODES, Check, Init, RUN_CODES, Run};
-use crate::listing::Filter;
+use crate::runs::list::Filter;
 use crate::stores::Choice;
 use crate::values::{Setting, json, setting};
 use crate::workflow::arguments::Workflow;

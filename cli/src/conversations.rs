@@ -1,6 +1,7 @@
 //! `callboard conversations list|show|fork|delete`.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
@@ -8,13 +9,32 @@ use callboard::messages::{ConversationId, Message, RunId, visible, visible_lines
 use callboard::runtime::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
 
 use crate::agents::hints::store_flag;
-use crate::opened::{Open, doubled};
+use crate::arguments::Conversations;
 use crate::page::{Failure, Page, brief, count, grouped, lines_of, table, time};
-use crate::store::{self, Store};
-use crate::stores::{LAST, Stores, number_of};
+use crate::process;
+use crate::stores::Stores;
+use crate::stores::open::{LAST, Open, doubled};
+use crate::stores::project::number_of;
+use crate::stores::store::{self, Store};
+
+pub(crate) fn main(command: &Conversations) -> ExitCode {
+    process::print_answer(answer(command), command.common().json)
+}
+
+async fn answer(command: &Conversations) -> Result<Page, Failure> {
+    let stores = command.common().choice.stores()?;
+    match command {
+        Conversations::List { .. } => list(&stores.open()?).await,
+        Conversations::Show { conversation, .. } => show(&stores.open()?, conversation).await,
+        Conversations::Delete { conversations: wanted, .. } => delete(&stores, wanted).await,
+        Conversations::Fork { conversation, copy, until, .. } => {
+            fork(&stores, conversation, copy, until.as_deref()).await
+        }
+    }
+}
 
 /// The conversations, one line each.
-pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
+async fn list(open: &Open) -> Result<Page, Failure> {
     let mut found = Vec::new();
     for store in &open.stores {
         let infos = store.conversations().list().await.map_err(trouble)?;
@@ -53,7 +73,7 @@ pub(crate) async fn list(open: &Open) -> Result<Page, Failure> {
 }
 
 /// What the runs of a conversation have left, one after the other.
-pub(crate) async fn show(open: &Open, conversation: &ConversationId) -> Result<Page, Failure> {
+async fn show(open: &Open, conversation: &ConversationId) -> Result<Page, Failure> {
     let place = open.place_of_conversation(conversation).await?.ok_or_else(|| unknown(conversation, open))?;
     let runs = open.stores[place].conversations().read(conversation).await.map_err(trouble)?;
     let text = runs.iter().map(text_of).collect::<Vec<_>>().join("\n");
@@ -62,7 +82,7 @@ pub(crate) async fn show(open: &Open, conversation: &ConversationId) -> Result<P
 }
 
 /// Copies a conversation under a new id, up to a run of it; without one, up to the last that has ended.
-pub(crate) async fn fork(
+async fn fork(
     stores: &Stores,
     conversation: &ConversationId,
     copy: &ConversationId,
@@ -134,7 +154,7 @@ fn give_home(stores: &Stores, conversation: &ConversationId, (store, open): (&St
 }
 
 /// Removes conversations with all their messages.
-pub(crate) async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Failure> {
+async fn delete(stores: &Stores, wanted: &[ConversationId]) -> Result<Page, Failure> {
     let (mut text, mut deleted) = (String::new(), Vec::new());
     let open = stores.open_to_change()?;
     for conversation in wanted {

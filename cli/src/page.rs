@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use serde_json::{Value, json};
 
 use callboard::messages::{Handoffs, Json, Timestamp, visible};
 
-use crate::saying;
+use crate::output;
 
-pub(crate) use crate::saying::note;
+pub(crate) use crate::output::note;
 
 /// The answer to a command, in both forms.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Failure {
 
 /// Prints the answer. A reader that has gone, such as `head`, is no error; a disk that is full is one.
 pub(crate) fn print(answer: Result<Page, Failure>, json: bool) -> ExitCode {
-    saying::flush();
+    output::flush();
     let mut done = None;
     let (code, printed) = match answer {
         Ok(page) => {
@@ -151,6 +152,11 @@ pub(crate) fn table(header: impl Into<Row>, numbers: &[usize]) -> Table {
 /// The table's lines, without what pads them at their ends.
 pub(crate) fn lines_of(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A path as a terminal may show it.
+pub(crate) fn shown_path(path: &Path) -> String {
+    visible(&path.display().to_string())
 }
 
 /// At most this many characters of a stranger's text, in one line.

@@ -2,7 +2,7 @@
 
 use callboard::actors::approvals::{Keyboard, Typed, Withdrawal};
 
-use crate::saying;
+use crate::output;
 
 /// Who is asked, and answers line by line.
 pub(crate) trait Person {
@@ -33,6 +33,12 @@ impl Person for AtTerminal {
     }
 }
 
+/// Who decides here, as the journal has it.
+pub(crate) fn name() -> String {
+    let name = std::env::var("USER").ok().filter(|name| !name.is_empty() && name.chars().count() <= 128);
+    name.unwrap_or_else(|| "the command line".to_owned())
+}
+
 /// Whether there is somebody to ask.
 pub(crate) fn is_anybody_here(no_input: bool) -> bool {
     !no_input && Keyboard::open().is_some()
@@ -40,7 +46,7 @@ pub(crate) fn is_anybody_here(no_input: bool) -> bool {
 
 /// Asks the person at the terminal, if there is one, unless it is withdrawn; what others have to tell waits.
 pub(crate) fn at_the_terminal<T>(withdrawal: Option<Withdrawal>, ask: impl FnOnce(&mut AtTerminal) -> T) -> Option<T> {
-    saying::ask(|| Keyboard::open().map(|keyboard| ask(&mut AtTerminal { keyboard, withdrawal })))
+    output::ask(|| Keyboard::open().map(|keyboard| ask(&mut AtTerminal { keyboard, withdrawal })))
 }
 
 /// Somebody who says these lines, and what they were asked.

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rustix::fs::OFlags;
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::stores::state_folder;
+use crate::stores::project::state_folder;
 use crate::values::open_file;
 
 /// The folder of this process, and the lock that says that it lives.

@@ -84,3 +84,36 @@ pub(crate) fn setting(text: &str) -> Result<Setting, String> {
     let (channel, value) = text.split_once('=').ok_or("write CHANNEL=JSON")?;
     Ok(Setting { channel: channel.to_owned(), value: json(value)? })
 }
+
+/// What a person means who writes this without saying whether it is JSON.
+pub(crate) fn value_of(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(Value::Null) | Err(_) => Value::from(text),
+        Ok(value) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_json_is_read_as_such_and_all_else_is_text() {
+        let read =
+            ["72", "-1.5", "true", "[1]", "{\"a\":1}", "\"72\"", "null", "fn main() {}", "", "1 2"].map(value_of);
+        let expected = [
+            json!(72),
+            json!(-1.5),
+            json!(true),
+            json!([1]),
+            json!({ "a": 1 }),
+            json!("72"),
+            json!("null"),
+            json!("fn main() {}"),
+            json!(""),
+            json!("1 2"),
+        ];
+        assert_eq!(read, expected);
+    }
+}

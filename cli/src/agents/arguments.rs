@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use callboard::messages::ConversationId;
 
-use crate::limiting::{LimitChoice, limit_choice};
+use crate::limits::{LimitChoice, limit_choice};
 use crate::values::json;
 
 use crate::stores::Choice;
 
-use super::together::Way;
+use super::patterns::Way;
 
 /// Write a folder of agents to begin with
 #[derive(Debug, Args)]

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use callboard::messages::{RunId, visible, visible_lines};
 
-use crate::quoting::{quoted, quoted_path};
+use crate::quote::{quoted, quoted_path};
 
 use super::arguments::{Files, Run};
-use super::broken::BrokenAgents;
+use super::invalid::BrokenAgents;
 
 /// The command line that continues a run, with the same agents, models and tools, in the same place.
 pub(super) fn resumption(run: RunId, store: Option<&Path>, arguments: &Run) -> String {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use callboard::messages::{Outcome, RunEvent, RunResult, Submission, Task, Timestamp, TurnId};
 use callboard::supervision::runs::run::Run;
 
-use crate::stable::{stable, time};
-use crate::waiting::Standing;
+use crate::stable_json::{stable, time};
+use crate::waits::Standing;
 
 /// How the run stands now, in one word.
 pub(crate) fn status(run: &Run, now: Timestamp) -> &'static str {

@@ -6,12 +6,12 @@ use callboard::messages::{AgentName, visible};
 use callboard::supervision::runs::replay::{Cause, TurnEnd, TurnStory};
 
 use crate::page::{Page, brief, brief_json, count, duration, lines_of, table};
+use crate::runs::show::{ending, head};
 use crate::shapes;
-use crate::showing::{ending, head};
-use crate::stable;
-use crate::store::Loaded;
+use crate::stable_json;
+use crate::stores::store::Loaded;
 
-use super::following::taking_back;
+use super::progress::taking_back;
 
 /// How much of a value stands in the table, in characters.
 const SHOWN: usize = 200;
@@ -80,7 +80,7 @@ fn ended(loaded: &Loaded, turn: &TurnStory) -> String {
 
 fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
     let (output, writes) = match &turn.end {
-        TurnEnd::Command { command, .. } => (command.output.clone(), stable::stable(&turn.wrote())),
+        TurnEnd::Command { command, .. } => (command.output.clone(), stable_json::stable(&turn.wrote())),
         TurnEnd::Open | TurnEnd::NeedsAttention { .. } | TurnEnd::Failed(_) | TurnEnd::Cancelled => (None, Value::Null),
     };
     let agent: &AgentName = &turn.agent;
@@ -95,7 +95,7 @@ fn row(loaded: &Loaded, turn: &TurnStory, state: Option<Value>) -> Value {
         "output": output,
         "wrote": writes,
         "state": state,
-        "begun_at": stable::time(turn.begun_at),
-        "closed_at": turn.closed.map(|(_, at)| stable::time(at)),
+        "begun_at": stable_json::time(turn.begun_at),
+        "closed_at": turn.closed.map(|(_, at)| stable_json::time(at)),
     })
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use callboard::messages::visible;
 use callboard::prelude::*;
 
-use crate::agents::loading::{self, Thinkers};
-use crate::agents::watching::Watch;
+use crate::agents::load::{self, Thinkers};
+use crate::agents::watch::Watch;
 use crate::page::Failure;
-use crate::quoting::quoted;
+use crate::quote::quoted;
 
 use super::arguments::{Going, Program};
 use super::program::take_turn;
@@ -52,7 +52,7 @@ pub(crate) async fn agents(
 async fn thinkers(going: &Going, workflows: &[PathBuf], store: Option<&Path>) -> Result<Option<Thinkers>, Failure> {
     let Some(files) = going.thinkers.files(workflows) else { return Ok(None) };
     let programs: Vec<&str> = going.agent.iter().map(|program| &*program.name).collect();
-    loading::load(&files, store, going.thinkers.model.as_deref(), &programs).await.map(Some)
+    load::load(&files, store, going.thinkers.model.as_deref(), &programs).await.map(Some)
 }
 
 fn programs(programs: &[Program], cast: &[String], is_known: impl Fn(&str) -> bool) -> Result<Vec<AgentSpec>, Failure> {

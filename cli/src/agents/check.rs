@@ -1,0 +1,191 @@
+//! `callboard check`.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use callboard::agents::tools::{Protection, ShellExec};
+use callboard::agents::{
+    BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
+};
+use callboard::messages::visible;
+
+use crate::page::{Failure, Page, count, json_text};
+use crate::signals::Signals;
+use crate::workflow::check::defects_json;
+
+use super::arguments::Check;
+use super::load::{FAKE, has_shell};
+use super::read::{self, Mcp, Read};
+use crate::quote::quoted;
+
+/// Everything that is wrong with the agents of a folder.
+pub(super) async fn check(arguments: &Check) -> Result<Page, Failure> {
+    if arguments.schema {
+        let schema = Definition::schema();
+        return Ok(Page::new(format!("{}\n", json_text(&schema)), schema.into_value()));
+    }
+    let mut signals = Signals::new()?;
+    let read = tokio::select! {
+        biased;
+        () = signals.next() => return Err(Failure::trouble("it was stopped".to_owned())),
+        read = read::read(&arguments.files, None) => read?,
+    };
+    let Read { sources, definitions, tools, mcp } = read;
+    let models = read::models(&arguments.files)?;
+    let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
+    for (source, read) in sources.iter().zip(&definitions) {
+        match read {
+            Ok(definition) => {
+                let mut row = row(&source.origin, definition);
+                row["defects"] = json!([]);
+                if let Err(found) = models_of(&models, definition, source) {
+                    remarks.push_str(&format!("{found}\n\n"));
+                    (defects, wrong) = (defects + found.list().len(), wrong + 1);
+                    row["defects"] = defects_json(&found).into();
+                }
+                text.push_str(&format!("{}: {}\n", visible(&source.origin), visible(&summary(definition))));
+                rows.push(row);
+            }
+            Err(found) => {
+                remarks.push_str(&format!("{found}\n\n"));
+                (defects, wrong) = (defects + found.list().len(), wrong + 1);
+                rows.push(json!({ "kind": "unread", "file": source.origin, "defects": defects_json(found) }));
+            }
+        }
+    }
+    text.push_str(&built_in(definitions.iter().flatten()));
+    if let Some(mcp) = mcp {
+        text.push_str(&format!("{}: {}\n", visible(&mcp.origin), of_servers(&tools)));
+        for problem in &mcp.problems {
+            remarks.push_str(&format!("{problem}\n\n"));
+        }
+        (defects, wrong) = (defects + mcp.problems.len(), wrong + usize::from(!mcp.problems.is_empty()));
+        rows.push(servers_row(&mcp, &tools));
+    }
+    if defects > 0 {
+        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(rows.len(), "file")));
+    }
+    if definitions.iter().flatten().any(has_shell) {
+        let parts = ShellExec::confinement();
+        text.push_str(&format!("commands of ShellExec, on this machine:\n{}", confinement(&parts)));
+        rows.push(
+            json!({ "kind": "confinement", "confinement": parts.iter().map(confinement_row).collect::<Vec<_>>() }),
+        );
+    }
+    Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
+}
+
+/// Everything that is wrong with the models that it names. One that names none gets its model from the command line.
+fn models_of(models: &Models, definition: &Definition, source: &DefinitionSource) -> Result<(), Defects> {
+    let choice = &definition.model;
+    if *choice == ModelChoice::default() || choice.preferred.as_deref() == Some(FAKE) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&source.bytes);
+    let at = |word: &str, problem: String| Defect { problem, advice: None, place: place_of(&text, word) };
+    let names = choice.preferred.iter().chain(&choice.fallback);
+    let mut found: Vec<Defect> =
+        names.filter_map(|name| Some(at(name, models.candidates(&ModelChoice::of(name)).err()?.to_string()))).collect();
+    let is_there = |tag: &str| models.entries().any(|entry| entry.tags.iter().any(|there| **there == *tag));
+    for tag in choice.tags.iter().filter(|tag| !is_there(tag)) {
+        found.push(at(tag, format!("no model has the tag {tag:?}")));
+    }
+    if found.is_empty()
+        && let Err(error) = models.candidates(choice)
+    {
+        found.push(Defect { problem: error.to_string(), advice: None, place: None });
+    }
+    if found.is_empty() { Ok(()) } else { Err(Defects::of(&source.origin, Some(&text), found)) }
+}
+
+/// Where the word stands as a text of its own, first below the heading of the models.
+fn place_of(text: &str, word: &str) -> Option<Range<usize>> {
+    let from = text.find("[agent.model]").unwrap_or_default();
+    let places = ['"', '\''].into_iter().filter_map(|quote| {
+        let written = format!("{quote}{word}{quote}");
+        let start = from + text[from..].find(&written)?;
+        Some(start..start + written.len())
+    });
+    places.min_by_key(|place| place.start)
+}
+
+/// The agents that need no file.
+fn built_in<'a>(own: impl Iterator<Item = &'a Definition>) -> String {
+    let own: Vec<&str> = own.map(|definition| definition.name.as_str()).collect();
+    let (replaced, there): (Vec<&str>, Vec<&str>) =
+        BuiltIn::ALL.map(BuiltIn::name).into_iter().partition(|name| own.contains(name));
+    let told = |what: &str, names: Vec<&str>| {
+        if names.is_empty() { String::new() } else { format!("{what}: {}\n", names.join(", ")) }
+    };
+    told("built in", there) + &told("built in, and replaced by a file", replaced)
+}
+
+fn summary(definition: &Definition) -> String {
+    let description = if definition.description.is_empty() { "" } else { ": " };
+    let named = format!("{}{description}{}", definition.name, definition.description);
+    if let Some(process) = &definition.process {
+        let command: Vec<String> = process.command.iter().map(|word| quoted(word)).collect();
+        return format!("{named} (program; {})", command.join(" "));
+    }
+    let tools = match &definition.allowed_tools {
+        Some(tools) if tools.is_empty() => "no tools".to_owned(),
+        Some(tools) => tools.join(", "),
+        None => "all tools of its mode".to_owned(),
+    };
+    format!("{named} ({}; {tools})", definition.mode.name())
+}
+
+fn row(origin: &str, definition: &Definition) -> Value {
+    if let Some(process) = &definition.process {
+        return json!({
+            "kind": "program",
+            "file": origin,
+            "agent": definition.name,
+            "description": definition.description,
+            "program": process.command,
+        });
+    }
+    json!({
+        "kind": "agent",
+        "file": origin,
+        "agent": definition.name,
+        "description": definition.description,
+        "mode": definition.mode.name(),
+        "tools": definition.allowed_tools,
+        "models": definition.model.preferred.iter().chain(&definition.model.fallback).collect::<Vec<_>>(),
+    })
+}
+
+/// What of the confinement of commands holds here, a line for each part.
+fn confinement(parts: &[Protection]) -> String {
+    let line = |part: &Protection| format!("  {}: {}\n", part.name, part.lacks.as_deref().unwrap_or(part.means));
+    parts.iter().map(line).collect()
+}
+
+fn confinement_row(part: &Protection) -> Value {
+    json!({ "name": part.name, "holds": part.lacks.is_none(), "means": part.means, "lacks": part.lacks })
+}
+
+/// The names of the tools that are those of servers.
+fn of_servers(tools: &Tools) -> String {
+    let names: Vec<&str> = server_tools(tools).collect();
+    if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
+}
+
+fn server_tools(tools: &Tools) -> impl Iterator<Item = &str> {
+    tools.names().filter(|name| name.starts_with("mcp__"))
+}
+
+fn servers_row(Mcp { origin, problems }: &Mcp, tools: &Tools) -> Value {
+    let problem = |problem: &McpProblem| {
+        let McpProblem { server, place, reached_by, tool, problem } = problem;
+        json!({ "server": server, "place": place, "reached_by": reached_by, "tool": tool, "problem": problem })
+    };
+    json!({
+        "kind": "servers",
+        "file": origin,
+        "tools": server_tools(tools).collect::<Vec<_>>(),
+        "problems": problems.iter().map(problem).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,452 @@
+//! The person at the terminal, and what agents ask of them.
+
+use callboard::actors::approvals::{Withdrawal, approval_code, arguments_lines, card, outcome_code, whole_card};
+use callboard::messages::{ASK, Envelope, Question, visible};
+use serde_json::Value;
+
+use crate::person::{Person, at_the_terminal};
+use crate::values::{text_in, value_of};
+
+/// What a person says to an action.
+#[derive(Debug, PartialEq)]
+pub(super) enum Decision {
+    Yes,
+    /// Yes, and the same again in this run.
+    ForRun,
+    /// The same with these arguments.
+    Edited {
+        arguments: Value,
+    },
+    No {
+        reason: String,
+    },
+    /// Nothing: it waits on.
+    Leave,
+}
+
+/// The words of a question, without its choices.
+pub(crate) fn text_of(question: &Question) -> String {
+    let text = question.question.get("question").and_then(Value::as_str).or(question.question.as_str());
+    text.map_or_else(|| question.question.to_string(), str::to_owned)
+}
+
+/// What is asked, as people see it.
+pub(crate) fn shown(question: &Question) -> String {
+    let choices = match question.question.get("question") {
+        Some(Value::String(_)) => question.question.get("choices").and_then(Value::as_array),
+        Some(_) | None => None,
+    };
+    let lines: Vec<_> = text_of(question).split('\n').map(visible).collect();
+    let mut shown = format!("{} asks: {}", visible(question.agent.as_str()), lines.join("\n  │ "));
+    if let Some(code) = outcome_code(question) {
+        // Its answers are not the same as a choice of a number: one of them has something happen again.
+        shown.push_str(&format!("\ncode      {code}"));
+        return shown;
+    }
+    for (position, choice) in choices.into_iter().flatten().enumerate() {
+        let choice = choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
+        shown.push_str(&format!("\n  {}. {}", position + 1, visible(&choice)));
+    }
+    shown
+}
+
+/// Asks at the terminal about an action. `place` is where tools work, if that is not where the person is.
+pub(super) fn decide(envelope: &Envelope, place: Option<&str>, withdrawal: Option<Withdrawal>) -> Decision {
+    at_the_terminal(withdrawal, |person| Asking { person }.decide(envelope, place)).unwrap_or(Decision::Leave)
+}
+
+/// A card, and where it would be done.
+pub(crate) fn placed(card: String, place: Option<&str>) -> String {
+    match place {
+        Some(place) => format!("{card}in the folder {}\n", visible(place)),
+        None => card,
+    }
+}
+
+const EDIT: &str = "the whole arguments, as a JSON object in one line or @FILE with one; Enter goes back: ";
+
+/// A person who is asked about an action.
+struct Asking<'a, P> {
+    person: &'a mut P,
+}
+
+impl<P: Person> Asking<'_, P> {
+    fn decide(&mut self, envelope: &Envelope, place: Option<&str>) -> Decision {
+        let (brief, whole) = (card(envelope), whole_card(envelope));
+        let code = approval_code(envelope);
+        let shown = |word: &str| code.as_ref().map_or_else(|| format!("({word})"), |_| format!("({word} CODE)"));
+        let for_run = &*envelope.policy == ASK && code.is_some();
+        let is_cut = brief != whole;
+        let ways = format!(
+            "{}es; {}{}(e)dit: with other arguments; (n)o, and why; (l)eave it waiting? ",
+            shown("y"),
+            if for_run { format!("{}un: yes, and the same again in this run; ", shown("r")) } else { String::new() },
+            if is_cut { "(s)how all; " } else { "" },
+        );
+        let mut question = format!("\n{}{ways}", placed(brief, place));
+        loop {
+            let Some(line) = self.person.answers(&question) else { return Decision::Leave };
+            let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+            let rest = rest.trim();
+            let is_this = rest.eq_ignore_ascii_case(code.as_deref().unwrap_or_default());
+            question.clone_from(&ways);
+            match word.to_lowercase().as_str() {
+                "y" | "yes" if is_this => return Decision::Yes,
+                "r" | "run" if is_this && for_run => return Decision::ForRun,
+                "y" | "yes" | "r" | "run" => {
+                    if let Some(code) = &code {
+                        question = format!("yes takes the code that is on this card: y {code}\n{ways}");
+                    }
+                }
+                "s" | "show" if rest.is_empty() && is_cut => {
+                    question = format!("\n{}{ways}", placed(whole.clone(), place));
+                }
+                "e" | "edit" => match self.edited(envelope, rest) {
+                    Ok(Some(arguments)) => return Decision::Edited { arguments },
+                    Ok(None) => {}
+                    Err(Gone) => return Decision::Leave,
+                },
+                "n" | "no" => return self.refused(rest),
+                "l" | "leave" => return Decision::Leave,
+                _ => {}
+            }
+        }
+    }
+
+    /// No, with a reason: one that was said already, or that is asked for.
+    fn refused(&mut self, reason: &str) -> Decision {
+        if !reason.is_empty() {
+            return Decision::No { reason: reason.to_owned() };
+        }
+        // Who is gone has said no all the same.
+        let reason = self.person.answers("why not? The agent is told; Enter says nothing: ").unwrap_or_default();
+        Decision::No { reason }
+    }
+
+    /// Whether these are to be taken, until that is clear.
+    fn is_sure(&mut self, Edited { shown, code, .. }: &Edited) -> Result<Sure, Gone> {
+        const WAYS: &str = "(y CODE)es, this; (e)dit again; (b)ack? ";
+        let mut question = format!("\nthis would be done instead:\n{shown}{WAYS}");
+        loop {
+            let answer = self.person.answers(&question).ok_or(Gone)?.to_lowercase();
+            let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((&answer, ""));
+            match word {
+                "y" | "yes" if rest.trim() == code => return Ok(Sure::Yes),
+                "y" | "yes" => question = format!("yes takes the code that is on this card: y {code}\n{WAYS}"),
+                "e" | "edit" if rest.is_empty() => return Ok(Sure::EditAgain),
+                "b" | "back" => return Ok(Sure::Back),
+                _ => WAYS.clone_into(&mut question),
+            }
+        }
+    }
+
+    /// Other arguments that the person has seen and said yes to; `None` if they go back.
+    fn edited(&mut self, envelope: &Envelope, first: &str) -> Result<Option<Value>, Gone> {
+        let mut said = first.to_owned();
+        loop {
+            if said.is_empty() {
+                said = self.person.answers(EDIT).ok_or(Gone)?;
+            }
+            if said.is_empty() {
+                return Ok(None);
+            }
+            let question = match self::arguments(envelope, &said) {
+                Ok(edited) => match self.is_sure(&edited)? {
+                    Sure::Yes => return Ok(Some(edited.arguments)),
+                    Sure::Back => return Ok(None),
+                    Sure::EditAgain => EDIT.to_owned(),
+                },
+                Err(problem) => format!("{problem}\n{EDIT}"),
+            };
+            said = self.person.answers(&question).ok_or(Gone)?;
+            if said.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Nobody says anything any more.
+struct Gone;
+
+/// What a person says to arguments that they have written.
+enum Sure {
+    Yes,
+    EditAgain,
+    Back,
+}
+
+/// Arguments that a person wrote, or named a file with, and what would be done with them.
+struct Edited {
+    arguments: Value,
+    shown: String,
+    /// Of what would be done with them, so that it is not that of the card before.
+    code: String,
+}
+
+fn arguments(envelope: &Envelope, said: &str) -> Result<Edited, String> {
+    let text = match said.strip_prefix('@') {
+        Some("-") => return Err("standard input is where you answer: name a file".to_owned()),
+        Some(file) => text_in(file).map_err(|problem| visible(&problem))?,
+        None => said.to_owned(),
+    };
+    let arguments = match serde_json::from_str(&text) {
+        Ok(arguments @ Value::Object(_)) => arguments,
+        Ok(_) => return Err("that is JSON, and not an object: { … }".to_owned()),
+        // The kernel throws away what is longer.
+        Err(_) if said.len() >= MAX_LINE => {
+            return Err(format!(
+                "a terminal takes no line of more than {MAX_LINE} bytes, so this one was cut: use @FILE"
+            ));
+        }
+        Err(error) => return Err(format!("that is not JSON: {}", visible(&error.to_string()))),
+    };
+    let Some(action) = envelope.action.edited(arguments.clone().into()) else {
+        return Err(format!(
+            "with these it is not clear what {} would be done to: keep what names the target",
+            visible(&envelope.action.action)
+        ));
+    };
+    let edited = Envelope { action, ..envelope.clone() };
+    let code = approval_code(&edited).unwrap_or_default();
+    let (kind, target) = (visible(&edited.action.action), visible(&edited.action.target));
+    let lines = arguments_lines(&edited.action.arguments);
+    let shown = format!("action    {kind}\ntarget    {target}\ncode      {code}\n{lines}");
+    Ok(Edited { arguments, shown, code })
+}
+
+/// The longest line that a terminal gives out, in bytes.
+const MAX_LINE: usize = 4_095;
+
+/// Asks a question at the terminal; `None` leaves it open.
+pub(super) fn answer(question: &Question, withdrawal: Option<Withdrawal>) -> Option<Value> {
+    at_the_terminal(withdrawal, |person| answer_of(person, question)).flatten()
+}
+
+fn answer_of(person: &mut impl Person, question: &Question) -> Option<Value> {
+    if let Some(code) = outcome_code(question) {
+        return outcome(person, question, &code);
+    }
+    let line = person.answers(&format!("\n{}\n> ", shown(question)))?;
+    let choices = question.question.get("choices").and_then(Value::as_array);
+    let chosen = choices.and_then(|choices| choices.get(line.parse::<usize>().ok()?.checked_sub(1)?));
+    Some(chosen.cloned().unwrap_or_else(|| value_of(&line)))
+}
+
+/// What became of what may have run already. To have it run again takes the code: what was typed before the question was read must
+/// not repeat an effect.
+fn outcome(person: &mut impl Person, question: &Question, code: &str) -> Option<Value> {
+    const WAYS: &str = "(r CODE)un it again; (g)ive up; {\"done\": RESULT} if it was done; (l)eave it open? ";
+    let mut asked = format!("\n{}\n{WAYS}", shown(question));
+    loop {
+        let line = person.answers(&asked)?;
+        let lower = line.to_lowercase();
+        let again = ["run it again", "run", "r", "1"].into_iter().find_map(|word| lower.strip_prefix(word));
+        match (&*lower, again.map(str::trim)) {
+            (_, Some(rest)) if rest == code => return Some(AGAIN.into()),
+            (_, Some(_)) => asked = format!("running it again takes the code that is on this card: r {code}\n{WAYS}"),
+            ("g" | "give up", None) => return Some(GIVE_UP.into()),
+            ("l" | "leave", None) => return None,
+            (_, None) => match serde_json::from_str(&line) {
+                Ok(done @ Value::Object(_)) => return Some(done),
+                Ok(_) | Err(_) => WAYS.clone_into(&mut asked),
+            },
+        }
+    }
+}
+
+/// The answers to what is asked about an effect that may have happened.
+const AGAIN: &str = "run it again";
+const GIVE_UP: &str = "give up";
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use callboard::messages::{Action, ActionKind, AgentName, EACH_TIME, QuestionId, RequestId, Timestamp, TurnId};
+    use std::io::Write as _;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::person::Script;
+
+    fn request() -> RequestId {
+        let run = "0192f0c1-2345-7abc-8def-0123456789ab".parse().unwrap();
+        RequestId { turn: TurnId { run, number: 1 }, ordinal: 2 }
+    }
+
+    fn envelope() -> Envelope {
+        Envelope {
+            version: Envelope::VERSION,
+            kind: ActionKind::Requested,
+            remind_at: None,
+            request: request(),
+            agent: AgentName::new("coder").unwrap(),
+            action: Action::new(
+                "FileWrite",
+                "src/\u{202e}lib.rs",
+                json!({ "path": "src/\u{202e}lib.rs", "content": "x" }),
+            ),
+            policy: ASK.into(),
+            nonce: 7,
+            expires_at: Timestamp::from_millis(1_000),
+        }
+    }
+
+    fn question(asked: Value) -> Question {
+        let id = QuestionId { request: request(), nonce: 3 };
+        let agent = AgentName::new("lead").unwrap();
+        Question { id, agent, question: asked.into(), asked_at: Timestamp::from_millis(0), expires_at: None }
+    }
+
+    /// What is decided by who says these lines, in which CODE stands for the one on the card.
+    fn decided(envelope: &Envelope, answers: &str) -> (Decision, String) {
+        decided_in(envelope, None, answers)
+    }
+
+    fn decided_in(envelope: &Envelope, place: Option<&str>, answers: &str) -> (Decision, String) {
+        let answers = answers.replace("CODE", &approval_code(envelope).unwrap());
+        let mut person = Script::new(&answers);
+        (Asking { person: &mut person }.decide(envelope, place), person.asked)
+    }
+
+    #[test]
+    fn a_person_is_shown_what_would_be_done_and_decides() {
+        let decide = |answers: &str| decided(&envelope(), answers);
+        let (decision, asked) = decide("what\ny CODE\n");
+        assert_eq!(decision, Decision::Yes);
+        insta::assert_snapshot!("approval", asked);
+        assert_eq!(decide("n not this file\n").0, Decision::No { reason: "not this file".to_owned() });
+        assert_eq!(decide("y but\ny\ny 12345\nr\nl\n").0, Decision::Leave);
+        assert_eq!(decide("x {\nr CODE\n").0, Decision::ForRun);
+        let each_time = Envelope { policy: EACH_TIME.into(), ..envelope() };
+        assert_eq!(decided(&each_time, "r CODE\nl\n").0, Decision::Leave);
+        assert_eq!(decide("").0, Decision::Leave);
+    }
+
+    #[test]
+    fn a_no_without_a_reason_is_asked_for_one() {
+        let (decision, asked) = decided(&envelope(), "n\nnot this file\n");
+        assert_eq!(decision, Decision::No { reason: "not this file".to_owned() });
+        assert!(asked.ends_with("why not? The agent is told; Enter says nothing: "), "{asked}");
+        for answers in ["n\n\n", "n\n"] {
+            assert_eq!(decided(&envelope(), answers).0, Decision::No { reason: String::new() });
+        }
+    }
+
+    #[test]
+    fn other_arguments_are_taken_as_they_are_and_shown_before_they_are_done() {
+        let other = json!({ "path": "src/\u{202e}lib.rs", "content": "a\nb" });
+        let edited = arguments(&envelope(), &other.to_string()).map_err(|problem| panic!("{problem}")).unwrap();
+        let own = edited.code;
+        for answers in [
+            format!("e\n{other}\ny {own}\n"),
+            format!("e {other}\nyes {own}\n"),
+            format!("e []\ny\n{other}\ny\ny CODE\ny {own}\n"),
+            format!("e {{\"path\": \"b\"}}\ny {own}\nwhat\ne\n{other}\ny {own}\n"),
+        ] {
+            let (decision, asked) = decided(&envelope(), &answers);
+            assert_eq!(decision, Decision::Edited { arguments: other.clone() }, "{asked}");
+            assert!(
+                asked.contains("this would be done instead:\naction    FileWrite\ntarget    src/\\u{202e}lib.rs\n")
+            );
+            assert!(asked.contains("  │     │ a\n  │     │ b\n  │ }\n(y CODE)es, this;"), "{asked}");
+            assert!(asked.contains(&format!("\ncode      {own}\n  │ {{")), "{asked}");
+        }
+        // What is asked for is what is typed then.
+        let (_, asked) = decided(&envelope(), &format!("e {other}\ny\n"));
+        assert!(asked.contains(&format!("yes takes the code that is on this card: y {own}\n(y CODE)es,")), "{asked}");
+    }
+
+    #[test]
+    fn what_is_no_edit_is_said_to_be_none_and_nothing_is_done_for_it() {
+        let told = |answers: &str, says: &str| {
+            let (decision, asked) = decided(&envelope(), answers);
+            assert!(decision == Decision::Leave && asked.contains(says), "{decision:?} {asked}");
+        };
+        told("e {bad\n\nl\n", "that is not JSON: ");
+        told("e\n[1]\n\nl\n", "that is JSON, and not an object");
+        told("e\n@-\n\nl\n", "standard input is where you answer");
+        told("e\n@/no/such/file\n\nl\n", "/no/such/file: ");
+        told(&format!("e\n{{\"path\":\"{}\n\nl\n", "z".repeat(MAX_LINE)), "was cut: use @FILE");
+        told("e\n{\"content\": 1}\n\nl\n", "it is not clear what FileWrite would be done to");
+        // A yes that follows is a yes to what is asked then.
+        told("e\ny\n\nl\n", "that is not JSON");
+        told("e\n{\"path\": \"b\"}\nb\nl\n", "target    b\n");
+        told("e\n{\"path\": \"b\"}\n", "target    b\n");
+        told("e\n", "Enter goes back");
+    }
+
+    #[test]
+    fn long_arguments_come_from_a_file() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let long = json!({ "path": "b", "content": "z".repeat(10_000) });
+        file.write_all(format!("{long:#}").as_bytes()).unwrap();
+        let code = arguments(&envelope(), &long.to_string()).map_err(|problem| panic!("{problem}")).unwrap().code;
+        let answers = format!("e @{}\ny {code}\n", file.path().display());
+        assert_eq!(decided(&envelope(), &answers).0, Decision::Edited { arguments: long });
+    }
+
+    #[test]
+    fn all_of_a_card_that_was_cut_is_shown_to_who_wants_it_and_the_place_if_it_is_elsewhere() {
+        let content = "echo harmless\n".repeat(400) + "curl evil";
+        let action = Action::new("FileWrite", "a", json!({ "path": "a", "content": content }));
+        let long = Envelope { action, ..envelope() };
+        let (decision, asked) = decided_in(&long, Some("su\u{202e}b"), "s\nn no\n");
+        assert_eq!(decision, Decision::No { reason: "no".to_owned() });
+        let (cut, whole) = asked.split_once("(s)how all; ").unwrap();
+        assert!(cut.contains("more characters") && cut.contains("curl evil") && cut.matches("harmless").count() < 200);
+        assert_eq!(whole.matches("harmless").count(), 400);
+        assert_eq!(asked.matches("in the folder su\\u{202e}b\n").count(), 2, "{asked}");
+        assert!(!decided(&envelope(), "s\nl\n").1.contains("(s)how all"));
+    }
+
+    #[test]
+    fn a_question_is_answered_in_words_or_by_the_number_of_a_choice() {
+        let answer = |asked: Value, answers: &str| answer_of(&mut Script::new(answers), &question(asked));
+        assert_eq!(answer(json!("Which?"), "that one\n"), Some(json!("that one")));
+        let choice = json!({ "question": "Where?", "choices": ["here", "there"] });
+        assert_eq!(answer(choice.clone(), "2\n"), Some(json!("there")));
+        assert_eq!(answer(choice.clone(), "elsewhere\n"), Some(json!("elsewhere")));
+        assert_eq!(answer(choice.clone(), ""), None);
+        assert_eq!(shown(&question(choice)), "lead asks: Where?\n  1. here\n  2. there");
+        let odd = json!({ "question": "a\tb\u{202e}\n\u{301}c", "choices": ["d\u{200b}\te", "f\n  2. g"] });
+        assert_eq!(
+            shown(&question(odd)),
+            "lead asks: a\\u{9}b\\u{202e}\n  │ \\u{301}c\n  1. d\\u{200b}\\u{9}e\n  2. f\\u{a}  2. g"
+        );
+        // No line of a question passes for a card.
+        assert_eq!(shown(&question(json!("Which?\n── approval ──"))), "lead asks: Which?\n  │ ── approval ──");
+    }
+
+    #[test]
+    fn what_may_have_run_is_run_again_for_who_has_read_the_code_and_for_nobody_else() {
+        let asked = json!({
+            "question": "ShellExec was begun, and its result was lost",
+            "choices": [AGAIN, GIVE_UP],
+            "outcome_unknown": { "name": "ShellExec" },
+        });
+        let lost = question(asked.clone());
+        let code = outcome_code(&lost).unwrap();
+        let answer = |answers: &str| {
+            let mut person = Script::new(answers);
+            (answer_of(&mut person, &lost), person.asked)
+        };
+        for typed in ["1", "r", "run it again", "r 0", "1 x", "yes", "", "2"] {
+            assert_eq!(answer(&format!("{typed}\n")).0, None, "{typed}");
+        }
+        let (_, told) = answer("1\n");
+        assert!(told.contains(&format!("\ncode      {code}\n(r CODE)un it again; ")), "{told}");
+        assert!(told.contains(&format!("takes the code that is on this card: r {code}\n")), "{told}");
+        for typed in [format!("1\nr {code}"), format!("run it again {}", code.to_uppercase())] {
+            assert_eq!(answer(&format!("{typed}\n")).0, Some(json!(AGAIN)));
+        }
+        assert_eq!(answer("g\n").0, Some(json!(GIVE_UP)));
+        assert_eq!(answer("{\"done\": 7}\n").0, Some(json!({ "done": 7 })));
+        assert_eq!(answer("l\n").0, None);
+        // The code is of one question.
+        let other = Question { id: QuestionId { nonce: 4, ..lost.id }, ..question(asked) };
+        assert_ne!(outcome_code(&other), Some(code));
+    }
+}

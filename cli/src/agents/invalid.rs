@@ -1,0 +1,174 @@
+//! Agents whose files are wrong: they are left out, and only what needs one of them stops.
+
+use std::path::Path;
+
+use callboard::agents::{Defects, Definition, DefinitionSource, FileReport, McpProblem};
+use callboard::messages::{visible, visible_lines};
+
+use crate::page::{Failure, count};
+
+use crate::quote::quoted;
+
+/// An agent that cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    /// Its file.
+    file: String,
+    /// The name that its file gives it, or seems to.
+    name: Option<String>,
+    /// Everything that is wrong with it, with the places.
+    why: String,
+    /// The first thing that is wrong with it, in one line, and how many more there are.
+    first: (String, usize),
+}
+
+/// Those that cannot be used, in the order of their files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BrokenAgents(Vec<Broken>);
+
+impl BrokenAgents {
+    /// Of files that were read, those with which something is wrong, by themselves or among the others. Trouble with a server is
+    /// added where an agent names its tools.
+    pub(super) fn of(
+        sources: &[DefinitionSource],
+        read: &[Result<Definition, Defects>],
+        refused: &[FileReport],
+        servers: &[McpProblem],
+    ) -> Self {
+        let broken = sources.iter().zip(read).filter_map(|(source, read)| {
+            let refusal = refused.iter().find(|report| Path::new(&source.origin).ends_with(&report.file));
+            let (name, mut why, first) = match (read, refusal.and_then(FileReport::refusal)) {
+                (Err(defects), _) => {
+                    let why = defects.to_string();
+                    let first = why.lines().next().unwrap_or_default().to_owned();
+                    (named_in(&String::from_utf8_lossy(&source.bytes)), why, (first, defects.list().len() - 1))
+                }
+                (Ok(definition), Some(why)) => {
+                    let why = visible_lines(&in_folder(why, &refusal?.file, &source.origin));
+                    let first = why.lines().next().unwrap_or_default().to_owned();
+                    (Some(definition.name.to_string()), why, (first, 0))
+                }
+                (Ok(_), None) => return None,
+            };
+            let about = |problem: &&McpProblem| why.contains(&format!("mcp__{}__", problem.server));
+            let about: String = servers.iter().filter(about).map(|problem| format!("\n{problem}")).collect();
+            why.push_str(&about);
+            Some(Broken { file: source.origin.clone(), name, why, first })
+        });
+        Self(broken.collect())
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A line for each, where several that lack the same thing share one.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let line = |(reason, members): (&str, Vec<&Broken>)| match members.as_slice() {
+            [only] => {
+                let more = match only.first.1 {
+                    0 => String::new(),
+                    more => format!(" (and {}; callboard check prints all)", count(more, "more defect")),
+                };
+                format!("warning: the agent {} is left out: {}{more}", only.shown(), only.first.0)
+            }
+            several => format!("warning: the agents {} are left out: {reason}", names(several)),
+        };
+        self.groups().into_iter().map(line).collect()
+    }
+
+    /// Everything that is wrong; what is the same for several files once.
+    pub(super) fn failure(&self) -> Failure {
+        let groups = self.groups();
+        let defects =
+            groups.iter().map(|(_, members)| members.iter().map(|one| one.first.1 + 1).max().unwrap_or(0)).sum();
+        let text = |(reason, members): &(&str, Vec<&Broken>)| match members.as_slice() {
+            [only] => only.why.clone(),
+            several => format!("the agents {} cannot be used: {reason}", names(several)),
+        };
+        match groups.as_slice() {
+            [only] => Failure::trouble(text(only)),
+            several => {
+                let texts: Vec<String> = several.iter().map(text).collect();
+                Failure::trouble(format!("{}\n\n{}", count(defects, "defect"), texts.join("\n\n")))
+            }
+        }
+    }
+
+    /// Those that lack the same thing together.
+    fn groups(&self) -> Vec<(&str, Vec<&Broken>)> {
+        let mut groups: Vec<(&str, Vec<&Broken>)> = Vec::new();
+        for broken in &self.0 {
+            let reason = broken.reason();
+            match groups.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, members)) => members.push(broken),
+                None => groups.push((reason, vec![broken])),
+            }
+        }
+        groups
+    }
+
+    /// Whether an agent is among them that is asked for by this name, or by that of its file.
+    ///
+    /// # Errors
+    /// It is: everything that is wrong with it.
+    pub(crate) fn check(&self, wanted: &str) -> Result<(), Failure> {
+        self.why(wanted).map_or(Ok(()), |why| Err(Failure::trouble(why)))
+    }
+
+    /// Why the agent of this name cannot be used.
+    pub(crate) fn why(&self, wanted: &str) -> Option<String> {
+        let broken = self.0.iter().find(|broken| broken.is_named(wanted))?;
+        Some(format!("the agent {} cannot be used:\n\n{}", visible(wanted), broken.why))
+    }
+}
+
+fn names(agents: &[&Broken]) -> String {
+    agents.iter().map(|broken| broken.shown()).collect::<Vec<_>>().join(", ")
+}
+
+impl Broken {
+    /// What is wrong with it, without its file.
+    fn reason(&self) -> &str {
+        self.why.strip_prefix(&*self.file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.why)
+    }
+
+    fn shown(&self) -> String {
+        self.name.as_ref().map_or_else(|| format!("of {}", visible(&self.file)), |name| visible(&quoted(name)))
+    }
+
+    fn is_named(&self, wanted: &str) -> bool {
+        let stem = Path::new(&self.file).file_stem().and_then(|stem| stem.to_str());
+        match &self.name {
+            Some(name) => name == wanted,
+            None => stem == Some(wanted),
+        }
+    }
+}
+
+/// What a folder reports of a file, with the file as the command line names it.
+fn in_folder(why: &str, file: &str, origin: &str) -> String {
+    why.strip_prefix(file).map_or_else(|| why.to_owned(), |rest| format!("{origin}{rest}"))
+}
+
+/// The name that a text with defects seems to give its agent.
+fn named_in(text: &str) -> Option<String> {
+    let value = |line: &str| Some(line.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim().to_owned());
+    let written = text.lines().find_map(value)?;
+    let quote = written.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+    written[1..].split_once(quote).map(|(name, _)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_agent_is_found_in_a_text_that_is_wrong() {
+        assert_eq!(named_in("[agent\n name=\"a b\" # x\nmode = 3"), Some("a b".to_owned()));
+        assert_eq!(named_in("[agent]\nnames = \"a\"\nname = 'b'"), Some("b".to_owned()));
+        assert_eq!(named_in("[agent]\nname = 3"), None);
+        assert_eq!(named_in(""), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! Agents that work together in a ready-made way, as the command line says it.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+
+use callboard::messages::Plan;
+use callboard::workflow::Workflow;
+use callboard::workflow::ways::{Peers, Pipeline, Review};
+
+use crate::page::Failure;
+use crate::quote::quoted;
+
+/// How several agents work together. Without it one agent does it, and may give tasks to the others.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct Way {
+    /// These agents work one after another: each gets what the one before made. A name with a comma stands in double quotes
+    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
+    pub(crate) pipeline: Vec<Names>,
+    /// These agents work side by side in rounds, and read what the others wrote, until all are done
+    #[arg(long, value_name = "AGENT,…", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
+    pub(crate) peers: Vec<Names>,
+    /// The first of these three agents makes a plan, the second works by it, and the third reviews the work until it accepts it
+    #[arg(long, value_name = "PLANNER,EXECUTOR,REVIEWER", value_parser = names, conflicts_with_all = ["to", "resume", "retry"])]
+    pub(crate) review: Vec<Names>,
+}
+
+/// Names that one argument lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names(Vec<String>);
+
+fn all(lists: &[Names]) -> impl Iterator<Item = &String> {
+    lists.iter().flat_map(|Names(names)| names)
+}
+
+/// Reads names between commas. In double quotes a name may have commas, and quotes that are doubled.
+fn names(text: &str) -> Result<Names, String> {
+    let (mut names, mut rest) = (Vec::new(), text);
+    loop {
+        let (name, after) = match rest.strip_prefix('"') {
+            Some(inner) => quoted_name(inner).ok_or("a name begins with a double quote and has none at its end")?,
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (rest[..end].to_owned(), &rest[end..])
+            }
+        };
+        names.push(name);
+        rest = match after.strip_prefix(',') {
+            Some(next) => next,
+            None if after.is_empty() => return Ok(Names(names)),
+            None => return Err("after a name in double quotes comes a comma, or nothing".to_owned()),
+        };
+    }
+}
+
+/// The name up to the quote that ends it, and what follows that.
+fn quoted_name(inner: &str) -> Option<(String, &str)> {
+    let (mut name, mut rest) = (String::new(), inner);
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        name.push_str(part);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                name.push('"');
+                rest = more;
+            }
+            None => return Some((name, after)),
+        }
+    }
+}
+
+impl Way {
+    /// The agents that it names.
+    pub(super) fn members(&self) -> impl Iterator<Item = &String> {
+        let Self { pipeline, peers, review } = self;
+        all(pipeline).chain(all(peers)).chain(all(review))
+    }
+
+    /// The workflow of it, with so many rounds at most; `None` if nothing is said.
+    pub(super) fn workflow(&self, rounds: Option<u32>) -> Result<Option<Workflow>, Failure> {
+        if rounds.is_some() && self.peers.is_empty() && self.review.is_empty() {
+            return Err(Failure::trouble("--rounds is for --peers and --review".to_owned()));
+        }
+        let built = match self {
+            Self { pipeline, .. } if !pipeline.is_empty() => Pipeline::new("pipeline").all(all(pipeline)).build(),
+            Self { peers, .. } if !peers.is_empty() => {
+                let peers = Peers::new("peers").all(all(peers));
+                rounds.into_iter().fold(peers, Peers::rounds).build()
+            }
+            Self { review, .. } if !review.is_empty() => {
+                let review: Vec<&String> = all(review).collect();
+                let [planner, executor, reviewer] = review.as_slice() else {
+                    let text =
+                        format!("--review takes three agents, as in planner,coder,reviewer; here are {}", review.len());
+                    return Err(Failure::trouble(text));
+                };
+                let review = Review::new("review", *planner, *executor, *reviewer);
+                rounds.into_iter().fold(review, Review::rounds).build()
+            }
+            Self { .. } => return Ok(None),
+        };
+        built.map(Some).map_err(|defects| Failure::trouble(defects.to_string()))
+    }
+}
+
+/// The option that makes a plan such as this one, if one does.
+pub(super) fn option_of(plan: &Plan) -> Option<String> {
+    let mut members: Vec<String> = plan.cast().into_iter().map(ToString::to_string).collect();
+    let option = match &*plan.name {
+        "pipeline" => "--pipeline",
+        "peers" => "--peers",
+        "review" => "--review",
+        _ => return None,
+    };
+    if option != "--pipeline" {
+        // They are asked at several places.
+        let mut seen = BTreeSet::new();
+        members.retain(|member| seen.insert(member.clone()));
+    }
+    let listed = vec![Names(members)];
+    let (none, Names(names)) = (Vec::new, &listed[0]);
+    let argument = quoted(&names.iter().map(|name| in_list(name)).collect::<Vec<_>>().join(","));
+    let way = match option {
+        "--pipeline" => Way { pipeline: listed, peers: none(), review: none() },
+        "--peers" => Way { pipeline: none(), peers: listed, review: none() },
+        _ => Way { pipeline: none(), peers: none(), review: listed },
+    };
+    // A workflow in a file may have such a name too, with other nodes.
+    let made = way.workflow(None).ok().flatten()?;
+    let nodes =
+        |plan: &Plan| plan.body.nodes.iter().map(|node| (node.name.clone(), node.after.clone())).collect::<Vec<_>>();
+    (nodes(made.plan()) == nodes(plan) && made.plan().cast() == plan.cast()).then(|| format!("{option} {argument}"))
+}
+
+/// A name as a list has it.
+fn in_list(name: &str) -> String {
+    if name.contains(',') || name.starts_with('"') {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use clap::Parser as _;
+
+    use crate::arguments::Arguments;
+
+    use super::*;
+
+    fn way(arguments: &[&str]) -> Option<String> {
+        let Arguments::Run(run) = Arguments::parse_from([&["callboard", "run", "x"], arguments].concat()) else {
+            panic!("it is a run")
+        };
+        option_of(run.way.workflow(run.rounds).unwrap().unwrap().plan())
+    }
+
+    #[test]
+    fn a_plan_has_the_option_that_made_it() {
+        for (option, names) in [("--pipeline", "a,b,a"), ("--peers", "a,b"), ("--review", "a,b,c")] {
+            assert_eq!(way(&[option, names]), Some(format!("{option} {names}")));
+        }
+        assert_eq!(way(&["--peers", "a,b", "--rounds", "7"]).unwrap(), "--peers a,b");
+        let awkward = r#""a b,c",it's"#;
+        assert_eq!(way(&["--pipeline", awkward]).unwrap(), r#"--pipeline '"a b,c",it'\''s'"#);
+        let other = Workflow::from_line("", "workflow pipeline: plan | write").unwrap();
+        assert_eq!(option_of(other.plan()), None);
+        let other = Workflow::from_line("", "workflow daily: plan -> write").unwrap();
+        assert_eq!(option_of(other.plan()), None);
+    }
+
+    fn read(text: &str) -> Result<Vec<String>, String> {
+        names(text).map(|Names(names)| names)
+    }
+
+    #[test]
+    fn a_name_with_a_comma_stands_in_quotes() {
+        let names = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(read("a,b c,d"), names(&["a", "b c", "d"]));
+        assert_eq!(read("\"a b,c\",good"), names(&["a b,c", "good"]));
+        assert_eq!(read("\"say \"\"hi\"\"\""), names(&["say \"hi\""]));
+        assert!(read("\"a").is_err() && read("\"a\"b").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! The agents of a folder, and the tools that they may use.
+
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use callboard::agents::tools::{self, Root, ShellExec};
+use callboard::agents::{
+    CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
+};
+use callboard::env::Env;
+use callboard::messages::visible;
+
+use crate::page::{Failure, count};
+use crate::stores::project::state_folder;
+use crate::values::open_file;
+
+use super::arguments::Files;
+
+/// No definition is longer than this, in bytes: the rest of a file is not read.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// The most files of a folder.
+const MAX_FILES: usize = 1_000;
+
+/// Where the catalog and the servers are, unless the command line says it.
+const USUAL_CATALOG: &str = "models.toml";
+const USUAL_SERVERS: &str = "mcp.toml";
+const USUAL_AGENTS: &str = "agents";
+
+/// The models that agents may choose among: those of the catalog, or of the environment where there is none.
+pub(super) fn models(files: &Files) -> Result<Models, Failure> {
+    match document(files.models.as_deref(), USUAL_CATALOG)? {
+        None => Ok(Models::from_environment(&Env::system())),
+        Some((origin, text)) => read_catalog(&origin, &text).map_err(wrong),
+    }
+}
+
+/// The same models, in a file that may change while agents work.
+pub(super) fn catalog(files: &Files) -> CatalogFile {
+    match &files.models {
+        Some(named) => CatalogFile::new(named, read_catalog),
+        None => CatalogFile::new(USUAL_CATALOG, read_catalog).or(&Models::from_environment(&Env::system())),
+    }
+}
+
+fn read_catalog(origin: &str, text: &str) -> Result<Models, Defects> {
+    Models::from_toml(&Env::system(), origin, text)
+}
+
+/// The servers whose tools agents may use, and the file that names them; none where there is no such file.
+fn servers(files: &Files) -> Result<Option<(String, McpServers)>, Failure> {
+    let Some((origin, text)) = document(files.mcp.as_deref(), USUAL_SERVERS)? else { return Ok(None) };
+    let servers = McpServers::from_toml(&Env::system(), &origin, &text).map_err(wrong)?;
+    Ok((!servers.is_empty()).then_some((origin, servers)))
+}
+
+/// The file that was named, or the usual one if it is there: what it is called, and its text.
+fn document(named: Option<&Path>, usual: &str) -> Result<Option<(String, String)>, Failure> {
+    let file = match named {
+        // Commands of another process may hold its place with a folder.
+        None if Path::new(usual).metadata().map_or_else(|it| it.kind() == ErrorKind::NotFound, |it| it.is_dir()) => {
+            return Ok(None);
+        }
+        None => Path::new(usual),
+        Some(file) => file,
+    };
+    let DefinitionSource { origin, bytes } = source(file)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        Failure::trouble(format!("{}: the text is not UTF-8, {error}: save it as UTF-8", visible(&origin)))
+    })?;
+    Ok(Some((origin, text)))
+}
+
+fn wrong(defects: Defects) -> Failure {
+    Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect")))
+}
+
+/// What was read of a folder.
+pub(super) struct Read {
+    pub(super) sources: Vec<DefinitionSource>,
+    pub(super) definitions: Vec<Result<Definition, Defects>>,
+    pub(super) tools: Tools,
+    /// The servers whose tools are among them.
+    pub(super) mcp: Option<Mcp>,
+}
+
+/// What came of a file with servers.
+pub(super) struct Mcp {
+    pub(super) origin: String,
+    pub(super) problems: Vec<McpProblem>,
+}
+
+/// Reads the agents of a folder, and starts the servers whose tools they may use. No tool sees `hidden`, nor the stores of other
+/// projects; programs of servers are not confined.
+pub(super) async fn read(files: &Files, hidden: Option<&Path>) -> Result<Read, Failure> {
+    let root = Root::open(&files.root).map_err(|error| Failure::trouble(error.to_string()))?;
+    let of_all_projects = state_folder().filter(|folder| folder.is_dir());
+    let root = hidden.into_iter().chain(of_all_projects.as_deref()).try_fold(root, Root::without);
+    let root = root.map_err(|error| Failure::trouble(error.to_string()))?;
+    let root = definitions(files).try_fold(root, Root::keeping).map_err(|error| Failure::trouble(error.to_string()))?;
+    let mut shell = ShellExec::new(&root);
+    for folder in &files.allow_read {
+        shell = shell.reads(readable(folder)?);
+    }
+    let tools = tools::standard_with_shell(&root, shell);
+    let mut tools = tools.map_err(|error| Failure::trouble(error.to_string()))?;
+    let (sources, problems): (Vec<_>, Vec<_>) = sources(&files.agents)?.into_iter().unzip();
+    let mcp = match servers(files)? {
+        Some((origin, servers)) => Some(Mcp { origin, problems: servers.add_to(&mut tools).await }),
+        None => None,
+    };
+    let definitions = Definition::reader().tools(&tools).root(&files.root).all(&sources);
+    let or_unread = |((definition, problem), source): (_, &DefinitionSource)| match problem {
+        None => definition,
+        Some(problem) => Err(Defects::of(&source.origin, None, vec![Defect { problem, advice: None, place: None }])),
+    };
+    let definitions = definitions.into_iter().zip(problems).zip(&sources).map(or_unread).collect();
+    Ok(Read { sources, definitions, tools, mcp })
+}
+
+/// What defines the agents and what they may do, here and at a start without these options: tools do not change it.
+fn definitions(files: &Files) -> impl Iterator<Item = &Path> {
+    let named = [Some(&files.agents), files.models.as_ref(), files.mcp.as_ref()];
+    let named = named.into_iter().flatten().chain(files.kept.iter().filter(|file| file.as_os_str() != "-"));
+    named.map(PathBuf::as_path).chain([USUAL_AGENTS, USUAL_CATALOG, USUAL_SERVERS].map(Path::new))
+}
+
+/// A folder that commands may read, which has to be there: what is not there is a slip of the pen.
+fn readable(folder: &Path) -> Result<PathBuf, Failure> {
+    let cannot = |problem: String| {
+        let shown = visible(&folder.display().to_string());
+        Failure::trouble(format!("--allow-read {shown}: {problem}"))
+    };
+    let place = folder.canonicalize().map_err(|error| cannot(error.to_string()))?;
+    if place.is_dir() { Ok(place) } else { Err(cannot("it is not a folder".to_owned())) }
+}
+
+/// The texts of the files, each with why it cannot be read, if so.
+fn sources(folder: &Path) -> Result<Vec<(DefinitionSource, Option<String>)>, Failure> {
+    let shown = visible(&folder.display().to_string());
+    let cannot = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Failure::trouble(format!("there is no folder {shown}; `callboard init` writes one, --agents names another"))
+        }
+        _ => Failure::trouble(format!("{shown}: {error}")),
+    };
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in folder.read_dir().map_err(cannot)? {
+        let file = entry.map_err(cannot)?.path();
+        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+            files.push(file);
+        }
+        if files.len() > MAX_FILES {
+            return Err(Failure::trouble(format!("{shown} has more than {MAX_FILES} agents")));
+        }
+    }
+    if files.is_empty() {
+        return Err(Failure::trouble(format!(
+            "{shown} has no agents: each is a file *.toml; `callboard init` writes some"
+        )));
+    }
+    files.sort();
+    let read = |file: &PathBuf| match DefinitionSource::in_folder(folder, file) {
+        Ok(source) => (source, None),
+        Err(error) => {
+            let nothing = DefinitionSource { origin: file.display().to_string(), bytes: Vec::new() };
+            (nothing, Some(error.to_string()))
+        }
+    };
+    Ok(files.iter().map(read).collect())
+}
+
+fn source(file: &Path) -> Result<DefinitionSource, Failure> {
+    let cannot = |error: std::io::Error| Failure::trouble(format!("{}: {error}", visible(&file.display().to_string())));
+    let mut bytes = Vec::new();
+    open_file(file).and_then(|opened| opened.take(MAX_TEXT + 1).read_to_end(&mut bytes)).map_err(cannot)?;
+    Ok(DefinitionSource { origin: file.display().to_string(), bytes })
+}

@@ -1,0 +1,397 @@
+//! A board in this process that works on one run of the agents of a folder.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt as _};
+use serde_json::Value;
+
+use callboard::Builder;
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::messages::state::StateRules;
+use callboard::messages::{AgentName, ConversationId, RunEvent, RunId, TurnId, Usage, visible, visible_lines};
+use callboard::prelude::*;
+use callboard::runtime::{RunError, RunHandle};
+use callboard::supervision::runs::replay::Replay;
+use callboard::supervision::runs::run::Run as State;
+use callboard::workflow::Workflow;
+
+use crate::conversations::check_none_is_open;
+use crate::output::{self, note_words};
+use crate::page::{self, Failure, handoffs, note};
+use crate::person::is_anybody_here;
+use crate::process::End;
+use crate::quote::quoted;
+use crate::retry::retry_of;
+use crate::runs::show::tokens_taken;
+use crate::signals::Signals;
+use crate::stores::store::Loaded;
+use crate::waits::{self, rests};
+use crate::workflow::is_left_by_its_store;
+
+use super::arguments::{Allowance, Run};
+use super::decide::{next_asked, place, settle};
+use super::hints;
+use super::invalid::BrokenAgents;
+use super::kept::Kept;
+use super::patterns::option_of;
+use super::progress::Teller;
+use super::watch::Watch;
+
+/// A board that works on one run.
+pub(super) struct Session<'a> {
+    board: Callboard,
+    kept: Option<Kept>,
+    arguments: &'a Run,
+    /// Those of the folder.
+    agents: Vec<String>,
+    /// Those of the folder that are left out.
+    broken: BrokenAgents,
+}
+
+impl<'a> Session<'a> {
+    pub(super) async fn start(
+        mut builder: Builder,
+        kept: Option<Kept>,
+        arguments: &'a Run,
+        (agents, broken): (Vec<String>, BrokenAgents),
+    ) -> Result<Self, Failure> {
+        if let Some(kept) = &kept {
+            builder = builder.storage(kept.store.sled());
+        }
+        let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        Ok(Self { board, kept, arguments, agents, broken })
+    }
+
+    pub(super) async fn see_through(
+        self,
+        mut signals: Signals,
+        way: Option<Workflow>,
+        mut watch: Watch,
+    ) -> Result<End, Failure> {
+        // Before the run begins, so that nothing is missed of how it does.
+        let live = self.board.watch(&[StreamMode::Live]);
+        let begun = tokio::select! {
+            biased;
+            () = signals.next() => None,
+            run = self.begin(way) => Some(run),
+        };
+        let (run, end) = match begun {
+            None => {
+                note("stopped before the run began");
+                (None, Ok(End::not_begun()))
+            }
+            Some(Err(failure)) => (None, Err(failure)),
+            Some(Ok(run)) => {
+                let end = tokio::select! {
+                    biased;
+                    () = signals.next() => {
+                        note("stopping: turns that run have 10 s to end; Ctrl-C again stops them at once");
+                        Ok(End::not_begun())
+                    }
+                    end = self.follow(&run, live, &mut watch) => end,
+                };
+                (Some(run), end)
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            () = signals.next() => None,
+            result = self.end(run.as_ref()) => result,
+        };
+        let result = ended.as_ref().and_then(State::result);
+        match (end, run, result) {
+            // Its last turn has ended in the time that it had.
+            (Ok(End::Stopped { .. } | End::Waits(_)), Some(_), Some(result)) => {
+                Ok(End::Result(Box::new((**result).clone())))
+            }
+            (Ok(End::Stopped { .. }), Some(run), None) => {
+                Ok(End::Stopped { run: Some(run.id()), resumption: self.tell_how_to_go_on(&run) })
+            }
+            (Ok(End::Waits(_)), Some(run), None) => Ok(End::Waits(self.tell_what_waits(&run, ended).await)),
+            (Err(failure), Some(run), _) if is_left_by_its_store(&run).await => {
+                let hint =
+                    self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
+                Err(failure.with(&hint.map(|hint| format!("to go on: {}", visible(&hint))).unwrap_or_default()))
+            }
+            (end, _, _) => end,
+        }
+    }
+
+    /// Prints what the run waits for that nobody is there to be asked, and how it is continued; returns it as machines read it.
+    async fn tell_what_waits(&self, run: &RunHandle, ended: Option<State>) -> Value {
+        let state = match ended {
+            Some(state) => Some(state),
+            // A signal came while the board ended.
+            None => run.read().await.ok(),
+        };
+        let open = state.as_ref().map(waits::open).unwrap_or_default();
+        if !is_anybody_here(self.arguments.no_input) {
+            let place = place(&self.arguments.files.root);
+            waits::note_cards(&open, place.as_deref());
+            waits::note_nodes(&open);
+        }
+        waits::json(run.id(), &open, self.tell_how_to_go_on(run).as_deref())
+    }
+
+    /// Prints which command line continues the run, if one does.
+    fn tell_how_to_go_on(&self, run: &RunHandle) -> Option<String> {
+        let hint = self.kept.as_ref().map(|kept| hints::resumption(run.id(), kept.stores.named(), self.arguments));
+        match &hint {
+            Some(hint) => note(&format!("to go on: {}", visible(hint))),
+            None => note("nothing of it is kept, because it is --ephemeral"),
+        }
+        hint
+    }
+
+    async fn begin(&self, way: Option<Workflow>) -> Result<RunHandle, Failure> {
+        let trouble = |error: String| Failure::trouble(error);
+        if let Some(before) = self.kept.as_ref().and_then(|kept| kept.before.as_ref()) {
+            return if self.arguments.retry.is_some() {
+                self.retry(before).await
+            } else {
+                self.resume(before.id).await
+            };
+        }
+        let words = self.arguments.task.as_deref().unwrap_or_default();
+        let input = self.arguments.input.clone();
+        if words.trim().is_empty() && input.is_none() {
+            return Err(trouble("the task is empty: say what is to be done".to_owned()));
+        }
+        let owner = match &self.arguments.conversation {
+            Some(conversation) => self.owner(conversation).await?,
+            None => None,
+        };
+        let mut task = match way {
+            Some(way) => {
+                let input = input.unwrap_or_else(|| words.into());
+                Task { body: words.into(), ..way.task(input) }
+            }
+            None => {
+                let mut task = Task::new(words).to(self.target(owner.as_deref())?);
+                task.input = input.map(Into::into);
+                task
+            }
+        };
+        if let Some(Allowance::Named(limits)) = &self.arguments.limits {
+            task.limits = Some(limits.of_new_run());
+        }
+        task.approval_ttl = self.arguments.approval_ttl;
+        task.handoffs = handoffs(self.arguments.enable_handoffs);
+        task.conversation.clone_from(&self.arguments.conversation);
+        let run = self.board.submit(task).await.map_err(|error| trouble(error.to_string()))?;
+        if self.arguments.limits == Some(Allowance::Judged) && !self.arguments.quiet {
+            let history = run.history().await.map_err(|error| trouble(error.to_string()))?;
+            if let Some(RunEvent::Submitted(submission)) = history.first() {
+                note(&format!("the run may use {}", submission.limits()));
+            }
+        }
+        Ok(run)
+    }
+
+    async fn resume(&self, run: RunId) -> Result<RunHandle, Failure> {
+        let run = self.board.take_up(run).await;
+        run.restart_turns().await;
+        Ok(run)
+    }
+
+    /// A new run that begins with the turn that failed last in an earlier one.
+    async fn retry(&self, before: &Loaded) -> Result<RunHandle, Failure> {
+        let limits = match &self.arguments.limits {
+            Some(Allowance::Named(limits)) => Some(limits),
+            // It was refused before.
+            Some(Allowance::Judged) | None => None,
+        };
+        let (turn, fork) = retry_of(before, limits)?;
+        let forked = self.board.fork(before.id, turn, fork).await;
+        let run = forked.map_err(|error| Failure::trouble(format!("run {}: {error}", before.id)))?;
+        if !self.arguments.quiet {
+            note(&format!("turn {turn} of run {} is done again", before.id));
+        }
+        Ok(run)
+    }
+
+    /// Whose the conversation is, if there is one. A run of it that an earlier process left would be waited for without end.
+    async fn owner(&self, conversation: &ConversationId) -> Result<Option<Arc<str>>, Failure> {
+        let conversations = self.board.conversations();
+        let store = self.kept.as_ref().and_then(|kept| kept.stores.named());
+        let line = |run| hints::resumption(run, store, self.arguments);
+        check_none_is_open(&conversations, conversation, store, line).await?;
+        let trouble = |error: callboard::storage::StorageError| Failure::trouble(error.to_string());
+        let Some(info) = conversations.info(conversation).await.map_err(trouble)? else { return Ok(None) };
+        if self.arguments.way.members().next().is_none() {
+            let runs = conversations.read(conversation).await.map_err(trouble)?;
+            self.check_no_workflow(conversation, &info.owner, runs.last().map(|run| run.run)).await?;
+        }
+        Ok(Some(info.owner))
+    }
+
+    /// Refuses a conversation of a workflow, which no agent can continue. `last` is its newest run, which may have been removed.
+    async fn check_no_workflow(
+        &self,
+        conversation: &ConversationId,
+        owner: &str,
+        last: Option<RunId>,
+    ) -> Result<(), Failure> {
+        let loaded = match (&self.kept, last) {
+            (Some(kept), Some(run)) => kept.store.load(run).await.ok(),
+            (None, _) | (_, None) => None,
+        };
+        let plan = loaded.as_ref().and_then(|loaded| loaded.replay.submission().task.plan.as_ref());
+        let is_known = loaded.is_some() || self.agents.iter().any(|agent| agent == owner);
+        let (Some(name), false) = (owner.strip_prefix("workflow "), plan.is_none() && is_known) else { return Ok(()) };
+        Err(Failure::trouble(match plan.and_then(|plan| option_of(plan)) {
+            Some(option) => format!(
+                "conversation {conversation} belongs to the {} of several agents: give {} again to continue it",
+                visible(name),
+                visible(&option)
+            ),
+            None => format!(
+                "conversation {conversation} belongs to the workflow {}: continue it with the option that began it, such as \
+                 --pipeline AGENT,…, or with callboard workflow run FILE --conversation {}",
+                visible(name),
+                visible(&quoted(conversation.as_str()))
+            ),
+        }))
+    }
+
+    /// Who does it; without a name, the agent that the conversation belongs to.
+    fn target<'b>(&'b self, owner: Option<&'b str>) -> Result<&'b str, Failure> {
+        match (self.arguments.to.as_deref().or(owner), self.agents.as_slice()) {
+            (Some(to), _) => Ok(to),
+            (None, [only]) if self.broken.is_empty() => Ok(only),
+            (None, several) => {
+                let mut names = several.to_vec();
+                names.sort();
+                Err(Failure::trouble(format!("there are several agents: name one with --to: {}", names.join(", "))))
+            }
+        }
+    }
+
+    /// Follows the run to its end, or to where this process can do no more for it.
+    async fn follow(
+        &self,
+        run: &RunHandle,
+        mut live: impl Stream<Item = Watched> + Unpin,
+        watch: &mut Watch,
+    ) -> Result<End, Failure> {
+        let trouble = |error: RunError| Failure::trouble(error.to_string());
+        let mut teller = Teller::new(self.arguments.quiet);
+        let modes = [StreamMode::Messages, StreamMode::Updates];
+        let mut events = run.events(1, &modes).await.map_err(trouble)?;
+        if !self.arguments.quiet && self.kept.is_some() {
+            note(&format!("run {}", run.id()));
+        }
+        let is_anybody_here = is_anybody_here(self.arguments.no_input);
+        let mut rests = pin!(rests(run, is_anybody_here));
+        loop {
+            // Whoever is told everything is not told faster than they read.
+            output::room().await;
+            let watched = tokio::select! {
+                biased;
+                Some(watched) = live.next() => Some(watched),
+                watched = events.next() => watched,
+                asked = next_asked(&self.board, run), if is_anybody_here => {
+                    teller.close(None);
+                    if !settle(&self.board, run, asked, &self.arguments.files.root).await? {
+                        return Ok(End::Waits(Value::Null));
+                    }
+                    continue;
+                }
+                rested = &mut rests => {
+                    rested.map_err(trouble)?;
+                    teller.close(None);
+                    return Ok(End::Waits(Value::Null));
+                }
+                () = watch.changed() => {
+                    let news = watch.reload(&self.board).await;
+                    if !self.arguments.quiet {
+                        news.iter().for_each(|line| note(line));
+                    }
+                    continue;
+                }
+            };
+            match watched {
+                Some(Watched::Live(shown)) if shown.turn.run == run.id() => teller.tell(&shown),
+                Some(Watched::Event(event)) => {
+                    self.tell(&event.event, &mut teller, run).await;
+                    if let RunEvent::NeedsAttention { turn, .. } = &*event.event
+                        && let Some(end) =
+                            stuck(&run.read().await.map_err(trouble)?, (*turn, &self.broken), &mut teller)
+                    {
+                        return Ok(end);
+                    }
+                }
+                Some(Watched::Live(_) | Watched::Missed(_)) => {}
+                None => break,
+            }
+        }
+        teller.close(None);
+        let result = run.result().await.map_err(trouble)?;
+        if !self.arguments.quiet {
+            result.alone.iter().for_each(|alone| note(&alone.to_string()));
+            if result.metrics.usage != Usage::default() {
+                note(&format!("the models took {}", tokens_taken(result.metrics.usage)));
+            }
+        }
+        if let Some(kept) = &self.kept {
+            kept.advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, self.arguments);
+        }
+        let is_told = result.output.as_str().is_some_and(|output| teller.has_told(output)) && page::is_one_terminal();
+        Ok(if is_told && !self.arguments.json && result.outcome.is_finished() {
+            End::Shown
+        } else {
+            End::Result(Box::new(result))
+        })
+    }
+
+    /// Of what the journal gets, what people want to know at once.
+    async fn tell(&self, event: &RunEvent, teller: &mut Teller, run: &RunHandle) {
+        if self.arguments.quiet {
+            return;
+        }
+        match event {
+            RunEvent::AttemptFailed { turn, failure, .. } => {
+                teller.close(Some(TurnId { run: run.id(), number: *turn }));
+                note_words(&format!("an attempt failed: {failure}").replace('\n', "\n  │ "));
+            }
+            RunEvent::Noticed { turn, text, .. } => {
+                let agent =
+                    agent_of(run, *turn).await.map_or_else(|| format!("turn {turn}"), |agent| visible(agent.as_str()));
+                note_words(&format!("{agent} says: {}", visible_lines(text).replace('\n', "\n  │ ")));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the board, and returns how the run was left.
+    async fn end(&self, run: Option<&RunHandle>) -> Option<State> {
+        self.board.shutdown().await;
+        let state = match run {
+            Some(run) => run.read().await.ok(),
+            None => None,
+        };
+        if let Some(kept) = &self.kept {
+            kept.store.sled().close().await;
+        }
+        state
+    }
+}
+
+/// Whose turn it is, or was.
+async fn agent_of(run: &RunHandle, turn: u32) -> Option<AgentName> {
+    if let Some(open) = run.read().await.ok()?.turn(turn) {
+        return Some(open.agent().clone());
+    }
+    let replay = Replay::of(run.history().await.ok()?, &StateRules::default()).ok()?;
+    replay.turn(turn).map(|turn| turn.agent.clone())
+}
+
+/// Tells of a turn that needs attention, and ends what follows the run if no other turn continues.
+fn stuck(run: &State, (turn, broken): (u32, &BrokenAgents), teller: &mut Teller) -> Option<End> {
+    // One that another process was told of may have been dealt with since.
+    let (_, why) = run.turns_that_need_attention().find(|(open, _)| open.number == turn)?;
+    teller.close(None);
+    note_words(&hints::needs_attention(turn, why, broken));
+    run.is_stuck().then(|| End::Waits(Value::Null))
+}

@@ -1,0 +1,32 @@
+//! Refuses commands that begin or change runs when an agent's turn has started this process.
+
+use std::process::ExitCode;
+
+use crate::page::{self, Failure};
+use crate::usage;
+
+/// The variables that tools and programs of agents are started with.
+const WITHIN_A_TURN: [&str; 3] = ["CALLBOARD_PROCESS", "CALLBOARD_AGENT", "CALLBOARD_RUN"];
+
+/// Runs the command, or refuses it if a turn of another run has started this process: a run that it begins would have limits, a
+/// chain and a budget of its own, in place of those of the turn's run (SEMANTICS 1).
+pub(crate) fn unless_nested(command: impl FnOnce() -> ExitCode) -> ExitCode {
+    let variable = WITHIN_A_TURN.into_iter().find(|name| std::env::var_os(name).is_some());
+    let evidence = variable.map(|name| format!("{name} is set")).or_else(|| {
+        has_limit_of_programs().then(|| "its limit of resident memory is one that programs of agents have".to_owned())
+    });
+    let Some(evidence) = evidence else { return command() };
+    let refusal = format!(
+        "this process was started by an agent ({evidence}), and what it begins or changes would not count against the limits \
+         of the agent's run: have the agent delegate the task, or call the program outside of any agent"
+    );
+    page::print(Err(Failure::trouble(refusal)), usage::wants_json())
+}
+
+/// Whether this process has the resource limit that marks programs of agents, which stays when they clear the environment.
+fn has_limit_of_programs() -> bool {
+    #[cfg(target_os = "linux")]
+    return callboard::agents::is_program_of_board();
+    #[cfg(not(target_os = "linux"))]
+    false
+}

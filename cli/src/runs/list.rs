@@ -1,0 +1,302 @@
+//! `callboard runs list`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use comfy_table::ColumnConstraint;
+use serde_json::{Value, json};
+
+use callboard::env::Env;
+use callboard::messages::{RunEvent, RunId, Timestamp, TurnId};
+use callboard::supervision::runs::run::Run;
+use callboard::supervision::runs::snapshot::fold;
+
+use crate::page::{Failure, Page, brief, count, duration, grouped, lines_of, table, time};
+use crate::shapes;
+use crate::stable_json;
+use crate::stores::open::{Closed, Open, doubled};
+use crate::stores::store::Rules;
+use crate::values::time_span;
+use crate::waits::{self, Standing, Wait};
+
+/// Which runs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Filter {
+    /// Runs with this status: finished, failed, refused, denied, cancelled, open, waits_for_answer, waits_for_consent or
+    /// needs_attention; or the beginning of one of them
+    #[arg(long, value_name = "STATUS", value_parser = state)]
+    state: Option<&'static str>,
+    /// Runs that were given to this agent
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    agent: Option<String>,
+    /// Runs that were submitted within this time: 90m, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = time_span)]
+    since: Option<Duration>,
+    /// Runs that were submitted longer ago than this time: 90m, 12h or 30d
+    #[arg(long, value_name = "TIME", value_parser = time_span)]
+    older_than: Option<Duration>,
+    /// Runs whose task has these words, in upper or lower case
+    #[arg(long, value_name = "WORDS", value_parser = NonEmptyStringValueParser::new())]
+    text: Option<String>,
+}
+
+impl Filter {
+    /// Whether nothing is left out.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { state, agent, since, older_than, text } = self;
+        state.is_none() && agent.is_none() && since.is_none() && older_than.is_none() && text.is_none()
+    }
+
+    /// Whether the run is one of those.
+    pub(crate) fn has(&self, run: &Run, now: Timestamp) -> bool {
+        let submission = run.submission();
+        let (age, body) = (now.since(submission.at), submission.task.body.to_lowercase());
+        self.state.is_none_or(|state| shapes::status(run, now).starts_with(state))
+            && self.agent.as_ref().is_none_or(|agent| submission.agent.as_str() == agent)
+            && self.since.is_none_or(|since| age <= since)
+            && self.older_than.is_none_or(|older_than| age > older_than)
+            && self.text.as_ref().is_none_or(|text| body.contains(&text.to_lowercase()))
+    }
+}
+
+/// The statuses of runs ([`shapes::status`]).
+const STATES: [&str; 9] = [
+    "finished",
+    "failed",
+    "refused",
+    "denied",
+    "cancelled",
+    "open",
+    "waits_for_answer",
+    "waits_for_consent",
+    "needs_attention",
+];
+
+/// The only state that begins like this: one that is misspelt, or could be two, must not choose what is removed.
+fn state(text: &str) -> Result<&'static str, String> {
+    let text = text.replace(' ', "_");
+    let fitting: Vec<&str> = STATES.into_iter().filter(|state| !text.is_empty() && state.starts_with(&text)).collect();
+    match fitting.as_slice() {
+        [only] => Ok(only),
+        [] => Err(format!("there is no such state; the states are {}", STATES.join(", "))),
+        several => Err(format!("this could be {}", several.join(" or "))),
+    }
+}
+
+/// The runs, one line each. One that cannot be read is listed as such, unless only some are to be.
+pub(crate) async fn list(open: &Open, filter: &Filter) -> Result<Page, Failure> {
+    let (mut lines, mut rows, mut unreadable) = (Vec::new(), Vec::new(), open.notes());
+    let now = Env::system().now().wall;
+    let (mut doubles, runs) = (String::new(), open.runs().await?);
+    for (run, places) in runs.iter().filter(|(_, places)| places.len() > 1) {
+        let folders = places.iter().map(|place| open.stores[*place].folder());
+        doubles.push_str(&format!("{}\n", doubled(&format!("run {run}"), folders)));
+    }
+    let each = runs.iter().flat_map(|(run, places)| places.iter().map(move |place| (*run, *place, places)));
+    for (run, place, places) in each {
+        let store = &open.stores[place];
+        let also_in: Vec<&Path> =
+            places.iter().filter(|other| **other != place).map(|other| open.stores[*other].folder()).collect();
+        let read = match store.history(run).await {
+            Ok(history) => {
+                let origin = origin(&history);
+                folded(history).map(|fold| (fold, origin))
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok((fold, _)) if !filter.has(&fold, now) => {}
+            Err(_) if !filter.is_empty() => {}
+            Ok((fold, origin)) => {
+                let metrics = fold.metrics();
+                let submission = fold.submission();
+                lines.push([
+                    run.to_string(),
+                    time(submission.at),
+                    submission.agent.to_string(),
+                    standing(&fold, now),
+                    metrics.turns.to_string(),
+                    grouped(metrics.tokens_spent),
+                    duration(metrics.elapsed),
+                    format!("{}{}", if origin.is_some() { "fork: " } else { "" }, brief(&submission.task.body, 40)),
+                ]);
+                rows.push(row(run, &fold, now, origin, (store.folder(), &also_in)));
+            }
+            Err(error) => {
+                unreadable.push_str(&format!("error: run {run}: {}\n", brief(&error, 300)));
+                let mut line: [String; 8] = Default::default();
+                (line[0], line[OUTCOME]) = (run.to_string(), "unreadable".to_owned());
+                lines.push(line);
+                rows.push(json!({ "run": run, "store": store.folder().to_string_lossy(), "error": error }));
+            }
+        }
+    }
+    let count_of_runs = rows.len();
+    rows.extend(open.closed.iter().map(Closed::json));
+    if count_of_runs == 0 {
+        let such = if filter.is_empty() { "" } else { "such " };
+        let (text, code) = open.nothing_found(&format!("{such}runs"));
+        return Ok(Page { code, ..Page::new(text, Value::from(rows)) });
+    }
+    let width = table([""], &[]).width();
+    let text = format!("{}{}\n{doubles}{unreadable}", lines_of(&drawn(&lines, width)), count(count_of_runs, "run"));
+    Ok(Page::new(text, Value::from(rows)))
+}
+
+const COLUMNS: [&str; 8] = ["run", "submitted", "agent", "outcome", "turns", "tokens", "took", "task"];
+const OUTCOME: usize = 3;
+const NUMBERS: [usize; 3] = [4, 5, 6];
+const TASK: usize = 7;
+
+/// Which columns go first where there is no room for all.
+const SPARED: [usize; 5] = [6, 5, 4, 1, 2];
+
+/// How much of a task has to be seen at least, in characters.
+const LEAST_TASK: usize = 12;
+
+/// The table, with as many columns as there is room for: an id that is broken cannot be copied.
+fn drawn(lines: &[[String; 8]], width: Option<u16>) -> comfy_table::Table {
+    let kept = kept(lines, width);
+    let numbers: Vec<usize> = (0..kept.len()).filter(|place| NUMBERS.contains(&kept[*place])).collect();
+    let mut table = table(kept.iter().map(|column| COLUMNS[*column]).collect::<Vec<_>>(), &numbers);
+    if let Some(width) = width {
+        table.set_width(width);
+    }
+    for line in lines {
+        table.add_row(kept.iter().map(|column| &line[*column]));
+    }
+    for (place, column) in kept.iter().enumerate() {
+        if let Some(drawn) = table.column_mut(place).filter(|_| *column != TASK) {
+            drawn.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table
+}
+
+/// The columns for which there is room.
+fn kept(lines: &[[String; 8]], width: Option<u16>) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
+    let Some(width) = width.map(usize::from) else { return kept };
+    let needed = |column: &usize| {
+        let longest = lines.iter().map(|line| line[*column].chars().count()).max().unwrap_or_default();
+        // With a blank at each side, and one between columns.
+        let head = COLUMNS[*column].len();
+        3 + if *column == TASK { longest.clamp(head, LEAST_TASK) } else { longest.max(head) }
+    };
+    for spared in SPARED {
+        if kept.iter().map(needed).sum::<usize>() > width {
+            kept.retain(|column| *column != spared);
+        }
+    }
+    kept
+}
+
+/// The turn that a fork began with; what it has copied may say so of other forks before.
+fn origin(history: &[RunEvent]) -> Option<TurnId> {
+    history.iter().rev().find_map(|event| match event {
+        RunEvent::Forked { from, .. } => Some(*from),
+        _ => None,
+    })
+}
+
+pub(crate) fn folded(history: Vec<RunEvent>) -> Result<Run, String> {
+    let rules = Rules::of(&history);
+    fold(history, &rules.state).ok_or_else(|| "its journal does not go back to its beginning".to_owned())
+}
+
+/// How the run ended, or what it waits for.
+pub(crate) fn standing(run: &Run, now: Timestamp) -> String {
+    if let Some(result) = run.result() {
+        return result.outcome.name().to_owned();
+    }
+    match Standing::of(run, now) {
+        Standing::NeedsAttention => "needs attention".to_owned(),
+        Standing::WaitsForConsent => "waits for consent".to_owned(),
+        Standing::WaitsForAnswer => "waits for an answer".to_owned(),
+        Standing::Open => {
+            let turns = count(run.open_turns().count(), "turn");
+            let expired = waits::all(run).iter().find_map(|wait| match wait {
+                Wait::Approval(_) => Some(", consent expired"),
+                Wait::Question(_) => Some(", question expired"),
+                // They do not expire.
+                Wait::Node(_) | Wait::Attention { .. } => None,
+            });
+            format!("open ({turns}{})", expired.unwrap_or_default())
+        }
+    }
+}
+
+fn row(run: RunId, fold: &Run, now: Timestamp, origin: Option<TurnId>, (store, also_in): (&Path, &[&Path])) -> Value {
+    let submission = fold.submission();
+    json!({
+        "run": run,
+        "store": store.to_string_lossy(),
+        "also_in": also_in.iter().map(|store| store.to_string_lossy()).collect::<Vec<_>>(),
+        "submitted_at": stable_json::time(submission.at),
+        "agent": submission.agent,
+        "task": submission.task.body,
+        "forked_from": origin.map(shapes::turn_of),
+        "status": shapes::status(fold, now),
+        "outcome": fold.result().map(|result| stable_json::stable(&result.outcome)),
+        "open_turns": stable_json::stable(&fold.open_turns().collect::<Vec<_>>()),
+        "metrics": stable_json::stable(&fold.metrics()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(["90m", "12h", "7d"].map(time_span), [5_400, 43_200, 604_800].map(|s| Ok(Duration::from_secs(s))));
+        for wrong in ["", "7", "d", "7 d", "-1d", "7w", "99999999999999999999d", "1ä"] {
+            assert!(time_span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_state_is_named_by_a_beginning_that_no_other_has() {
+        assert_eq!(
+            ["finished", "fa", "waits for c", "waits_for_a", "o"].map(state),
+            ["finished", "failed", "waits_for_consent", "waits_for_answer", "open"].map(Ok)
+        );
+        for wrong in ["", "f", "waits", "Finished", "finishes", "open (1 turn)"] {
+            assert!(state(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ids_are_whole_in_the_narrowest_window() {
+        let id = "01a208d6-b322-7315-8a60-6c8f3f5a0d11";
+        let line = [
+            id,
+            "2026-11-23 14:10:31",
+            "researcher",
+            "finished",
+            "12",
+            "150,000",
+            "1.234 s",
+            "review this repository, all of it",
+        ];
+        let lines = [line.map(str::to_owned)];
+        for width in [60, 80, 100, 120, 200] {
+            let table = drawn(&lines, Some(width));
+            let shown = lines_of(&table);
+            assert!(shown.contains(id), "{width}:\n{shown}");
+            assert!(shown.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}:\n{shown}");
+        }
+        let mut short = lines.clone();
+        short[0][TASK] = "hi".to_owned();
+        for width in 60..=140 {
+            let shown = lines_of(&drawn(&short, Some(width)));
+            assert!(shown.contains("task") && shown.contains("hi"), "{width}: a word is broken\n{shown}");
+        }
+        let heads =
+            |width| lines_of(&drawn(&lines, width)).lines().find(|line| line.contains("run")).map(str::to_owned);
+        assert!(heads(Some(80)).is_some_and(|head| head.contains("outcome") && !head.contains("tokens")));
+        assert!(heads(None).is_some_and(|head| COLUMNS.iter().all(|column| head.contains(column))));
+    }
+}

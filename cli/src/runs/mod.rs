@@ -1,0 +1,56 @@
+//! `callboard runs …`: lists, shows, replays, compares, forks, removes and moves the runs of stores.
+
+mod delete;
+mod diff;
+mod duplicates;
+mod fork;
+pub(crate) mod list;
+mod replay;
+pub(crate) mod show;
+mod transfer;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Common, Runs};
+use crate::page::{Failure, Page};
+use crate::process;
+
+pub(crate) fn main(command: &Runs) -> ExitCode {
+    process::print_answer(answer(command), command.common().json)
+}
+
+async fn answer(command: &Runs) -> Result<Page, Failure> {
+    let stores = command.common().choice.stores()?;
+    match command {
+        Runs::List { filter, .. } => {
+            let mut page = list::list(&stores.open()?, filter).await?;
+            page.remarks.extend(stores.hint().map(|hint| format!("{hint}\n")));
+            Ok(page)
+        }
+        Runs::Show { run, .. } => show::show(&stores.load(run).await?),
+        Runs::Diff { first, second, .. } => {
+            let open = stores.open()?;
+            Ok(diff::diff(&open.load(first).await?, &open.load(second).await?))
+        }
+        Runs::Fork { run, turn, input, set, .. } => {
+            let (store, run) = stores.take_with(run).await?;
+            let loaded = store.load(run).await?;
+            fork::fork(&store, &loaded, *turn, input.as_ref(), set, stores.named()).await
+        }
+        Runs::Export { file: None, common: Common { json: true, .. } } => Err(Failure::trouble(
+            "without a FILE the export itself goes to standard output: leave --json out, or name a FILE".to_owned(),
+        )),
+        Runs::Export { file, .. } => transfer::export(&stores, file.as_deref()).await,
+        Runs::Import { file, again, .. } => transfer::import(&stores, file, *again).await,
+        Runs::Prune { filter, .. } => delete::prune(&stores, filter).await,
+        Runs::Delete { runs, .. } => delete::delete(&stores, runs).await,
+        Runs::Replay { run, turn, step, .. } => {
+            let loaded = stores.load(run).await?;
+            match turn {
+                Some(turn) => replay::at_turn(&loaded, *turn),
+                None if *step => replay::step_by_step(&loaded),
+                None => Ok(replay::whole(&loaded)),
+            }
+        }
+    }
+}

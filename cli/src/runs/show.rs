@@ -1,0 +1,195 @@
+//! `callboard runs show RUN`.
+
+use serde_json::{Value, json};
+
+use callboard::env::Env;
+use callboard::messages::{AgentName, Cost, Flow, RunEvent, Usage, Verdict, visible};
+use callboard::supervision::runs::replay::{Cause, Deed, Replay, TurnEnd, TurnStory};
+use callboard::supervision::runs::snapshot::late_turns;
+
+use crate::page::{Failure, Page, brief, brief_json, count, duration, grouped, lines_of, table, time, whole_json};
+use crate::runs::list::standing;
+use crate::shapes;
+use crate::stable_json::{self, stable};
+use crate::stores::store::Loaded;
+use crate::waits;
+
+/// How many things or names stand in one line.
+const SHOWN: usize = 10;
+
+/// One run on one page.
+pub(crate) fn show(loaded: &Loaded) -> Result<Page, Failure> {
+    let Loaded { id, replay, history, rules } = loaded;
+    let now = Env::system().now().wall;
+    let flow = Flow::of(history, late_turns(history, &rules.state));
+    let mut text = head(loaded);
+    text.push_str(&format!("\n{}", lines_of(&turns_table(replay))));
+    let drawn = flow.to_string();
+    if !drawn.is_empty() {
+        text.push_str(&format!("\nflow\n{}", indented(&drawn)));
+    }
+    let state = replay.state();
+    text.push_str(&format!("\nstate\n{}{}", whole_json(state, "  "), rules.notes()));
+    let json = json!({
+        "run": id,
+        "submission": shapes::submission(replay.submission()),
+        "status": shapes::status(replay.run(), now),
+        "waits_for": waits::all_json(replay.run(), now),
+        "result": replay.result().map(shapes::result),
+        "metrics": stable(&replay.run().metrics()),
+        "state": state,
+        "turns": replay.turns().map(turn_json).collect::<Vec<_>>(),
+        "flow": drawn,
+    });
+    Ok(Page::new(text, json))
+}
+
+/// What is said about a run before anything else.
+pub(crate) fn head(loaded: &Loaded) -> String {
+    let Loaded { id, replay, .. } = loaded;
+    let now = Env::system().now().wall;
+    let (submission, metrics) = (replay.submission(), replay.run().metrics());
+    let mut lines = vec![("run", id.to_string()), ("task", brief(&submission.task.body, 400))];
+    lines.extend(submission.task.input.as_ref().map(|input| ("input", brief_json(input, 400))));
+    lines.push(("agent", submission.agent.to_string()));
+    lines.push(("submitted", time(submission.at)));
+    lines.extend(replay.steps().iter().rev().find_map(|step| match &step.event {
+        RunEvent::Forked { from, .. } => Some(("forked", format!("from turn {} of {}", from.number, from.run))),
+        _ => None,
+    }));
+    let outcome = match replay.result() {
+        Some(result) => brief(&result.outcome.to_string(), 400),
+        None => standing(replay.run(), now),
+    };
+    lines.push(("outcome", format!("{outcome}, after {}", duration(metrics.elapsed))));
+    let result = replay.result().filter(|result| !result.output.is_null());
+    lines.extend(result.map(|result| ("output", brief_json(&result.output, 400))));
+    let limits = submission.limits();
+    lines.push((
+        "spent",
+        format!(
+            "{} of {} tokens{}, {} of {}",
+            grouped(metrics.tokens_spent),
+            grouped(limits.tokens),
+            cost(metrics.usage),
+            metrics.handoffs,
+            count(limits.handoffs as usize, "handoff")
+        ),
+    ));
+    lines.extend(waits::all(replay.run()).iter().map(|wait| wait.line(now)));
+    lines.into_iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
+}
+
+fn turns_table(replay: &Replay) -> comfy_table::Table {
+    let mut table = table(["turn", "agent", "try", "what it did", "tokens", "began", "took"], &[0, 2, 4, 5, 6]);
+    for turn in replay.turns() {
+        let began = turn.begun_at.since(replay.submission().at);
+        table.add_row([
+            turn.number.to_string(),
+            turn.agent.to_string(),
+            turn.attempts.to_string(),
+            doings(turn),
+            taken(turn.usage),
+            format!("+{}", duration(began)),
+            turn.closed.map(|(_, at)| duration(at.since(turn.begun_at))).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// `15 tokens ($0.00002)`.
+pub(crate) fn tokens_taken(usage: Usage) -> String {
+    let tokens = usage.total();
+    format!("{} {}{}", grouped(tokens), if tokens == 1 { "token" } else { "tokens" }, cost(usage))
+}
+
+/// Tokens, and what they cost if that is known.
+fn taken(usage: Usage) -> String {
+    grouped(usage.total()) + &cost(usage)
+}
+
+fn cost(usage: Usage) -> String {
+    if usage.cost == Cost::default() { String::new() } else { format!(" ({})", usage.cost) }
+}
+
+/// What a turn did and how it ended, in a few words.
+pub(crate) fn doings(turn: &TurnStory) -> String {
+    let mut parts: Vec<String> = match &turn.cause {
+        Cause::Compensation { node } => vec![format!("takes back {}", brief(node, 80))],
+        Cause::Task | Cause::Handoff { .. } | Cause::Delegation { .. } | Cause::Node { .. } | Cause::Answer { .. } => {
+            Vec::new()
+        }
+    };
+    let steps: Vec<String> = turn.did.iter().filter_map(step_name).collect();
+    match steps.as_slice() {
+        [] => {}
+        [first, second, _, _, ..] => parts.push(format!("did {first}, {second} and {} more steps", steps.len() - 2)),
+        few => parts.push(format!("did {}", few.join(", "))),
+    }
+    let mut others = turn.did.iter().filter_map(|deed| match deed {
+        Deed::Step(_) => None,
+        Deed::Delegated(agents) => Some(format!("delegated to {}", names(agents))),
+        Deed::Refused(refusal) => Some(format!("was refused ({refusal})")),
+        Deed::Asked => Some("asked a question".to_owned()),
+        Deed::AskedConsent => Some("asked for consent".to_owned()),
+    });
+    parts.extend(others.by_ref().take(SHOWN));
+    match others.count() {
+        0 => {}
+        more => parts.push(format!("and {more} more such things")),
+    }
+    parts.push(ending(&turn.end));
+    parts.join("; ")
+}
+
+fn step_name(deed: &Deed) -> Option<String> {
+    match deed {
+        Deed::Step(name) => Some(brief(name, 40)),
+        Deed::Delegated(_) | Deed::Refused(_) | Deed::Asked | Deed::AskedConsent => None,
+    }
+}
+
+/// How a turn ended, in a few words.
+pub(crate) fn ending(end: &TurnEnd) -> String {
+    match end {
+        TurnEnd::Open => "is open".to_owned(),
+        TurnEnd::NeedsAttention { why } => format!("needs attention: {}", brief(why, 80)),
+        TurnEnd::Cancelled => "was cut off".to_owned(),
+        TurnEnd::Failed(failure) => format!("failed: {}", brief(&failure.to_string(), 80)),
+        TurnEnd::Command { command, verdict } => match verdict {
+            Verdict::Admitted(agents) => format!("handed to {}", names(agents)),
+            Verdict::Refused(refusal) => format!("was refused ({})", refusal.name()),
+            Verdict::Parked(envelope) => format!("waits for consent to {}", brief(&envelope.action.to_string(), 80)),
+            Verdict::Nothing => match &command.output {
+                Some(output) => format!("gave {}", brief_json(output, 60)),
+                None => "ended".to_owned(),
+            },
+        },
+    }
+}
+
+pub(crate) fn turn_json(turn: &TurnStory) -> Value {
+    json!({
+        "turn": turn.number,
+        "agent": turn.agent,
+        "attempts": turn.attempts,
+        "input": turn.input,
+        "what": doings(turn),
+        "usage": stable(&turn.usage),
+        "begun_at": stable_json::time(turn.begun_at),
+        "closed_at": turn.closed.map(|(_, at)| stable_json::time(at)),
+        "is_open": matches!(turn.end, TurnEnd::Open | TurnEnd::NeedsAttention { .. }),
+    })
+}
+
+fn names(agents: &[AgentName]) -> String {
+    let shown = agents.iter().take(SHOWN).map(AgentName::as_str).collect::<Vec<_>>().join(", ");
+    match agents.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {}\n", visible(line))).collect()
+}

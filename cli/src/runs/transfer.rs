@@ -1,0 +1,189 @@
+//! `callboard runs export|import`. What is written appears under its name when it is whole: a process that is killed leaves no half
+//! of an export, and no store with half of the runs.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use callboard::env::Env;
+use callboard::messages::visible;
+use callboard::storage::transfer::{self, TransferError, Transferred};
+
+use crate::atomic_file::Unfinished;
+use crate::page::{Failure, Page, count, shown_path};
+use crate::stores::Stores;
+use crate::stores::project::{Project, number_of};
+use crate::stores::store::{self, Store};
+use crate::values::{open_file, open_given};
+
+use super::duplicates;
+
+/// Writes the only store that there is.
+pub(crate) async fn export(stores: &Stores, file: Option<&Path>) -> Result<Page, Failure> {
+    let store = only(stores)?;
+    let sled = store.sled();
+    let Some(file) = file else {
+        transfer::export(&*sled, &mut io::stdout()).await.map_err(trouble)?;
+        return Ok(Page::new(String::new(), json!(null)));
+    };
+    let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(file)));
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(cannot(io::ErrorKind::AlreadyExists.into()));
+    }
+    let mut unfinished = Unfinished::begin(parent(file)).map_err(cannot)?;
+    let mut out = BufWriter::new(unfinished.file());
+    let moved = transfer::export(&*sled, &mut out).await.map_err(trouble)?;
+    out.flush().map_err(cannot)?;
+    drop(out);
+    unfinished.appear(file).map_err(cannot)?;
+    Ok(page("exported", &moved))
+}
+
+/// Reads into the store that is named, or into a new one of the project. What a store of the project has already is refused, unless it
+/// is to be read `again` and is the same.
+pub(crate) async fn import(stores: &Stores, file: &Path, again: bool) -> Result<Page, Failure> {
+    let shown_file = visible(&file.display().to_string());
+    let opened: Box<dyn io::Read + Send> = if file == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(open_given(file).map_err(|error| Failure::trouble(format!("{shown_file}: {error}")))?)
+    };
+    let target = Target::new(stores)?;
+    let store = Store::open_or_make(target.folder()).map_err(store::trouble)?;
+    let sled = store.sled();
+    let moved = transfer::import(&mut BufReader::new(opened), &*sled, Env::system().now().wall).await;
+    let moved = moved.map_err(|error| Failure::trouble(format!("{shown_file}: {error}")));
+    let additions = stores.project().map(|project| project.lock_additions().map(|lock| (project, lock))).transpose();
+    let additions =
+        additions.map_err(|error| Failure::trouble(format!("the project's folder cannot be locked: {error}")))?;
+    let checked = match (&moved, &additions) {
+        (Ok(_), Some((project, _))) => duplicates::check(&store, &project.open_to_read()?, again).await,
+        _ => Ok(()),
+    };
+    let conversations = store.conversations().list().await.map_err(store::trouble);
+    sled.close().await;
+    drop((sled, store));
+    let (moved, ()) = (moved?, checked?);
+    let folder = target.keep().await?;
+    if let (Some((project, _)), Some(number)) = (&additions, number_of(&folder)) {
+        for conversation in conversations? {
+            project.home(&conversation.id).replace(number)?;
+        }
+    }
+    Ok(Page { done: Some("the import is in the store".to_owned()), ..page("imported", &moved) })
+}
+
+/// What an import is read into.
+enum Target<'a> {
+    /// A store that is there.
+    Given(&'a Path),
+    /// A folder that becomes this one, or a store of the project.
+    Made(TempDir, Place<'a>),
+}
+
+enum Place<'a> {
+    Named(&'a Path),
+    /// A store that is there, beside others that may have the same runs.
+    Beside(&'a Path),
+    Project(&'a Project),
+}
+
+/// What the names of folders begin with that an import is read into.
+const UNFINISHED: &str = ".import-";
+
+impl<'a> Target<'a> {
+    fn new(stores: &'a Stores) -> Result<Self, Failure> {
+        let (beside, place) = match stores {
+            Stores::Named(folder) if folder.exists() && stores.project().is_none() => return Ok(Self::Given(folder)),
+            Stores::Named(folder) if folder.exists() => (parent(folder), Place::Beside(folder)),
+            Stores::Named(folder) => (parent(folder), Place::Named(folder)),
+            Stores::Project(project) => (stores.folder(), Place::Project(project)),
+        };
+        let cannot = |error: io::Error| Failure::trouble(format!("{}: {error}", shown_path(beside)));
+        store::make_folder(beside).map_err(cannot)?;
+        remove_abandoned(beside);
+        let made = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(beside).map_err(cannot)?;
+        Ok(Self::Made(made, place))
+    }
+
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Given(folder) => folder,
+            Self::Made(folder, _) => folder.path(),
+        }
+    }
+
+    /// Moves it to where it belongs; that folder.
+    async fn keep(self) -> Result<PathBuf, Failure> {
+        let (made, place) = match self {
+            Self::Given(folder) => return Ok(folder.to_owned()),
+            Self::Made(made, place) => (made, place),
+        };
+        let kept: io::Result<PathBuf> = match place {
+            Place::Named(folder) => fs::rename(made.path(), folder).map(|()| folder.to_owned()),
+            Place::Beside(folder) => return copy(made.path(), folder).await,
+            Place::Project(project) => project.adopt(made.path()),
+        };
+        let synced = kept.and_then(|folder| File::open(parent(&folder))?.sync_all().map(|()| folder));
+        synced.map_err(|error| Failure::trouble(format!("the import cannot be moved into its place: {error}")))
+    }
+}
+
+/// Copies all of a store into an empty one.
+async fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
+    let [from, to_store] = [from, to].map(Store::open_or_make);
+    let (from, to_store) = (from.map_err(store::trouble)?, to_store.map_err(store::trouble)?);
+    transfer::copy_all(&*from.sled(), &*to_store.sled(), Env::system().now().wall).await.map_err(trouble)?;
+    to_store.sled().close().await;
+    Ok(to.to_owned())
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removes what imports have left that were killed. One that still runs holds the lock of its store.
+fn remove_abandoned(beside: &Path) {
+    let folders = fs::read_dir(beside).into_iter().flatten().flatten();
+    let unfinished = folders.filter(|folder| folder.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()));
+    for folder in unfinished.map(|folder| folder.path()) {
+        if open_file(&folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn only(stores: &Stores) -> Result<Store, Failure> {
+    let open = stores.open()?;
+    let folders: Vec<String> = open.stores.iter().map(|store| shown_path(store.folder())).collect();
+    let notes = open.notes();
+    let mut found = open.stores.into_iter();
+    match (found.next(), found.next(), open.closed.as_slice()) {
+        (Some(only), None, []) => Ok(only),
+        (None, _, []) => Err(Failure::trouble("there is no store to export".to_owned())),
+        (None, _, [_]) => Err(Failure::trouble("the store cannot be exported".to_owned()).with(&notes)),
+        (_, _, closed) => {
+            let closed = closed.iter().map(|closed| shown_path(closed.folder()));
+            let all: Vec<String> = folders.into_iter().chain(closed).collect();
+            Err(Failure::trouble(format!("there are several stores: name one with --store: {}", all.join(", ")))
+                .with(&notes))
+        }
+    }
+}
+
+fn page(what: &str, moved: &Transferred) -> Page {
+    let Transferred { records, values } = moved;
+    let text = format!("{what}: {}, {}\n", count(records_of(*records), "record"), count(records_of(*values), "value"));
+    Page::new(text, json!({ "records": records, "values": values }))
+}
+
+fn records_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn trouble(error: TransferError) -> Failure {
+    Failure::trouble(error.to_string())
+}

@@ -1,0 +1,246 @@
+//! A store, and the runs in it.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use callboard::messages::state::{ReduceFn, Reducer, Reducers, Schema, StateRules};
+use callboard::messages::{Durability, RunEvent, RunId, visible};
+use callboard::runtime::ConversationsHandle;
+use callboard::storage::{Fence, Journal, Sled, StorageError};
+use callboard::supervision::runs::replay::{Replay, ReplayError};
+
+use tempfile::TempDir;
+
+use crate::page::{Failure, brief};
+use crate::stores::copy::{copy_if_needed, with_room};
+use crate::stores::creation::Missing;
+
+/// How many runs are named when one is not found.
+const SUGGESTED: usize = 3;
+
+/// A store that no other process has open.
+pub(crate) struct Store {
+    sled: Arc<Sled>,
+    journal: Journal,
+    folder: PathBuf,
+    /// What is read, if it cannot be opened where it is. Removed after the store is closed.
+    copy: Option<TempDir>,
+}
+
+/// A run that was read.
+pub(crate) struct Loaded {
+    pub(crate) id: RunId,
+    pub(crate) replay: Replay,
+    pub(crate) history: Vec<RunEvent>,
+    pub(crate) rules: Rules,
+}
+
+/// The rules that a run is replayed by.
+pub(crate) struct Rules {
+    pub(crate) state: StateRules,
+    /// Channels whose reducers only the run's program has, each with the reducer's name.
+    pub(crate) missing: Vec<(String, String)>,
+}
+
+impl Store {
+    /// Opens a store that is there. It makes none: a folder that is misspelt is an error.
+    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
+        check_is_there(folder)?;
+        Self::open_or_make(folder).map_err(trouble)
+    }
+
+    /// As [`Store::open`], to look into it: one that cannot be written to is copied first.
+    pub(crate) fn open_to_read(folder: &Path) -> Result<Self, Failure> {
+        check_is_there(folder)?;
+        Self::read(folder).map_err(trouble)
+    }
+
+    /// As [`Store::open`]; where that is not possible, a copy of it.
+    pub(crate) fn open_or_copy(folder: &Path) -> Result<Self, Failure> {
+        check_is_there(folder)?;
+        Self::write_or_copy(folder).map_err(trouble)
+    }
+
+    pub(crate) fn write_or_copy(folder: &Path) -> Result<Self, StorageError> {
+        match Self::open_or_make(folder) {
+            Err(StorageError::Open { .. }) => Self::read(folder),
+            opened => opened,
+        }
+    }
+
+    pub(crate) fn read(folder: &Path) -> Result<Self, StorageError> {
+        match copy_if_needed(folder)? {
+            Some(copy) => {
+                let opened = Self::open_or_make(copy.path())?;
+                Ok(Self { folder: folder.to_owned(), copy: Some(copy), ..opened })
+            }
+            None => Self::open_or_make(folder),
+        }
+    }
+
+    /// Opens a store, or makes one. Of one that cannot be made nothing is left.
+    pub(crate) fn open_or_make(folder: &Path) -> Result<Self, StorageError> {
+        let missing = Missing::before(folder);
+        let sled = Sled::open(folder).inspect_err(|_| missing.remove()).map_err(|error| with_room(folder, error))?;
+        let sled = Arc::new(sled);
+        Ok(Self { journal: Journal::new(Arc::clone(&sled) as _), sled, folder: folder.to_owned(), copy: None })
+    }
+
+    /// Whether it is a copy: what is written to it is lost.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// Where it is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes a run, with everything that was kept for it.
+    pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
+        self.journal.forget(run).await.map_err(trouble)
+    }
+
+    /// The conversations in it.
+    pub(crate) fn conversations(&self) -> ConversationsHandle {
+        ConversationsHandle::in_store(Arc::clone(&self.sled) as _, StateRules::default())
+    }
+
+    /// For a board.
+    pub(crate) fn sled(&self) -> Arc<Sled> {
+        Arc::clone(&self.sled)
+    }
+
+    /// All runs, oldest first.
+    pub(crate) async fn ids(&self) -> Result<Vec<RunId>, Failure> {
+        self.journal.runs().await.map_err(trouble)
+    }
+
+    pub(crate) async fn history(&self, run: RunId) -> Result<Vec<RunEvent>, StorageError> {
+        Ok(self.journal.read(run).await?.events)
+    }
+
+    /// Writes the beginning of a run, for whichever board comes next.
+    pub(crate) async fn begin(&self, run: RunId, events: &[RunEvent], durability: Durability) -> Result<(), Failure> {
+        // Boards are named by ids, so none that lives has this name, and the next one takes the run over.
+        const OWNER: &str = "callboard runs fork";
+        let begun = self
+            .journal
+            .append_and_note((run, OWNER), &Journal::stream(run), Fence::FIRST, 0, events, durability)
+            .await;
+        begun.map(|_| ()).map_err(trouble)
+    }
+
+    pub(crate) async fn load(&self, id: RunId) -> Result<Loaded, Failure> {
+        let history = self.history(id).await.map_err(|error| Failure::trouble(format!("run {id}: {error}")))?;
+        let rules = Rules::of(&history);
+        let replay = Replay::of(history.clone(), &rules.state).map_err(|error| not_replayed(id, error))?;
+        Ok(Loaded { id, replay, history, rules })
+    }
+}
+
+impl Rules {
+    pub(crate) fn of(history: &[RunEvent]) -> Self {
+        let schema = match history.first() {
+            Some(RunEvent::Submitted(submission)) => {
+                let task = &submission.task;
+                task.schema.clone().or_else(|| task.plan.as_ref().map(|plan| Arc::clone(&plan.schema)))
+            }
+            _ => None,
+        };
+        let (mut reducers, mut missing) = (Reducers::default(), Vec::new());
+        for channel in schema.iter().flat_map(|schema| schema.declared()) {
+            if let Some(Ok(Reducer::Custom(name))) = schema.as_ref().map(|schema| schema.reducer(channel)) {
+                // What it makes of two values is the program's to say. The last one is shown, and that it is.
+                let last: ReduceFn = Arc::new(|_, write| Ok(write.clone()));
+                reducers.insert(name, last);
+                missing.push((channel.to_owned(), name.to_string()));
+            }
+        }
+        let state =
+            StateRules { schema: Arc::new(Schema::swarm()), reducers: Arc::new(reducers), ..StateRules::default() };
+        Self { state, missing }
+    }
+
+    /// What has to be said about the state that these rules come to.
+    pub(crate) fn notes(&self) -> String {
+        let note = |(channel, reducer): &(String, String)| {
+            let (channel, reducer) = (visible(channel), visible(reducer));
+            format!(
+                "note: {channel} is made by the reducer {reducer}, which only its program has; shown is what was written last\n"
+            )
+        };
+        self.missing.iter().map(note).collect()
+    }
+}
+
+/// Makes a folder that nobody else on the machine may look into.
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(true).create(folder)
+}
+
+/// Whether a folder has a store, or what is left of one.
+pub(crate) fn is_there(folder: &Path) -> bool {
+    ["format", "db"].iter().any(|file| folder.join(file).exists())
+}
+
+fn check_is_there(folder: &Path) -> Result<(), Failure> {
+    if is_there(folder) {
+        return Ok(());
+    }
+    let shown = visible(&folder.display().to_string());
+    let target = std::fs::read_link(folder).ok().filter(|_| !folder.exists());
+    let dangling = target.map(|target| {
+        let target = visible(&target.display().to_string());
+        format!(": it is a symbolic link to {target}, which is not there")
+    });
+    Err(Failure::trouble(format!("there is no callboard store in {shown}{}", dangling.unwrap_or_default())))
+}
+
+pub(crate) fn trouble(error: StorageError) -> Failure {
+    Failure::trouble(error.to_string())
+}
+
+fn not_replayed(run: RunId, error: ReplayError) -> Failure {
+    Failure::trouble(format!("run {run}: {error}"))
+}
+
+/// Whether it is the whole id of a run, and not only the beginning of one.
+pub(crate) fn is_whole_id(wanted: &str) -> bool {
+    digits(wanted).len() == 32
+}
+
+fn digits(wanted: &str) -> String {
+    wanted.chars().filter(|c| *c != '-').flat_map(char::to_lowercase).collect()
+}
+
+/// The only run whose id begins like this; hyphens and upper case do not matter. `all_searched` says that no store has others.
+pub(crate) fn find(wanted: &str, ids: &[RunId], all_searched: bool) -> Result<RunId, Failure> {
+    let (digits, shown) = (digits(wanted), brief(wanted, 80));
+    let plain = |run: &RunId| run.0.as_simple().to_string();
+    let fitting: Vec<&RunId> = ids.iter().filter(|run| !digits.is_empty() && plain(run).starts_with(&digits)).collect();
+    let is_missed = fitting.is_empty() && !all_searched;
+    let (mut text, named) = match fitting.as_slice() {
+        [only] => return Ok(**only),
+        [] if is_missed => (format!("the run \"{shown}\" may be in a store that could not be looked into"), Vec::new()),
+        [] if ids.is_empty() => (format!("there is no run \"{shown}\": no store has any"), Vec::new()),
+        [] => {
+            let likeness = |run: &&RunId| {
+                let id = plain(run);
+                (strsim::levenshtein(&id[..digits.len().clamp(1, id.len())], &digits), **run)
+            };
+            let mut nearest: Vec<&RunId> = ids.iter().collect();
+            nearest.sort_by_cached_key(likeness);
+            nearest.truncate(SUGGESTED);
+            (format!("there is no run \"{shown}\"; the nearest:"), nearest)
+        }
+        several => (format!("{} runs begin with \"{shown}\":", several.len()), fitting),
+    };
+    text.extend(named.iter().take(SUGGESTED).map(|run| format!("\n  {run}")));
+    if named.len() > SUGGESTED {
+        text.push_str(&format!("\n  and {} more", named.len() - SUGGESTED));
+    }
+    Err(if is_missed { Failure::trouble(text) } else { Failure::unknown(text) })
+}

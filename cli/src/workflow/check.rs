@@ -1,0 +1,106 @@
+//! `callboard workflow check`.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use callboard::messages::{Block, visible};
+use callboard::workflow::{Defect, Defects, Form, Source, Workflow};
+
+use crate::page::{Failure, Page, count};
+
+use super::read::{self, Texts};
+
+/// Everything that is wrong with these workflows.
+pub(crate) fn check(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failure> {
+    let Texts { read: texts, left_out } = read::texts(files, line)?;
+    let read = read::workflows(files, &texts);
+    let (mut text, mut remarks, mut rows, mut defects, mut wrong) = (String::new(), String::new(), Vec::new(), 0, 0);
+    let all = texts.len() + left_out.len();
+    let unread = left_out.iter().map(|unread| (&unread.origin, Err(unread.defects())));
+    for (origin, read) in texts.iter().map(|text| &text.origin).zip(read).chain(unread) {
+        match read {
+            Ok(workflow) => {
+                text.push_str(&format!("{}: {}\n", visible(origin), summary(&workflow)));
+                rows.push(row(origin, &workflow));
+            }
+            Err(found) => {
+                remarks.push_str(&format!("{found}\n\n"));
+                (defects, wrong) = (defects + found.list().len(), wrong + 1);
+                rows.push(json!({ "kind": "unread", "file": origin, "defects": defects_json(&found) }));
+            }
+        }
+    }
+    if defects > 0 {
+        remarks.push_str(&format!("{} in {} of {}\n", count(defects, "defect"), wrong, count(all, "workflow")));
+    }
+    Ok(Page { code: u8::from(defects > 0), remarks, ..Page::new(text, Value::from(rows)) })
+}
+
+/// Texts of the one-line syntax in their usual form.
+pub(crate) fn format(files: &[PathBuf], line: Option<&str>) -> Result<Page, Failure> {
+    let (mut text, mut remarks) = (String::new(), String::new());
+    for Source { origin, bytes, form } in read::texts_or_warn(files, line)? {
+        if form == Form::Toml {
+            let text = "only the one-line syntax has a usual form; TOML has many formatters";
+            return Err(Failure::trouble(format!("{}: {text}", visible(&origin))));
+        }
+        let Ok(written) = String::from_utf8(bytes) else {
+            return Err(Failure::trouble(format!("{}: the text is not UTF-8", visible(&origin))));
+        };
+        match Workflow::formatted(&origin, &written) {
+            Ok(formatted) => text.push_str(&format!("{}\n", callboard::messages::visible_lines(formatted.trim_end()))),
+            Err(defects) => remarks.push_str(&format!("{defects}\n\n")),
+        }
+    }
+    Ok(Page { code: u8::from(!remarks.is_empty()), remarks, ..Page::new(text, Value::Null) })
+}
+
+fn summary(workflow: &Workflow) -> String {
+    let mut agents: Vec<String> = Vec::new();
+    for agent in workflow.plan().cast() {
+        if !agents.iter().any(|known| **known == **agent) {
+            agents.push(agent.to_string());
+        }
+    }
+    let mut parts = vec![count(nodes(&workflow.plan().body), "node")];
+    if !agents.is_empty() {
+        parts.push(format!("agents {}", agents.join(", ")));
+    }
+    let inputs: Vec<&str> = workflow.inputs().collect();
+    if !inputs.is_empty() {
+        parts.push(format!("reads {} of its input", inputs.join(", ")));
+    }
+    visible(&format!("{}: {}", workflow.name(), parts.join("; ")))
+}
+
+/// How many nodes there are, those within others too.
+fn nodes(block: &Block) -> usize {
+    block.nodes.iter().map(|node| 1 + node.work.body().map_or(0, nodes)).sum()
+}
+
+fn row(origin: &str, workflow: &Workflow) -> Value {
+    json!({
+        "kind": "workflow",
+        "file": origin,
+        "workflow": workflow.name(),
+        "description": workflow.description(),
+        "nodes": nodes(&workflow.plan().body),
+        "agents": workflow.plan().cast(),
+        "inputs": workflow.inputs().collect::<Vec<_>>(),
+        "defects": [],
+    })
+}
+
+pub(crate) fn defects_json(defects: &Defects) -> Vec<Value> {
+    let place = |start: usize| {
+        let before = defects.source().map_or("", |(_, text)| text.get(..start).unwrap_or(text));
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        (before.matches('\n').count() + 1, column)
+    };
+    let row = |defect: &Defect| {
+        let (line, column) = defect.place.as_ref().map(|range| place(range.start)).unzip();
+        json!({ "problem": defect.problem, "advice": defect.advice, "line": line, "column": column })
+    };
+    defects.list().iter().map(row).collect()
+}

@@ -1,0 +1,44 @@
+//! `callboard workflow draw`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use callboard::supervision::runs::glance::node_states_of;
+use callboard::workflow::{Drawing, NodeStates};
+
+use crate::page::{Failure, Page};
+use crate::stores::Choice;
+
+use super::read;
+
+/// The workflow as SVG or Mermaid, with how the nodes of a run stand if one is named.
+pub(crate) async fn draw(
+    files: &[PathBuf],
+    line: Option<&str>,
+    is_svg: bool,
+    run: Option<(&str, &Choice)>,
+) -> Result<Page, Failure> {
+    let texts = read::texts_or_warn(files, line)?;
+    let workflow = match read::workflows(files, &texts).into_iter().next() {
+        Some(Ok(workflow)) => workflow,
+        Some(Err(defects)) => {
+            return Ok(Page { code: 1, remarks: format!("{defects}\n"), ..Page::new(String::new(), json!(null)) });
+        }
+        None => return Err(Failure::trouble("there is no workflow to draw".to_owned())),
+    };
+    let mut drawing = Drawing::of(&workflow);
+    if let Some((run, choice)) = run {
+        let loaded = choice.stores()?.load(run).await?;
+        let states = node_states_of(loaded.history.clone(), &loaded.rules.state);
+        let states = states.map_err(|error| Failure::trouble(format!("run {}: {error}", loaded.id)))?;
+        // A store that a process works with cannot be read, so no process works on the run.
+        let left = |(node, mut states): (String, NodeStates)| {
+            states.state = states.state.when_left();
+            (node, states)
+        };
+        drawing = drawing.with(states.into_iter().map(left).collect());
+    }
+    let text = if is_svg { drawing.to_svg() } else { drawing.to_mermaid() };
+    Ok(Page::new(text.clone(), json!({ "workflow": workflow.name(), "drawing": text })))
+}

@@ -1,0 +1,277 @@
+//! `callboard workflow run|resume|fork`: a board in this process that works on one run, and leaves all others as they are.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use callboard::messages::state::StateRules;
+use callboard::messages::{Json, Reducer, visible};
+use callboard::supervision::runs::fork::{Fork, ForkError};
+use callboard::supervision::runs::interrupts::{Interrupt, Resume};
+use callboard::supervision::runs::replay::{Cause, Replay};
+use callboard::workflow::Workflow;
+
+use crate::conversations;
+use crate::limits::LimitChoice;
+use crate::page::{Failure, count, note};
+use crate::process::End;
+use crate::quote::quoted;
+use crate::retry::retry_of;
+use crate::stores::Stores;
+use crate::stores::store::{Loaded, Store};
+
+use super::arguments::{Change, Going, Stored};
+use super::progress::Follower;
+use super::session::{Session, Terms, advise_retry, made};
+use super::{hints, input, read};
+
+/// Runs a workflow from its beginning.
+pub(crate) async fn run(
+    (files, line): (&[PathBuf], Option<&str>),
+    input: Value,
+    terms: Terms,
+    stores: Option<Stores>,
+    going: &Going,
+) -> Result<End, Failure> {
+    let workflow = one(files, line)?;
+    input::check(&workflow, &input)?;
+    check_reducers(&workflow)?;
+    let cast: Vec<String> = workflow.plan().cast().into_iter().map(ToString::to_string).collect();
+    // Before the tools of agents are made, which must not see it.
+    let kept = match stores {
+        Some(stores) => {
+            let store = match &terms.conversation {
+                Some(conversation) => {
+                    let store = stores.take_for(conversation).await?;
+                    let line = |run| hints::resumption(run, stores.named(), going);
+                    conversations::check_none_is_open(&store.conversations(), conversation, stores.named(), line)
+                        .await?;
+                    store
+                }
+                None => stores.take()?,
+            };
+            Some((stores, store))
+        }
+        None => None,
+    };
+    let hidden = kept.as_ref().map(|(stores, _)| stores.folder());
+    let Some((agents, signals)) = made((going, files), hidden, &cast).await? else {
+        return Ok(End::not_begun());
+    };
+    let session = Session::start(agents, kept, going).await?;
+    let mut task = workflow.task(input);
+    let Terms { limits, approval_ttl, handoffs, conversation } = terms;
+    (task.limits, task.approval_ttl, task.handoffs) = (limits, approval_ttl, handoffs);
+    task.conversation = conversation;
+    let run = match session.board.submit(task).await {
+        Ok(run) => run,
+        Err(error) => {
+            session.give_up().await;
+            return Err(Failure::trouble(error.to_string()));
+        }
+    };
+    session.say(&format!("run {} of {}", run.id(), visible(workflow.name())));
+    session.see_through(run, Follower::new(StateRules::default()), signals).await
+}
+
+/// Goes on with a run that is in a store.
+pub(crate) async fn resume(stored: &Stored, nodes: &[String], change: &Change, going: &Going) -> Result<End, Failure> {
+    let (kept, loaded) = load_to_resume(stored).await?;
+    if let Some(result) = loaded.replay.result() {
+        note(&format!("run {} has ended already", loaded.id));
+        advise_retry(loaded.id, &loaded.history, result, (kept.0.named(), going));
+        return Ok(End::Result(Box::new(result.clone())));
+    }
+    let waiting: Vec<Interrupt> = loaded.replay.run().interrupts().collect();
+    let chosen = chosen(&loaded, &waiting, nodes, change)?;
+    let resume = Resume { input: change.input.clone().map(Json::from), update: input::update(&change.set)? };
+    let Some((agents, signals)) = made((going, &[]), Some(kept.0.folder()), &cast(&loaded)?).await? else {
+        return Ok(End::not_begun());
+    };
+    let session = Session::start(agents, Some(kept), going).await?;
+    let run = session.board.take_up(loaded.id).await;
+    run.restart_turns().await;
+    let mut follower = Follower::new(loaded.rules.state.clone());
+    let begun = session.resume(&run, &mut follower, &chosen, &resume).await;
+    if let Err(failure) = begun {
+        session.give_up().await;
+        return Err(failure);
+    }
+    session.see_through(run, follower, signals).await
+}
+
+/// Begins a new run as a copy of one, and runs it to its end.
+pub(crate) async fn fork(
+    stored: &Stored,
+    place: (Option<u32>, Option<&str>),
+    change: &Change,
+    going: &Going,
+) -> Result<End, Failure> {
+    let (kept, loaded) = load(stored).await?;
+    let turn = match place {
+        (Some(turn), _) => turn,
+        (None, node) => turn_of(&loaded.replay, node.unwrap_or_default())?,
+    };
+    let input = change.input.clone().map(Json::from);
+    begin_fork(kept, &loaded, turn, Fork { input, update: input::update(&change.set)?, ..Fork::new() }, going).await
+}
+
+/// Does what failed in a run again, in a new run, and runs that to its end.
+pub(crate) async fn retry(stored: &Stored, limits: Option<&LimitChoice>, going: &Going) -> Result<End, Failure> {
+    let (kept, loaded) = load(stored).await?;
+    let (turn, fork) = retry_of(&loaded, limits)?;
+    begin_fork(kept, &loaded, turn, fork, going).await
+}
+
+/// Why a run that is resumed is given no limits.
+pub(crate) fn limits_are_kept(run: &str) -> Failure {
+    Failure::trouble(format!(
+        "a run keeps the limits that it began with: leave --limits out to resume it; once it has failed, callboard workflow retry {} \
+         --limits … continues it in a new run",
+        visible(&quoted(run))
+    ))
+}
+
+async fn begin_fork(
+    kept: (Stores, Store),
+    loaded: &Loaded,
+    turn: u32,
+    fork: Fork,
+    going: &Going,
+) -> Result<End, Failure> {
+    let Some((agents, signals)) = made((going, &[]), Some(kept.0.folder()), &cast(loaded)?).await? else {
+        return Ok(End::not_begun());
+    };
+    let session = Session::start(agents, Some(kept), going).await?;
+    let forked = session.board.fork(loaded.id, turn, fork).await;
+    let run = match forked {
+        Ok(run) => run,
+        Err(error) => {
+            session.give_up().await;
+            let text = format!("run {}: {error}", loaded.id);
+            return Err(match error {
+                ForkError::NoTurn { .. } => Failure::unknown(text),
+                _ => Failure::trouble(text),
+            });
+        }
+    };
+    session.say(&format!("run {}, forked from {} at turn {turn}", run.id(), loaded.id));
+    let mut follower = Follower::new(loaded.rules.state.clone());
+    if let Ok(read) = run.read().await {
+        session.show(&follower.catch_up(read));
+    }
+    session.see_through(run, follower, signals).await
+}
+
+/// The workflow that is to run.
+fn one(files: &[PathBuf], line: Option<&str>) -> Result<Workflow, Failure> {
+    let texts = read::texts_or_warn(files, line)?;
+    let [_] = texts.as_slice() else {
+        return Err(Failure::trouble(format!("one workflow can be run, and there are {}", texts.len())));
+    };
+    let read = read::workflows(files, &texts).pop();
+    let defects = match read {
+        Some(Ok(workflow)) => return Ok(workflow),
+        Some(Err(defects)) => defects,
+        None => return Err(Failure::trouble("there is no workflow".to_owned())),
+    };
+    Err(Failure::trouble(format!("{}\n\n{defects}", count(defects.list().len(), "defect"))))
+}
+
+fn check_reducers(workflow: &Workflow) -> Result<(), Failure> {
+    let schema = &workflow.plan().schema;
+    for channel in schema.declared() {
+        if let Ok(Reducer::Custom(name)) = schema.reducer(channel) {
+            return Err(no_reducer(channel, name));
+        }
+    }
+    Ok(())
+}
+
+fn no_reducer(channel: &str, reducer: &str) -> Failure {
+    let (channel, reducer) = (visible(channel), visible(reducer));
+    Failure::trouble(format!(
+        "channel {channel} is made by the reducer {reducer}, which only a program in Rust can have"
+    ))
+}
+
+async fn load(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
+    let stores = stored.choice.stores()?;
+    let (store, run) = stores.take_with(&stored.run).await?;
+    let loaded = store.load(run).await?;
+    check_loaded_reducers(&loaded)?;
+    Ok(((stores, store), loaded))
+}
+
+/// As [`load`], for a run that is resumed.
+async fn load_to_resume(stored: &Stored) -> Result<((Stores, Store), Loaded), Failure> {
+    let stores = stored.choice.stores()?;
+    let (store, loaded) = stores.load_to_resume(&stored.run).await?;
+    check_loaded_reducers(&loaded)?;
+    Ok(((stores, store), loaded))
+}
+
+fn check_loaded_reducers(loaded: &Loaded) -> Result<(), Failure> {
+    loaded.rules.missing.first().map_or(Ok(()), |(channel, reducer)| Err(no_reducer(channel, reducer)))
+}
+
+/// The agents of a run's workflow.
+fn cast(loaded: &Loaded) -> Result<Vec<String>, Failure> {
+    let submission = loaded.replay.submission();
+    if submission.task.plan.is_none() {
+        let text = format!("run {} has no workflow; the program that has its agents continues it", loaded.id);
+        return Err(Failure::trouble(text));
+    }
+    Ok(submission.cast.iter().map(ToString::to_string).collect())
+}
+
+/// The nodes to be resumed: those that are named, or all that wait.
+fn chosen(
+    loaded: &Loaded,
+    waiting: &[Interrupt],
+    nodes: &[String],
+    change: &Change,
+) -> Result<Vec<Interrupt>, Failure> {
+    let names: Vec<String> = waiting.iter().map(|interrupt| visible(&interrupt.node)).collect();
+    let waiting_text =
+        if names.is_empty() { "no node waits".to_owned() } else { format!("these wait: {}", names.join(", ")) };
+    if let Some(unknown) = nodes.iter().find(|node| waiting.iter().all(|interrupt| interrupt.node != **node)) {
+        let text = format!("run {}: node {} does not wait for a person; {waiting_text}", loaded.id, visible(unknown));
+        return Err(Failure::unknown(text));
+    }
+    let is_chosen = |interrupt: &&Interrupt| nodes.is_empty() || nodes.contains(&interrupt.node);
+    let chosen: Vec<Interrupt> = waiting.iter().filter(is_chosen).cloned().collect();
+    let is_changed = change.input.is_some() || !change.set.is_empty();
+    if is_changed && chosen.len() != 1 {
+        let text = format!("--input and --set are for one node that waits: name it with --node; {waiting_text}");
+        return Err(Failure::trouble(text));
+    }
+    Ok(chosen)
+}
+
+/// The turn of a node, and not one that takes back what it has done.
+fn turn_of(replay: &Replay, node: &str) -> Result<u32, Failure> {
+    let nodes = replay.turns().filter_map(|turn| match &turn.cause {
+        Cause::Node { node } => Some((turn.number, node)),
+        Cause::Compensation { .. }
+        | Cause::Task
+        | Cause::Handoff { .. }
+        | Cause::Delegation { .. }
+        | Cause::Answer { .. } => None,
+    });
+    let known: Vec<(u32, &String)> = nodes.collect();
+    let fitting: Vec<u32> = known.iter().filter(|(_, name)| *name == node).map(|(turn, _)| *turn).collect();
+    match fitting.as_slice() {
+        [only] => Ok(*only),
+        [] => {
+            let names: Vec<String> = known.iter().take(20).map(|(_, name)| visible(name)).collect();
+            let text = format!("the run has had no node {}; it has had {}", visible(node), names.join(", "));
+            Err(Failure::unknown(text))
+        }
+        several => {
+            let turns: Vec<String> = several.iter().map(ToString::to_string).collect();
+            let text = format!("node {} had the turns {}; name one with --turn", visible(node), turns.join(", "));
+            Err(Failure::trouble(text))
+        }
+    }
+}

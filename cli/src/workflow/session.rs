@@ -1,0 +1,323 @@
+//! A board in this process that works on one run of a workflow, and leaves all others as they are.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::Value;
+
+use callboard::actors::events::{StreamMode, Watched};
+use callboard::messages::{ConversationId, Limits, RunEvent, RunId, RunResult, visible, visible_lines};
+use callboard::prelude::*;
+use callboard::runtime::{RunError, RunHandle, Unfinished};
+use callboard::supervision::runs::interrupts::{Interrupt, Resume};
+use callboard::supervision::runs::run::Run as State;
+
+use crate::agents::decide::{self, next_asked, settle, unless_closed};
+use crate::agents::process_log;
+use crate::agents::watch::Watch;
+use crate::output::{self, note_words};
+use crate::page::{Failure, is_coloured, note};
+use crate::person::{self, is_anybody_here};
+use crate::process::End;
+use crate::retry::FailedTurn;
+use crate::signals::Signals;
+use crate::stores::Stores;
+use crate::stores::store::Store;
+use crate::waits::{self, Wait, rests};
+
+use super::arguments::Going;
+use super::hints;
+use super::interrupts::{self, Decision};
+use super::programs::{Agents, agents};
+use super::progress::{Follower, Line};
+
+/// What a run is submitted with besides its input.
+pub(super) struct Terms {
+    pub(super) limits: Option<Limits>,
+    pub(super) approval_ttl: Option<Duration>,
+    pub(super) handoffs: Handoffs,
+    pub(super) conversation: Option<ConversationId>,
+}
+
+/// A board that works on one run.
+pub(super) struct Session<'a> {
+    pub(super) board: Callboard,
+    kept: Option<(Stores, Store)>,
+    going: &'a Going,
+    watch: Option<Watch>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) async fn start(
+        agents: Agents,
+        kept: Option<(Stores, Store)>,
+        going: &'a Going,
+    ) -> Result<Self, Failure> {
+        // What else is unfinished in the store has agents that this process does not have.
+        let mut builder = Callboard::builder().on_unfinished(Unfinished::Leave);
+        if let Some((_, store)) = &kept {
+            builder = builder.storage(store.sled());
+        }
+        if going.watch {
+            process_log::show();
+        }
+        let builder = agents.specs.into_iter().fold(builder, callboard::Builder::with);
+        let board = builder.start().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        // It is set here alone.
+        Ok(Self { board, kept, going, watch: agents.watch })
+    }
+
+    /// Resumes the nodes that were chosen, and reads where the run stands.
+    pub(super) async fn resume(
+        &self,
+        run: &RunHandle,
+        follower: &mut Follower,
+        chosen: &[Interrupt],
+        resume: &Resume,
+    ) -> Result<(), Failure> {
+        for interrupt in chosen {
+            let resumed = run.resume(interrupt.turn, resume.clone(), &person::name()).await;
+            resumed.map_err(|error| Failure::trouble(format!("{}: {error}", visible(&interrupt.node))))?;
+        }
+        let read = run.read().await.map_err(|error| Failure::trouble(error.to_string()))?;
+        self.show(&follower.catch_up(read));
+        Ok(())
+    }
+
+    /// Follows the run to its end, or to where this process can do no more for it.
+    pub(super) async fn see_through(
+        mut self,
+        run: RunHandle,
+        mut follower: Follower,
+        mut signals: Signals,
+    ) -> Result<End, Failure> {
+        let end = tokio::select! {
+            biased;
+            () = signals.next() => {
+                note("stopping: programs that run have 10 s to end; Ctrl-C again stops them at once");
+                Ok(End::not_begun())
+            }
+            end = self.follow(&run, &mut follower) => end,
+        };
+        let kept = self.kept.as_ref();
+        let resumption = kept.map(|(stores, _)| hints::resumption(run.id(), stores.named(), self.going));
+        let hint = match &end {
+            Ok(End::Waits(_) | End::Stopped { .. }) => Some(match &resumption {
+                Some(resumption) => format!("to go on: {}", visible(resumption)),
+                None => "nothing of it is kept, because it is --ephemeral".to_owned(),
+            }),
+            Err(_) if is_left_by_its_store(&run).await => {
+                resumption.as_ref().map(|resumption| format!("to go on: {}", visible(resumption)))
+            }
+            Ok(End::Result(_) | End::Shown) | Err(_) => None,
+        };
+        let ended = tokio::select! {
+            biased;
+            () = signals.next() => None,
+            state = self.end(&run) => state,
+        };
+        let state = match (ended, &end) {
+            // A signal came while the board ended.
+            (None, Ok(End::Waits(_))) => run.read().await.ok(),
+            (ended, _) => ended,
+        };
+        if let (Ok(End::Waits(_)), Some(result)) = (&end, state.as_ref().and_then(State::result)) {
+            return Ok(End::Result(Box::new((**result).clone())));
+        }
+        let open = state.as_ref().map(waits::open).unwrap_or_default();
+        if matches!(end, Ok(End::Waits(_))) {
+            self.tell_what_waits(&open, &follower);
+        }
+        if let Some(hint) = hint {
+            note(&hint);
+        }
+        end.map(|end| match end {
+            End::Waits(_) => End::Waits(waits::json(run.id(), &open, resumption.as_deref())),
+            End::Stopped { .. } => End::Stopped { run: Some(run.id()), resumption },
+            End::Result(_) | End::Shown => end,
+        })
+    }
+
+    async fn follow(&mut self, run: &RunHandle, follower: &mut Follower) -> Result<End, Failure> {
+        let trouble = |error: callboard::runtime::RunError| Failure::trouble(error.to_string());
+        let mut decided = BTreeSet::new();
+        let mut events = run.events(follower.next_sequence(), &[StreamMode::Debug]).await.map_err(trouble)?;
+        let is_anybody_here = is_anybody_here(self.going.no_input);
+        let mut rests = pin!(rests(run, is_anybody_here));
+        loop {
+            if is_anybody_here && !follower.goes_on(&decided) && !self.ask(run, follower, &mut decided).await? {
+                return Ok(End::Waits(Value::Null));
+            }
+            output::room().await;
+            let watched = tokio::select! {
+                biased;
+                watched = events.next() => watched,
+                asked = next_asked(&self.board, run), if is_anybody_here && self.going.thinkers.agents.is_some() => {
+                    if !settle(&self.board, run, asked, &self.going.thinkers.root).await? {
+                        return Ok(End::Waits(Value::Null));
+                    }
+                    continue;
+                }
+                rested = &mut rests => {
+                    rested.map_err(trouble)?;
+                    return Ok(End::Waits(Value::Null));
+                }
+                () = changed(&mut self.watch) => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.reload(&self.board).await.iter().for_each(|line| note(line));
+                    }
+                    continue;
+                }
+            };
+            let lines = match watched {
+                Some(Watched::Event(event)) => follower.take(&event),
+                Some(Watched::Live(_)) => Vec::new(),
+                Some(Watched::Missed(_)) => follower.catch_up(run.read().await.map_err(trouble)?),
+                None => break,
+            };
+            self.show(&lines);
+        }
+        let result = run.result().await.map_err(trouble)?;
+        if let Some((stores, _)) = &self.kept {
+            advise_retry(run.id(), &run.history().await.unwrap_or_default(), &result, (stores.named(), self.going));
+        }
+        Ok(End::Result(Box::new(result)))
+    }
+
+    /// Asks the person at the terminal about the nodes that wait. `false` if nothing continues after that.
+    async fn ask(&self, run: &RunHandle, follower: &Follower, decided: &mut BTreeSet<u32>) -> Result<bool, Failure> {
+        let before = decided.len();
+        for interrupt in follower.interrupts() {
+            if decided.contains(&interrupt.turn.number) {
+                continue;
+            }
+            let (turn, node) = (interrupt.turn, visible(&interrupt.node));
+            if run.interrupts().await.iter().all(|open| open.turn != turn) {
+                // No event reports it yet.
+                decided.insert(turn.number);
+                continue;
+            }
+            let ask = move |withdrawal| interrupts::ask(&interrupt, withdrawal);
+            let Some(asked) = unless_closed(ask, run.interrupt_closed(turn)).await else {
+                note_words(&format!("{node} no longer waits for a person"));
+                decided.insert(turn.number);
+                continue;
+            };
+            let input = match asked.unwrap_or(Decision::Leave) {
+                Decision::GoOn => None,
+                Decision::GoOnWith(input) => Some(input.into()),
+                Decision::Leave => continue,
+                Decision::CancelTheRun => {
+                    let cancelled = run.cancel(&format!("{} said so", person::name())).await;
+                    return cancelled.map_err(|error| Failure::trouble(error.to_string())).map(|_| {
+                        decided.insert(turn.number);
+                        true
+                    });
+                }
+            };
+            let resumed = run.resume(turn, Resume { input, ..Resume::default() }, &person::name()).await;
+            resumed.map_err(|error| Failure::trouble(error.to_string()))?;
+            decided.insert(turn.number);
+        }
+        Ok(decided.len() > before)
+    }
+
+    fn tell_what_waits(&self, open: &[Wait], follower: &Follower) {
+        let place = decide::place(&self.going.thinkers.root);
+        if !is_anybody_here(self.going.no_input) {
+            waits::note_cards(open, place.as_deref());
+        }
+        waits::note_nodes(open);
+        for (node, why) in follower.troubled() {
+            let why = visible_lines(&why).replace('\n', "\n  │ ");
+            note_words(&format!("{} needs attention: {why}", visible(&node)));
+        }
+    }
+
+    /// Prints where the run is kept, or that it continues.
+    pub(super) fn say(&self, text: &str) {
+        if self.going.watch || self.kept.is_some() {
+            note(text);
+        }
+    }
+
+    pub(super) fn show(&self, lines: &[Line]) {
+        if self.going.watch {
+            let is_coloured = is_coloured(&std::io::stderr());
+            lines.iter().for_each(|line| note_words(&line.shown(is_coloured)));
+        }
+    }
+
+    /// Ends the board, and returns how the run was left.
+    async fn end(&self, run: &RunHandle) -> Option<State> {
+        self.board.shutdown().await;
+        let state = run.read().await.ok();
+        self.close().await;
+        state
+    }
+
+    /// Ends the board of a run that has not begun.
+    pub(super) async fn give_up(&self) {
+        self.board.shutdown().await;
+        self.close().await;
+    }
+
+    async fn close(&self) {
+        if let Some((_, store)) = &self.kept {
+            store.sled().close().await;
+        }
+    }
+}
+
+/// Whether nothing more is heard of the run because its store has stopped.
+pub(crate) async fn is_left_by_its_store(run: &RunHandle) -> bool {
+    const A_MOMENT: Duration = Duration::from_secs(1);
+    matches!(tokio::time::timeout(A_MOMENT, run.result()).await, Ok(Err(RunError::StoreStopped { .. })))
+}
+
+/// Prints how a turn that failed is done again, by which command line.
+pub(super) fn advise_retry(
+    run: RunId,
+    history: &[RunEvent],
+    result: &RunResult,
+    (store, going): (Option<&Path>, &Going),
+) {
+    let (Some(RunEvent::Submitted(submission)), false) = (history.first(), result.outcome.is_finished()) else {
+        return;
+    };
+    if let Some(failed) = FailedTurn::to_retry(history, &result.outcome) {
+        let limits = failed.raised_limits(submission.limits());
+        let line = hints::retrial(run, limits.as_deref(), store, going);
+        note(&failed.advice(limits.as_deref(), &visible(&line)));
+    }
+}
+
+/// The agents of a run, and the signals that stop it; `None` if one came before the agents were made.
+pub(super) async fn made(
+    (going, files): (&Going, &[PathBuf]),
+    hidden: Option<&Path>,
+    cast: &[String],
+) -> Result<Option<(Agents, Signals)>, Failure> {
+    // Before a program runs, because it may be what stops this process.
+    let mut signals = Signals::new()?;
+    let agents = tokio::select! {
+        biased;
+        () = signals.next() => {
+            note("stopped before the run began");
+            return Ok(None);
+        }
+        agents = agents((going, files), hidden, cast) => agents?,
+    };
+    Ok(Some((agents, signals)))
+}
+
+/// Waits until files look different. Where none are looked at, none do.
+async fn changed(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
