@@ -11,6 +11,21 @@ use xtask::imports::Sources;
 /// The rooms that are rules and data alone: they run in any thread, and without a runtime.
 const WITHOUT_RUNTIME: &[&str] = &["messages", "workflow", "supervision::runs::rules"];
 
+/// Where the library names the feature `testing`, apart from the test kit itself: the file, how often, and what the feature adds
+/// there. It must not change what the library does without it.
+const TESTING: &[(&str, usize, &str)] = &[
+    ("env/clocks.rs", 3, "the system's clock follows tokio's where a test has paused that"),
+    ("env/simulated.rs", 1, "how the test kit says that this thread runs a simulation"),
+    ("lib.rs", 4, "the module `testing`, and the guides that use it"),
+    ("runtime/builder.rs", 1, "how a simulation gets to know its boards"),
+    ("runtime/watching.rs", 1, "`testing::kill`"),
+    ("supervision/tree/mod.rs", 1, "`testing::kill`"),
+    ("supervision/tree/supervisor.rs", 2, "`testing::kill`"),
+];
+
+/// The one file that knows injected bugs.
+const MUTANTS: &str = "env/mutants.rs";
+
 /// Each room with the rooms that it may import, as in the table of ARCHITECTURE.md. Everything may import the first two.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -75,4 +90,38 @@ fn rooms_of_rules_and_data_name_neither_tokio_nor_ractor() {
     let is_wrong = |file: &Path| room(file, &table).is_some_and(|room| WITHOUT_RUNTIME.contains(&room));
     let wrong: Vec<_> = found.iter().filter(|outside| is_wrong(&outside.file)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The library's files with their texts, tests within them included.
+fn texts(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            texts(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root().join("src")).unwrap().to_str().unwrap().to_owned();
+            found.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn the_feature_testing_replaces_nothing_and_no_feature_brings_injected_bugs() {
+    let mut files = Vec::new();
+    texts(&root().join("src"), &mut files);
+    let mut named = BTreeMap::new();
+    for (file, text) in files.iter().filter(|(file, _)| !file.starts_with("testing/")) {
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(r#"feature = "testing""#)).collect();
+        let is_addition = |line: &&&str| line.trim_start().starts_with("#[cfg(") && !line.contains("not(");
+        assert_eq!(lines.iter().find(|line| !is_addition(line)), None, "{file}");
+        named.extend((!lines.is_empty()).then_some((file.as_str(), lines.len())));
+    }
+    let known: BTreeMap<&str, usize> = TESTING.iter().map(|(file, times, _)| (*file, *times)).collect();
+    assert_eq!(named, known);
+
+    let with_mutants =
+        files.iter().filter(|(_, text)| text.contains("callboard_mutants")).map(|(file, _)| file.as_str());
+    assert_eq!(with_mutants.collect::<Vec<_>>(), [MUTANTS]);
+    let mutants = fs::read_to_string(root().join("src").join(MUTANTS)).unwrap();
+    assert!(!mutants.contains("feature"), "{MUTANTS} names a feature");
 }

@@ -1,4 +1,4 @@
-//! Planted faults, to show what the board does about them.
+//! Injected faults, to show what the board does about them.
 
 use std::panic::resume_unwind;
 use std::process::abort;
@@ -25,7 +25,7 @@ impl Faults {
         }
         if self.crash.as_deref() == Some(agent) && !self.has_crashed.swap(true, Ordering::Relaxed) {
             // A panic without the default hook's lines on the terminal; the run tells it anyway.
-            resume_unwind(Box::new(format!("planted by --crash {agent}")));
+            resume_unwind(Box::new(format!("injected by --crash {agent}")));
         }
     }
 }

@@ -3,16 +3,10 @@
 //! The runtime asks the world only through one [`Env`], so a test or a simulation replaces the world by replacing this
 //! value. Storage is passed beside it. Timers are tokio's, so a paused tokio runtime moves them together with the clock.
 
-mod bugs;
 mod clocks;
 mod faults;
-#[cfg(feature = "testing")]
-mod planted;
-#[cfg(not(feature = "testing"))]
-#[path = "unplanted.rs"]
-mod planted;
+mod mutants;
 mod reading;
-#[cfg(any(test, feature = "testing"))]
 pub(crate) mod simulated;
 pub(crate) mod threads;
 
@@ -21,12 +15,11 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 
-pub use bugs::Bug;
 pub use clocks::SystemClock;
 use clocks::{TokioClock, os_seed};
 pub use faults::{Fault, Faults};
 pub(crate) use faults::{happen, happen_slowly};
-pub(crate) use planted::is_planted;
+pub(crate) use mutants::Mutant;
 pub(crate) use reading::Random;
 pub use reading::{Clock, Now};
 

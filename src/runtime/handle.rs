@@ -14,7 +14,7 @@ use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
 use crate::actors::meters::count_refused;
 use crate::actors::{Floor, Router, Shards};
-use crate::env::{Bug, Env, is_planted};
+use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, Chain, Complexity, ConversationId, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId,
@@ -173,7 +173,7 @@ impl Callboard {
         if task.limits.is_none() {
             task.limits = Some(self.classify(task).await);
         }
-        let run = task.id.filter(|_| !is_planted(Bug::SubmitTwice)).unwrap_or_else(|| RunId(board.env.id()));
+        let run = task.id.filter(|_| !Mutant::SubmitTwice.is_injected()).unwrap_or_else(|| RunId(board.env.id()));
         let (trace, at) = (TraceId(run.0), board.env.now().wall);
         let conversation = task.conversation.clone();
         let submission = {

@@ -217,10 +217,7 @@ impl Builder {
         });
         match observer {
             Some(observe) => observe(&callboard),
-            #[cfg(any(test, feature = "testing"))]
             None => crate::env::simulated::strange_board(),
-            #[cfg(not(any(test, feature = "testing")))]
-            None => {}
         }
         let workflows =
             workflows.into_iter().map(|(name, workflow, limits)| callboard.workflow_agent(&name, &workflow, limits));

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Fence, Key, Sequence, StorageError};
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 use crate::messages::Timestamp;
 
 /// Ownership of a stream until a moment.
@@ -100,7 +100,7 @@ impl StreamHead {
     /// Only the newest owner may act. A fence that is newer than the stream's belongs to a stream that has been purged
     /// and given up since: its holder is as late as one with an older fence.
     fn check_fence(&self, stream: &Key, fence: Fence) -> Result<(), StorageError> {
-        if fence == self.fence || is_planted(Bug::IgnoreFences) {
+        if fence == self.fence || Mutant::IgnoreFences.is_injected() {
             Ok(())
         } else {
             Err(StorageError::Fenced { key: stream.clone(), current: self.fence.0 })

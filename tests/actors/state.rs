@@ -360,7 +360,7 @@ impl Faults for Crashes {
         }
         let round = self.rounds.count() + 1;
         let is_due = round.is_multiple_of(self.every) && round <= 3 * self.every;
-        is_due.then(|| Fault::Panic("planted".into()))
+        is_due.then(|| Fault::Panic("injected".into()))
     }
 }
 

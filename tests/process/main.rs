@@ -18,7 +18,6 @@ mod overload;
 #[path = "../programs/mcp/peers.rs"]
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod peers;
-mod planted;
 mod powercut;
 mod processes;
 mod reaping;

@@ -112,7 +112,7 @@ async fn a_crashed_agent_is_restarted_and_the_review_finishes() {
         assert!(place.report().exists());
         assert!(review.stderr().contains("its agent is restarted, and the turn begins again"), "{}", review.told());
         let survived =
-            format!("{agent} crashed (planted by --crash {agent}) and is running after 1 restart, generation 2");
+            format!("{agent} crashed (injected by --crash {agent}) and is running after 1 restart, generation 2");
         assert!(review.stdout().contains(&survived), "{}", review.told());
     }
 }

@@ -60,8 +60,8 @@ impl Faults for Sometimes {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
         let count = if point == TAKEN { self.0.fetch_add(1, Ordering::Relaxed) } else { 0 };
         match count {
-            150 => Some(Fault::Panic("planted".into())),
-            450 => Some(Fault::Error("planted".into())),
+            150 => Some(Fault::Panic("injected".into())),
+            450 => Some(Fault::Error("injected".into())),
             _ => None,
         }
     }

@@ -30,11 +30,11 @@ async fn soon<T>(wait: impl Future<Output = T>) -> T {
 const FOR_EVER: Fault = Fault::Wait(Duration::MAX);
 
 fn panic() -> Fault {
-    Fault::Panic("planted".into())
+    Fault::Panic("injected".into())
 }
 
 fn error() -> Fault {
-    Fault::Error("planted".into())
+    Fault::Error("injected".into())
 }
 
 /// What is to happen.
@@ -223,7 +223,7 @@ async fn a_child_that_crashes_at_its_work_or_in_its_restart_costs_no_run_anythin
 #[tokio::test(start_paused = true)]
 async fn a_child_that_cannot_start_with_the_board_is_named_and_what_had_started_is_stopped() {
     for child in CHILDREN {
-        for (fault, why) in [(error(), "planted"), (panic(), "planted"), (FOR_EVER, "not started within 10s")] {
+        for (fault, why) in [(error(), "injected"), (panic(), "injected"), (FOR_EVER, "not started within 10s")] {
             let stage = Stage::new(Plan::at(child.start, fault));
             let refused = stage.builder().start().await.unwrap_err().to_string();
             // The lead is the first agent to start.
@@ -267,7 +267,7 @@ async fn cannot_restart(child: &Supervised, fault: Fault) -> (Stage, Callboard, 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_the_board_needs_and_that_cannot_be_restarted_stops_it() {
     for needed in [STORAGE, CONTEXT, GATEWAY, ROUTER] {
-        for (fault, why) in [(error(), "planted"), (FOR_EVER, "not started within 10s")] {
+        for (fault, why) in [(error(), "injected"), (FOR_EVER, "not started within 10s")] {
             let (_, board, runs) = cannot_restart(&needed, fault).await;
             let end = soon(board.ended()).await;
             let EndReason::IntensityExceeded { child, error } = end else { panic!("{end:?}") };
@@ -295,7 +295,7 @@ async fn a_channel_or_the_gauges_that_cannot_be_restarted_are_left_down() {
 async fn an_agent_that_cannot_be_restarted_fails_its_turns_and_refuses() {
     let (stage, board, [before, meanwhile]) = cannot_restart(&AGENT, error()).await;
     let outcome = soon(meanwhile.result()).await.unwrap().outcome;
-    assert!(outcome.to_string().contains("planted"), "{outcome}");
+    assert!(outcome.to_string().contains("injected"), "{outcome}");
     stage.finish(&board, &[before]).await;
     let refused = board.submit(Task::new("x").to("helper")).await.unwrap_err();
     assert!(refused.to_string().contains("failed too often"), "{refused}");
@@ -346,7 +346,7 @@ fn a_run_supervisor_that_crashes_for_ever_stops_the_board_and_its_runs_go_on_in_
             let (end, result, late, cancelled) =
                 soon(async { tokio::join!(board.ended(), run.result(), board.submit(late), run.cancel("enough")) })
                     .await;
-            let error = "`callboard/runs/runs-0` was restarted too often: planted".to_owned();
+            let error = "`callboard/runs/runs-0` was restarted too often: injected".to_owned();
             assert_eq!(end, EndReason::IntensityExceeded { child: "callboard/runs".into(), error });
             assert_eq!(result, Err(RunError::Stopped(run.id())));
             assert!(late.is_err());

@@ -122,7 +122,7 @@ struct Once(AtomicBool);
 
 impl Faults for Once {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == APPLIED && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("planted".into()))
+        (point == APPLIED && self.0.swap(false, Ordering::SeqCst)).then(|| Fault::Panic("injected".into()))
     }
 }
 

@@ -39,7 +39,7 @@ struct Crash(AtomicBool);
 
 impl Faults for Crash {
     fn at(&self, point: &'static str, _: &str) -> Option<Fault> {
-        (point == TAKEN && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("planted".into()))
+        (point == TAKEN && self.0.swap(false, Ordering::Relaxed)).then(|| Fault::Panic("injected".into()))
     }
 }
 

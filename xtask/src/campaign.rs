@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
-use crate::mutants;
+use crate::{injected, mutants};
 
 struct Campaign {
     name: &'static str,
@@ -17,8 +17,6 @@ struct Campaign {
     /// The test binary, or [`LIBRARY`]; and what the names of its tests contain.
     test: &'static str,
     filter: &'static str,
-    /// Other test binaries that it runs, and that have to be built.
-    beside: &'static [&'static str],
     /// The variable by which it is told how much to do, and what that counts.
     variable: &'static str,
     unit: &'static str,
@@ -40,7 +38,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "random swarms under random schedules, faults and crashes end as planned",
         test: "simulation",
         filter: "schedules::",
-        beside: &[],
         variable: COUNT,
         unit: "seeds",
         fast: 500,
@@ -51,7 +48,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "SIGKILL under load, one store kept: nothing acknowledged is lost",
         test: "process",
         filter: "kill::nothing_acknowledged",
-        beside: &[],
         variable: COUNT,
         unit: "kills",
         fast: 50,
@@ -62,7 +58,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "a store's disk with any unsynced part missing holds what was acknowledged as synced",
         test: "process",
         filter: "powercut::nothing_acknowledged",
-        beside: &[],
         variable: COUNT,
         unit: "images",
         fast: 500,
@@ -73,7 +68,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "flipped bits in stored files and rows are reported or harmless",
         test: "storage",
         filter: "bits::a_flipped_bit",
-        beside: &[],
         variable: COUNT,
         unit: "bits",
         fast: 1_000,
@@ -84,7 +78,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "budget, chain, breaker, approval, reducer and restart rules do what their reference models do",
         test: LIBRARY,
         filter: "::model::",
-        beside: &[],
         variable: COUNT,
         unit: "cases each",
         fast: 10_000,
@@ -95,29 +88,16 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "bytes that nobody would send are read or refused",
         test: "simulation",
         filter: "fuzz::",
-        beside: &[],
         variable: SECONDS,
         unit: "seconds each",
         fast: 30,
         long: 3_600,
     },
     Campaign {
-        name: "planted",
-        about: "each planted bug turns the check red that is there to find it",
-        test: "process",
-        filter: "planted::each_planted_bug",
-        beside: &["actors", "simulation", "storage", "supervision"],
-        variable: COUNT,
-        unit: "bugs",
-        fast: 12,
-        long: 12,
-    },
-    Campaign {
         name: "sandbox",
         about: "no attempt of a confined command, as root or as an ordinary user, reaches what it may not",
         test: "process",
         filter: "sandbox::no_attempt",
-        beside: &[],
         variable: COUNT,
         unit: "attempts",
         fast: 340,
@@ -128,7 +108,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "panics, kills and hangs under load: no delegation is lost, counts twice or never ends",
         test: "supervision",
         filter: "faults::",
-        beside: &[],
         variable: COUNT,
         unit: "delegations",
         fast: 1_000,
@@ -139,7 +118,6 @@ const CAMPAIGNS: &[Campaign] = &[
         about: "ten times capacity: memory bounded, control answers, refusals in words, nothing acknowledged lost",
         test: "process",
         filter: "overload::",
-        beside: &[],
         variable: SECONDS,
         unit: "seconds",
         fast: 60,
@@ -158,6 +136,9 @@ pub(crate) fn campaign(arguments: impl Iterator<Item = String>) -> ExitCode {
     let mut arguments = arguments.peekable();
     if arguments.next_if(|name| name == mutants::NAME).is_some() {
         return mutants::mutants(arguments);
+    }
+    if arguments.next_if(|name| name == injected::NAME).is_some() {
+        return injected::injected();
     }
     match parse(arguments) {
         Ok(Some(wish)) => run(&wish),
@@ -201,12 +182,13 @@ fn list() {
     for Campaign { name, about, unit, fast, long, .. } in CAMPAIGNS {
         println!("{name:<10} {fast} {unit}, --long {long}: {about}");
     }
+    println!("{:<10} the same in both forms: {}", injected::NAME, injected::ABOUT);
     println!("{:<10} by area, no fast form: {}", mutants::NAME, mutants::ABOUT);
 }
 
 /// The long form runs in release, the fast one in what `cargo xtask test` has built.
 fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
-    let Campaign { name, about, test, filter, beside, variable, unit, fast, long } = campaign;
+    let Campaign { name, about, test, filter, variable, unit, fast, long } = campaign;
     if *name == "powercut" {
         crate::tools::provide_strace();
     }
@@ -217,10 +199,6 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
         LIBRARY => cargo.arg(LIBRARY),
         test => cargo.args(["--test", test]),
     };
-    // No test of theirs has the filter's name.
-    for test in *beside {
-        cargo.args(["--test", test]);
-    }
     cargo.args(["--", "--nocapture", filter]);
     cargo.env(variable, count.to_string()).stdout(Stdio::piped());
     if let Some(seed) = seed {

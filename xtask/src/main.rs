@@ -2,23 +2,30 @@
 
 mod campaign;
 mod circles;
+mod injected;
 mod mutants;
 mod public_names;
 mod release;
+mod test;
 mod tools;
 mod words;
 mod workspace;
 
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
 fn main() -> ExitCode {
     if public_names::is_rustdoc() {
         return public_names::rustdoc();
     }
+    if injected::is_compiler() {
+        return injected::compile();
+    }
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
-        Some("test") => test(),
+        Some("test") => match arguments.next() {
+            None => test::whole(),
+            Some(room) => test::room(&room),
+        },
         Some("campaign") => campaign::campaign(arguments),
         Some("circles") => circles::report(arguments),
         Some("public-names") => public_names::report(arguments),
@@ -28,7 +35,10 @@ fn main() -> ExitCode {
             if let Some(name) = name {
                 eprintln!("there is no chore {name:?}");
             }
-            eprintln!("usage: cargo xtask test    format, lints, tests, doc tests, docs, minimal build, licences");
+            eprintln!(
+                "usage: cargo xtask test [ROOM]    format, licences, lints, tests, injected bugs, doc tests, docs, minimal build; \
+                 or the tests of one room, such as actors"
+            );
             eprintln!("       cargo xtask campaign NAME    one campaign by its name: see cargo xtask campaign --list");
             eprintln!(
                 "       cargo xtask circles [--max N]    files that import each other; fails if more than N [3] do"
@@ -41,53 +51,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Everything that must hold before a change lands, cheapest first; stops at the first failure.
-fn test() -> ExitCode {
-    tools::provide_strace();
-    let has_nextest = succeeds(&["nextest", "--version"]);
-    let tests: &[&str] = if has_nextest {
-        &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "--examples"]
-    } else {
-        &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]
-    };
-    let steps: [(&str, &[&str]); 7] = [
-        ("format", &["fmt", "--all", "--", "--check"]),
-        ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        ("tests", tests),
-        ("doc tests", &["test", "--workspace", "--doc"]),
-        ("docs", &["doc", "--workspace", "--no-deps"]),
-        // What a user builds: warnings that only show with fewer features than the tests need.
-        ("default build", &["clippy", "--package", "callboard", "--lib", "--", "-D", "warnings"]),
-        (
-            "minimal build",
-            &["clippy", "--package", "callboard", "--lib", "--no-default-features", "--", "-D", "warnings"],
-        ),
-    ];
-    for (name, arguments) in steps {
-        if !run(name, arguments) {
-            return ExitCode::FAILURE;
-        }
-    }
-    // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
-    if succeeds(&["deny", "--version"]) {
-        if !run("licences", &["deny", "check", "bans", "licenses", "sources"]) {
-            return ExitCode::FAILURE;
-        }
-    } else {
-        eprintln!("── licences: skipped, cargo-deny is not installed");
-    }
-    ExitCode::SUCCESS
-}
-
-fn run(name: &str, arguments: &[&str]) -> bool {
-    eprintln!("── {name}: cargo {}", arguments.join(" "));
-    #[allow(clippy::disallowed_methods, reason = "a chore, not the library")]
-    let started = Instant::now();
-    let passed = cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings").status().is_ok_and(|s| s.success());
-    eprintln!("── {name}: {} in {:.0?}", if passed { "passed" } else { "FAILED" }, started.elapsed());
-    passed
 }
 
 /// cargo, without what it has told this program of its package: build scripts of dependencies read variables of these names, so

@@ -89,9 +89,7 @@ fn chosen(names: impl Iterator<Item = String>) -> Result<Vec<&'static Area>, Str
 
 /// Whether enough were killed in each area.
 fn run(areas: &[&Area]) -> Result<bool, String> {
-    let is_installed = crate::succeeds(&["mutants", "--version"])
-        || crate::run("cargo-mutants", &["install", "cargo-mutants", "--locked"]);
-    if !is_installed {
+    if !crate::tools::provide_command("cargo-mutants", "mutants") {
         return Err("cargo-mutants is not installed and cannot be: see `cargo install cargo-mutants --locked`".into());
     }
     let mut is_enough = true;

@@ -1,7 +1,34 @@
-//! Programs that tests need and that a fresh machine may not have.
+//! Programs that the test run needs and that a fresh machine may not have. They are installed once.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
+
+/// Commands of cargo: the runner of tests, and the check of licences.
+const COMMANDS: [(&str, &str); 2] = [("cargo-nextest", "nextest"), ("cargo-deny", "deny")];
+
+/// Installs what is missing; returns the commands of cargo that it could not install.
+pub(crate) fn provide() -> Vec<&'static str> {
+    provide_strace();
+    COMMANDS
+        .into_iter()
+        .filter(|(package, command)| !provide_command(package, command))
+        .map(|(package, _)| package)
+        .collect()
+}
+
+/// Installs a command into cargo's home: a binary that somebody else has built where `cargo-binstall` is there to get it, or else
+/// from its source.
+pub(crate) fn provide_command(package: &str, command: &str) -> bool {
+    let is_there = || crate::succeeds(&[command, "--version"]);
+    if is_there() {
+        return true;
+    }
+    eprintln!("── {package}: missing; installing it with cargo");
+    let install = |arguments: &[&str]| crate::cargo().args(arguments).status().is_ok_and(|status| status.success());
+    let is_installed = (crate::succeeds(&["binstall", "-V"]) && install(&["binstall", "--no-confirm", package]))
+        || install(&["install", "--locked", package]);
+    is_installed && is_there()
+}
 
 /// `powercut` records system calls with `strace`. Where it is missing, and this may be done, it is installed; a machine on
 /// which it cannot be is told what that means, and the run goes on.

@@ -22,7 +22,7 @@ use ractor::ActorRef;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
-use crate::env::{Bug, Env, is_planted};
+use crate::env::{Env, Mutant};
 use crate::messages::{AgentName, Authority, Failure, FailureKind, OnUnknown, Refusal, TurnId};
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::facts::SharedFacts;
@@ -278,7 +278,7 @@ impl Floor {
     pub(crate) fn check_room(&self, name: &AgentName) -> Result<(), Refusal> {
         let mut state = self.state.lock();
         match state.place_of(name) {
-            Some(place) if place.ready.len() >= self.ready_bound && !is_planted(Bug::QueueWithoutBound) => {
+            Some(place) if place.ready.len() >= self.ready_bound && !Mutant::QueueWithoutBound.is_injected() => {
                 Err(Refusal::Overloaded { what: format!("agent {name}"), retry_after: Duration::from_secs(1) })
             }
             _ => Ok(()),

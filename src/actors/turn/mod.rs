@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 use crate::messages::{
     Action, AgentEvent, AgentName, Authority, Chain, Command, Durability, EarlierAnswer, Effect, Json, KeptAgent,
     Message, OnUnknown, Refusal, RunMetrics, State, Task, Timestamp, TraceId, TurnId,
@@ -330,7 +330,7 @@ impl Turn {
         let name: Arc<str> = name.into();
         async move {
             self.check_not_in_step("a step")?;
-            let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !is_planted(Bug::RepeatStep));
+            let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !Mutant::RepeatStep.is_injected());
             match recorded.map(|record| &**record) {
                 Some(Record::Step { name: recorded, value, is_marked }) if *recorded == name => {
                     if *is_marked {
@@ -458,7 +458,7 @@ impl Turn {
     ) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
-            let asked = is_planted(Bug::RunUnapproved).then(|| action.clone());
+            let asked = Mutant::RunUnapproved.is_injected().then(|| action.clone());
             match self.request(ordinal, TurnRequest::Approve { action, each_time }).await? {
                 TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
                 TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 use crate::messages::{Failure, FailureKind, Intent, Json, OnUnknown, Reconciled, Resolution};
 use crate::supervision::runs::once::{self, Next};
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
@@ -184,7 +184,7 @@ impl Place {
                     self.inherit(is_marked);
                     return Err(TurnError { failure });
                 }
-                Next::Unknown { round, begun: Some(_) } if is_planted(Bug::ForgetIntent) => Next::Begin { round },
+                Next::Unknown { round, begun: Some(_) } if Mutant::ForgetIntent.is_injected() => Next::Begin { round },
                 Next::Begin { round } => {
                     self.begin(round, before).await?;
                     return self.carry_out(work).await.map(Some);

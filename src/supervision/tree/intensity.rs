@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 
 /// How many restarts are too many: more than `max` of them within `within`.
 ///
@@ -58,7 +58,7 @@ impl Window {
     /// assert!(window.admit(Duration::from_secs(63), intensity));
     /// ```
     pub fn admit(&mut self, now: Duration, intensity: Intensity) -> bool {
-        self.times.extend((!is_planted(Bug::RestartUncounted)).then_some(now));
+        self.times.extend((!Mutant::RestartUncounted.is_injected()).then_some(now));
         self.times.retain(|&time| time.saturating_add(intensity.within) >= now);
         self.times.len() <= intensity.max as usize
     }

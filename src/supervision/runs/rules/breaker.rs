@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::env::{Bug, Now, is_planted};
+use crate::env::{Mutant, Now};
 use crate::messages::Timestamp;
 
 /// When a breaker opens and for how long.
@@ -140,7 +140,7 @@ impl Breaker {
         }
         match signal {
             Signal::Neutral => {}
-            Signal::Failure if is_planted(Bug::BreakerNeverOpens) => {}
+            Signal::Failure if Mutant::BreakerNeverOpens.is_injected() => {}
             // A turn that was admitted before it opened does not close it; but while it is closed, a success of any turn ends
             // the row of failures.
             Signal::Success if is_current || self.is_closed() => *self = Self { epoch: self.epoch, ..Self::default() },

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 use crate::messages::{Refusal, Usage};
 
 /// Which reservation: the turn's number and the request's ordinal in it.
@@ -111,7 +111,7 @@ impl Budget {
 
     /// Sets tokens aside; call only after [`Budget::check`].
     pub fn reserve(&mut self, key: ReservationKey, purse: Option<PurseKey>, tokens: u64) {
-        let tokens = if is_planted(Bug::ReserveNothing) { 0 } else { tokens };
+        let tokens = if Mutant::ReserveNothing.is_injected() { 0 } else { tokens };
         self.each(purse, |counted| counted.reserved += tokens);
         let held = Held { tokens, purse, is_over: false };
         match self.place_of(key) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 use crate::messages::{AgentName, Chain, Consent, Handoffs, Limits, Refusal, RequestId, TurnId};
 
 use super::budget::{Budget, PurseKey};
@@ -217,7 +217,7 @@ fn check_breaker_room(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(
 
 fn check_cycle(request: &Request<'_>, facts: &AdmissionFacts) -> Result<(), Refusal> {
     let Some((asked, agent)) = request.waiter else { return Ok(()) };
-    if facts.non_reentrant.is_empty() || is_planted(Bug::WaitInCircles) {
+    if facts.non_reentrant.is_empty() || Mutant::WaitInCircles.is_injected() {
         return Ok(());
     }
     let waiter = Waiting::Turn(asked.turn, agent.clone());

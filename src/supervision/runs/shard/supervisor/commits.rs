@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
-use crate::env::{Bug, Now, is_planted};
+use crate::env::{Mutant, Now};
 use crate::messages::{Durability, RequestId, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
@@ -45,7 +45,7 @@ impl RunShard {
         live.is_committing = true;
         let run = live.run.id();
         let asked = std::mem::replace(&mut live.events_durability, Durability::Memory);
-        let durability = if is_planted(Bug::WriteUnsynced) { Durability::Memory } else { asked };
+        let durability = if Mutant::WriteUnsynced.is_injected() { Durability::Memory } else { asked };
         let needs_note = !live.is_noted_open && durability != Durability::Memory;
         live.is_noted_open |= needs_note;
         let (journal, owner) = (&self.shared.journal, self.shared.claims.owner());
@@ -54,7 +54,7 @@ impl RunShard {
         } else {
             journal.append(&live.stream, live.fence, live.last, &live.events, durability)
         };
-        let early = is_planted(Bug::AcknowledgeEarly).then_some(Ok(live.last + 1));
+        let early = Mutant::AcknowledgeEarly.is_injected().then_some(Ok(live.last + 1));
         let result = (&mut append).now_or_never().or(early);
         if result.is_none() {
             let (queue, life) = (Arc::clone(&self.shared.queue), self.life);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
-use crate::env::{Bug, is_planted};
+use crate::env::Mutant;
 use crate::messages::{
     Consent, FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Timestamp, Verdict,
 };
@@ -232,7 +232,7 @@ fn on_request(
             live.held.extend(reply.map(|reply| Held::Reply(reply, answer)));
         }
         request => {
-            let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && is_planted(Bug::DelegateTwice);
+            let is_forgotten = matches!(request, TurnRequest::Delegate(_)) && Mutant::DelegateTwice.is_injected();
             let record = turn.record(ordinal).filter(|_| !is_forgotten);
             let facts = once::Facts {
                 at,
@@ -350,7 +350,7 @@ fn matches_record(record: &Record, request: &TurnRequest) -> Result<(), String> 
         ) => (question == again, format!("the question {question}")),
         (Record::Approval { envelope, asked, .. }, TurnRequest::Approve { action: again, .. }) => {
             let asked = asked.as_deref().unwrap_or(&envelope.action);
-            (asked == again || is_planted(Bug::RunUnapproved), format!("consent to {asked}"))
+            (asked == again || Mutant::RunUnapproved.is_injected(), format!("consent to {asked}"))
         }
         (
             Record::Made { name, draft, is_change, .. },

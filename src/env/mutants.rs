@@ -1,12 +1,14 @@
+//! Injected bugs ("mutants"): single lines that a test run can make wrong, to see that a named test notices.
+//!
+//! They exist only in a build with `--cfg callboard_mutants`. Of such a build, a process has the one that the environment
+//! variable `CALLBOARD_MUTANT` names. In every other build [`Mutant::is_injected`] is the constant `false`.
+//! `cargo xtask campaign injected` builds them, runs the named tests, and includes this file to know them.
+
 use std::fmt;
 
-/// A bug that can be planted in a build with the feature `testing`, to see that a check can fail. The variable
-/// `CALLBOARD_PLANT` names the one that a process has; without the feature there are none.
-///
-/// Each is one line where the rule stands that it breaks: look for `is_planted`.
+/// An injected bug. Each is one line where the rule stands that it breaks: look for its `is_injected`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Bug {
+pub(crate) enum Mutant {
     /// A commit is acknowledged before the journal has it.
     AcknowledgeEarly,
     /// Everything is written at the lowest durability, whatever was asked.
@@ -35,9 +37,10 @@ pub enum Bug {
     ForgetIntent,
 }
 
-impl Bug {
+impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    #[cfg_attr(not(callboard_mutants), allow(dead_code, reason = "nothing asks for the list in a build without them"))]
+    pub(crate) const ALL: [Self; 13] = [
         Self::AcknowledgeEarly,
         Self::WriteUnsynced,
         Self::SubmitTwice,
@@ -52,10 +55,35 @@ impl Bug {
         Self::RestartUncounted,
         Self::ForgetIntent,
     ];
+
+    /// Whether this process has it: never.
+    #[cfg(not(callboard_mutants))]
+    #[inline(always)]
+    pub(crate) const fn is_injected(self) -> bool {
+        false
+    }
+
+    /// Whether this process has it. The variable is read once: a bug is there from the beginning, or never.
+    ///
+    /// # Panics
+    /// When `CALLBOARD_MUTANT` names none of [`Mutant::ALL`].
+    #[cfg(callboard_mutants)]
+    pub(crate) fn is_injected(self) -> bool {
+        const VARIABLE: &str = "CALLBOARD_MUTANT";
+        static INJECTED: std::sync::LazyLock<Option<Mutant>> = std::sync::LazyLock::new(|| {
+            let name = std::env::var(VARIABLE).ok()?;
+            let mutant = Mutant::ALL.into_iter().find(|mutant| mutant.to_string() == name);
+            let all = || Mutant::ALL.map(|mutant| mutant.to_string()).join(", ");
+            let mutant = mutant.unwrap_or_else(|| panic!("{VARIABLE}={name:?} is none of {}", all()));
+            eprintln!("{VARIABLE}: this process has the injected bug {mutant}");
+            Some(mutant)
+        });
+        *INJECTED == Some(self)
+    }
 }
 
-/// Its name in `CALLBOARD_PLANT`.
-impl fmt::Display for Bug {
+/// Its name in `CALLBOARD_MUTANT`.
+impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AcknowledgeEarly => "journal.acknowledge_early",
