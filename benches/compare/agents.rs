@@ -185,7 +185,7 @@ async fn begin(board: &Callboard, model: &Arc<dyn Model>, numbers: Range<usize>,
             format!("[agent]\nname = \"agent-{number}\"\nsystem_prompt = \"You look at files. Task: {{{{ task }}}}\"");
         let definition = Definition::from_toml("agent.toml", &text).unwrap();
         let agent = LlmAgent::new(&definition, Arc::clone(model), &shared, &[]).unwrap();
-        board.spawn(agent.spec()).await.unwrap();
+        board.agents().spawn(agent.spec()).await.unwrap();
         board.submit(Task::new("look at a.rs").to(&format!("agent-{number}"))).await.unwrap();
     }
     while board.load().turns_at_work < all || !is_asked(all) {

@@ -100,7 +100,7 @@ impl Stage {
 
 /// The cheapest task that every board here knows.
 fn chain_or_only(board: &Callboard) -> Task {
-    match board.agents().as_slice() {
+    match board.agents().names().as_slice() {
         [.., first] if first.as_str() == "writer" => chain_task(),
         _ => Task::new("0").to("lead").input(0),
     }

@@ -124,7 +124,7 @@ fn agents(count: usize) -> Each {
         let before = Before::now();
         for number in 0..count {
             let idle = |_: Turn| async { Ok(Command::new()) };
-            board.spawn(AgentSpec::new(&format!("agent-{number}"), idle)).await.unwrap();
+            board.agents().spawn(AgentSpec::new(&format!("agent-{number}"), idle)).await.unwrap();
         }
         before.each(count)
     })

@@ -9,11 +9,11 @@ use tokio::sync::broadcast;
 use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, InboxMessage, Listed, Standing};
 use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
-use crate::supervision::runs::breaker::{BreakerState, BreakerStatus};
+use crate::supervision::runs::breaker::BreakerStatus;
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::tree::{ChildSpec, ControlError, Down, Intensity};
 
-use super::handle::Callboard;
+use super::handle::{Board, Callboard};
 
 /// Why an agent was not spawned, replaced, restarted or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,29 @@ pub enum AgentError {
     },
 }
 
+/// The agents of a board: [`Callboard::agents`]. A cheap clone.
+#[derive(Clone)]
+pub struct AgentsHandle {
+    board: Arc<Board>,
+}
+
 impl Callboard {
+    /// The agents of this board: to spawn, replace, restart and stop them, and to see who is there.
+    #[must_use]
+    pub fn agents(&self) -> AgentsHandle {
+        AgentsHandle { board: Arc::clone(&self.board) }
+    }
+
+    /// The status of a delegation, also of one that was made in an earlier process; `None` if its run has no such delegation.
+    ///
+    /// # Errors
+    /// The run's journal cannot be read.
+    pub async fn status(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
+        self.board.router.standing(request).await
+    }
+}
+
+impl AgentsHandle {
     /// Adds an agent while the board runs.
     ///
     /// # Errors
@@ -130,7 +152,7 @@ impl Callboard {
 
     /// Dynamic agents that were kept after their runs, of the agents that are here, by name.
     #[must_use]
-    pub fn kept_agents(&self) -> Vec<KeptAgent> {
+    pub fn kept(&self) -> Vec<KeptAgent> {
         self.board.floor.kept.all()
     }
 
@@ -138,7 +160,7 @@ impl Callboard {
     ///
     /// # Errors
     /// A failing store.
-    pub async fn remove_kept_agent(&self, name: &str) -> Result<bool, StorageError> {
+    pub async fn remove_kept(&self, name: &str) -> Result<bool, StorageError> {
         self.board.floor.kept.remove(name).await
     }
 
@@ -202,7 +224,7 @@ impl Callboard {
 
     /// The names of the agents, sorted.
     #[must_use]
-    pub fn agents(&self) -> Vec<AgentName> {
+    pub fn names(&self) -> Vec<AgentName> {
         self.board.router.names()
     }
 
@@ -242,7 +264,7 @@ impl Callboard {
     /// first.shutdown().await;
     ///
     /// let second = board().start().await?;
-    /// let inbox = second.inbox("coder").await?;
+    /// let inbox = second.agents().inbox("coder").await?;
     /// let [InboxMessage::Request(request)] = inbox.as_slice() else { panic!("not one request") };
     /// assert_eq!(&*request.body, "fix it");
     /// # second.shutdown().await;
@@ -255,14 +277,6 @@ impl Callboard {
         self.board.router.inbox(agent).await
     }
 
-    /// The status of a delegation, also of one that was made in an earlier process; `None` if its run has no such delegation.
-    ///
-    /// # Errors
-    /// The run's journal cannot be read.
-    pub async fn status(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
-        self.board.router.standing(request).await
-    }
-
     /// What is known of an agent's circuit breaker: its state, the failures in a row, the last of them, and when it opened
     /// (SEMANTICS 3). Breakers are those of this process: after a restart they start closed.
     ///
@@ -271,19 +285,13 @@ impl Callboard {
     /// use callboard::supervision::runs::breaker::BreakerState;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let board = Callboard::builder().agent("idle", |_: Turn| async { Ok(Command::new()) }).start().await?;
-    /// let status = board.breaker_status("idle");
+    /// let status = board.agents().breaker("idle");
     /// assert_eq!((status.state, status.failures, status.last_failure), (BreakerState::Closed, 0, None));
     /// # board.shutdown().await;
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
     #[must_use]
-    pub fn breaker_status(&self, agent: &str) -> BreakerStatus {
+    pub fn breaker(&self, agent: &str) -> BreakerStatus {
         self.board.facts.lock().breaker_status(agent, self.board.env.now())
-    }
-
-    /// The state of an agent's circuit breaker.
-    #[must_use]
-    pub fn breaker(&self, agent: &str) -> BreakerState {
-        self.board.facts.lock().breaker_state(agent)
     }
 }

@@ -354,7 +354,7 @@ impl Builder {
     /// let fails = |_: Turn| async { Err::<Command, _>(TurnError::transient("the service is down")) };
     /// let board = Callboard::builder().agent("caller", fails).attempts(1).start().await?;
     /// board.submit(Task::new("call")).await?.result().await?;
-    /// assert_eq!(board.dead_letters().await?[0].attempts, 1);
+    /// assert_eq!(board.dead_letters().list().await?[0].attempts, 1);
     /// # board.shutdown().await;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```

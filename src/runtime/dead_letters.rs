@@ -32,14 +32,28 @@ pub enum LetterError {
     Interrupted(TurnId),
 }
 
+/// The dead letters of a board: [`Callboard::dead_letters`]. A cheap clone.
+#[derive(Clone)]
+pub struct DeadLettersHandle {
+    callboard: Callboard,
+}
+
 impl Callboard {
+    /// Turns that failed for good: to list, retry and drop them.
+    #[must_use]
+    pub fn dead_letters(&self) -> DeadLettersHandle {
+        DeadLettersHandle { callboard: self.clone() }
+    }
+}
+
+impl DeadLettersHandle {
     /// Turns that failed for good, of every run that the store knows, oldest run first.
     ///
     /// # Errors
     /// What the store reports; a journal that cannot be read is left out.
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StorageError> {
+    pub async fn list(&self) -> Result<Vec<DeadLetter>, StorageError> {
         let mut letters = Vec::new();
-        for run in self.runs().await? {
+        for run in self.callboard.runs().await? {
             match run.dead_letters().await {
                 Ok(of_run) => letters.extend(of_run),
                 Err(error) => tracing::warn!(run = %run.id(), %error, "dead letters cannot be read"),
@@ -68,9 +82,9 @@ impl Callboard {
     ///     .start()
     ///     .await?;
     /// board.submit(Task::new("call")).await?.result().await?;
-    /// let letter = &board.dead_letters().await?[0];
+    /// let letter = &board.dead_letters().list().await?[0];
     /// IS_DOWN.store(false, Relaxed);
-    /// let fork = board.retry_dead_letter(letter.turn).await?;
+    /// let fork = board.dead_letters().retry(letter.turn).await?;
     /// assert_eq!(fork.result().await?.output, serde_json::json!("done"));
     /// # board.shutdown().await;
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
@@ -78,11 +92,12 @@ impl Callboard {
     ///
     /// # Errors
     /// See [`LetterError`].
-    pub async fn retry_dead_letter(&self, letter: TurnId) -> Result<RunHandle, LetterError> {
-        let place = Arc::clone(&self.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
-        let board = self.clone();
+    pub async fn retry(&self, letter: TurnId) -> Result<RunHandle, LetterError> {
+        let place =
+            Arc::clone(&self.callboard.board.places).acquire_owned().await.map_err(|_| Refusal::ShuttingDown)?;
+        let board = self.callboard.clone();
         // A caller that goes away leaves no run that is journaled and not begun.
-        let retried = tokio::spawn(async move { board.retry(letter, place).await });
+        let retried = tokio::spawn(async move { board.retry_letter(letter, place).await });
         retried.await.unwrap_or(Err(LetterError::Interrupted(letter)))
     }
 
@@ -90,17 +105,19 @@ impl Callboard {
     ///
     /// # Errors
     /// See [`LetterError`].
-    pub async fn drop_dead_letter(&self, letter: TurnId) -> Result<(), LetterError> {
-        let letters = self.run(letter.run).dead_letters().await.map_err(|error| from_run(error, letter))?;
+    pub async fn discard(&self, letter: TurnId) -> Result<(), LetterError> {
+        let letters = self.callboard.run(letter.run).dead_letters().await.map_err(|error| from_run(error, letter))?;
         if !letters.iter().any(|found| found.turn == letter) {
             return Err(LetterError::Unknown(letter));
         }
-        let board = &self.board;
+        let board = &self.callboard.board;
         board.journal.note_letter(letter, LetterNote::Dropped, board.durability).await?;
         Ok(())
     }
+}
 
-    async fn retry(&self, letter: TurnId, place: OwnedSemaphorePermit) -> Result<RunHandle, LetterError> {
+impl Callboard {
+    async fn retry_letter(&self, letter: TurnId, place: OwnedSemaphorePermit) -> Result<RunHandle, LetterError> {
         let board = &self.board;
         let history = board.journal.read(letter.run).await?.events;
         let is_letter = |event: &RunEvent| matches!(event, RunEvent::TurnFailed { turn, .. } if *turn == letter.number);

@@ -469,6 +469,6 @@ impl Board {
 
 impl fmt::Debug for Callboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callboard").field("agents", &self.agents()).finish_non_exhaustive()
+        f.debug_struct("Callboard").field("agents", &self.agents().names()).finish_non_exhaustive()
     }
 }

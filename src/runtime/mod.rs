@@ -17,11 +17,11 @@ mod watching;
 mod workflow_agents;
 mod workflows;
 
-pub use agents::AgentError;
+pub use agents::{AgentError, AgentsHandle};
 pub use asking::AskError;
 pub use builder::{BuildError, Builder, Unfinished};
 pub use conversations::{ConversationError, ConversationInfo, ConversationRun, ConversationsHandle};
-pub use dead_letters::LetterError;
+pub use dead_letters::{DeadLettersHandle, LetterError};
 pub use handle::Callboard;
 pub use run_handle::{RunError, RunHandle};
 pub use watching::Load;

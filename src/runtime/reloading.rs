@@ -7,7 +7,7 @@ use super::handle::Callboard;
 
 impl Callboard {
     /// Reads a folder of agents again, and has the agents be as its files say: new ones are added, those that have changed go by
-    /// what their files say from their next turn on, and those whose files are gone are stopped (see [`Callboard::stop`]). Turns
+    /// what their files say from their next turn on, and those whose files are gone are stopped (see [`AgentsHandle::stop`](super::AgentsHandle::stop)). Turns
     /// under way end as they began. Whoever is told of the others learns of those that came and went.
     ///
     /// A file counts as a whole. One with a defect changes nothing: its agent goes on as it was, and the report says what is wrong.
@@ -22,7 +22,7 @@ impl Callboard {
         let files = folder.read().await?;
         let mut changes = folder.compare(&files);
         for agent in &changes.gone {
-            match self.stop(agent.as_str()).await {
+            match self.agents().stop(agent.as_str()).await {
                 // Somebody else has stopped it.
                 Ok(()) | Err(AgentError::Unknown { .. }) => {}
                 Err(error) => {
@@ -32,11 +32,11 @@ impl Callboard {
         }
         for put in std::mem::take(&mut changes.put) {
             let done = match folder.stands(put.agent.as_str()) {
-                true => match self.replace(put.spec.clone()).await {
-                    Err(AgentError::Unknown { .. }) => self.spawn(put.spec).await,
+                true => match self.agents().replace(put.spec.clone()).await {
+                    Err(AgentError::Unknown { .. }) => self.agents().spawn(put.spec).await,
                     done => done,
                 },
-                false => self.spawn(put.spec).await,
+                false => self.agents().spawn(put.spec).await,
             };
             if let Err(error) = done {
                 changes.fail(folder, &put.file, &error.to_string());

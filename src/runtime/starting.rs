@@ -223,7 +223,7 @@ impl Builder {
             workflows.into_iter().map(|(name, workflow, limits)| callboard.workflow_agent(&name, &workflow, limits));
         let agents: Vec<AgentSpec> = agents.into_iter().chain(workflows).collect();
         for spec in agents {
-            if let Err(error) = callboard.spawn(spec).await {
+            if let Err(error) = callboard.agents().spawn(spec).await {
                 callboard.board.tree.stop().await;
                 return Err(error.into());
             }

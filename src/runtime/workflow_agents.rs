@@ -35,7 +35,7 @@ impl Builder {
 
 impl Callboard {
     /// An agent that runs a workflow, so that whoever can name an agent can have it done: a coordinator, a delegation, a node of
-    /// another workflow. To be added with [`Callboard::spawn`]; [`Builder::workflow`] adds one before the board starts.
+    /// another workflow. To be added with [`AgentsHandle::spawn`](super::AgentsHandle::spawn); [`Builder::workflow`] adds one before the board starts.
     ///
     /// Each turn of it is a run of its own, on what the turn works on, within these limits. Its tokens are set aside in the asking
     /// run while it goes on, and what it took counts there. Its chain goes on from the asking turn's: the delegations that

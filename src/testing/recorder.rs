@@ -29,8 +29,8 @@ use super::log::Log;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), callboard::Error> {
 /// let board = Callboard::builder().start().await?;
 /// let recorder = TreeRecorder::new(board.tree_events());
-/// board.spawn(AgentSpec::new("coder", |_: Turn| async { Ok(Command::output("done")) })).await?;
-/// board.stop("coder").await?;
+/// board.agents().spawn(AgentSpec::new("coder", |_: Turn| async { Ok(Command::output("done")) })).await?;
+/// board.agents().stop("coder").await?;
 ///
 /// let is_stopped = |kind: &TreeEventKind| matches!(kind, TreeEventKind::Stopped { killed: false });
 /// recorder.expect("callboard/agents/coder", is_stopped, Duration::from_secs(1)).await;

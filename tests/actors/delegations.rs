@@ -97,6 +97,7 @@ async fn delegations_made_together_run_side_by_side() {
     assert_eq!(result.state, json!({ "messages": ["x", "y", "z"] }));
     assert_eq!((env.now().monotonic - started).as_secs(), 10);
     let statuses: Vec<Status> = board
+        .agents()
         .inbox("lead")
         .await
         .unwrap()

@@ -105,9 +105,13 @@ async fn an_unknown_target_ends_the_turn_at_once_whichever_door_it_was_given_to(
             (1, 1, FailureKind::Refused),
             "{door}"
         );
-        assert_eq!(board.breaker(door), BreakerState::Closed, "{door}");
-        board.spawn(AgentSpec::new("writter", |_: Turn| async { Ok(Command::output("done late")) })).await.unwrap();
-        let fork = board.retry_dead_letter(letters[0].turn).await.unwrap();
+        assert_eq!(board.agents().breaker(door).state, BreakerState::Closed, "{door}");
+        board
+            .agents()
+            .spawn(AgentSpec::new("writter", |_: Turn| async { Ok(Command::output("done late")) }))
+            .await
+            .unwrap();
+        let fork = board.dead_letters().retry(letters[0].turn).await.unwrap();
         assert!(fork.result().await.unwrap().outcome.is_finished(), "{door}: somebody has the name now");
         board.shutdown().await;
     }

@@ -395,12 +395,12 @@ async fn a_breaker_counts_a_turn_once_and_opens_after_three_that_failed() {
     for body in ["fail", "terminal", "refused", "panic", "terminal"] {
         let expected = if body == "refused" { "refused" } else { "failed" };
         let result = finish(&board, Task::new(body)).await;
-        let about = board.breaker_status("moody");
+        let about = board.agents().breaker("moody");
         assert_eq!((result.outcome.name(), about.state), (expected, BreakerState::Closed), "{result:?} {about:?}");
     }
-    assert_eq!(tries.get(), 9, "nine attempts, two turns that count: {:?}", board.breaker_status("moody"));
+    assert_eq!(tries.get(), 9, "nine attempts, two turns that count: {:?}", board.agents().breaker("moody"));
     let third = finish(&board, Task::new("fail")).await;
-    let about = board.breaker_status("moody");
+    let about = board.agents().breaker("moody");
     assert_eq!(about.state, BreakerState::Open, "{third:?} {about:?}");
     assert_eq!(refused_for(&board).await, 30, "{about:?}");
     tokio::time::sleep(secs(10)).await;
@@ -414,7 +414,7 @@ async fn a_success_between_failures_keeps_the_breaker_closed() {
     for body in ["fail", "fail", "fail once", "fail", "fail"] {
         finish(&board, Task::new(body)).await;
     }
-    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     board.shutdown().await;
 }
 
@@ -422,7 +422,7 @@ async fn open(board: &Callboard) {
     for _ in 0..3 {
         finish(board, Task::new("fail")).await;
     }
-    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,7 +435,7 @@ async fn a_static_edge_waits_for_an_open_breaker_and_uses_up_no_attempt() {
     for _ in 0..3 {
         finish(&board, Task::new("fail").to("moody")).await;
     }
-    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Open);
     let (before, began) = (tries.get(), env.now().monotonic);
     let workflow = Workflow::from_line("", "first -> moody").unwrap();
     let result = finish(&board, workflow.task("x")).await;
@@ -443,7 +443,7 @@ async fn a_static_edge_waits_for_an_open_breaker_and_uses_up_no_attempt() {
     assert_eq!(tries.get() - before, 1);
     let waited = (env.now().monotonic - began).as_secs();
     assert!((30..35).contains(&waited), "it waited {waited} s");
-    assert_eq!(board.breaker("moody"), BreakerState::Closed, "its turn was the probe");
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed, "its turn was the probe");
     board.shutdown().await;
 }
 
@@ -453,13 +453,13 @@ async fn half_open_admits_one_probe_and_its_end_decides() {
     open(&board).await;
     tokio::time::sleep(secs(30)).await;
     let probe = board.submit(Task::new("fail")).await.unwrap();
-    assert_eq!(board.breaker("moody"), BreakerState::HalfOpen);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::HalfOpen);
     refused_for(&board).await;
     assert!(matches!(probe.result().await.unwrap().outcome, Outcome::Failed { .. }), "its own retries are no probes");
     assert_eq!(refused_for(&board).await, 60, "the cooldown doubles");
     tokio::time::sleep(secs(60)).await;
     assert_eq!(finish(&board, Task::new("fail once")).await.outcome, Outcome::Finished);
-    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     board.shutdown().await;
 }
 
@@ -472,7 +472,7 @@ async fn a_probe_that_is_cancelled_is_given_back() {
     quiet().await;
     assert!(probe.cancel("no need").await.unwrap());
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished);
-    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     board.shutdown().await;
 }
 
@@ -484,9 +484,9 @@ async fn a_probe_that_waits_for_a_person_is_given_back() {
     let waits = board.submit(Task::new("ask")).await.unwrap();
     quiet().await;
     assert_eq!(waits.questions().await.len(), 1);
-    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Open);
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished, "another turn is the probe");
-    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     board.answer(waits.questions().await[0].id, "yes", "ann").await.unwrap();
     assert_eq!(waits.result().await.unwrap().outcome, Outcome::Finished);
     board.shutdown().await;
@@ -500,9 +500,9 @@ async fn a_probe_that_needs_attention_is_given_back() {
     let stuck = board.submit(Task::new("change")).await.unwrap();
     until(&stuck, |event| matches!(event, RunEvent::NeedsAttention { .. })).await;
     quiet().await;
-    assert_eq!(board.breaker("moody"), BreakerState::Open);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Open);
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished, "another turn is the probe");
-    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     stuck.cancel("changed").await.unwrap();
     board.shutdown().await;
 }
@@ -538,9 +538,9 @@ async fn a_probe_whose_delegation_waits_for_a_person_is_given_back() {
         while waits.questions().await.is_empty() && board.approvals().open().is_empty() {
             quiet().await;
         }
-        assert_eq!(board.breaker("moody"), BreakerState::Open, "{way}");
+        assert_eq!(board.agents().breaker("moody").state, BreakerState::Open, "{way}");
         assert_eq!(finish(&board, Task::new("x").to("moody")).await.outcome, Outcome::Finished, "{way}");
-        assert_eq!(board.breaker("moody"), BreakerState::Closed, "{way}");
+        assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed, "{way}");
         waits.cancel("enough").await.unwrap();
         board.shutdown().await;
     }
@@ -552,7 +552,7 @@ async fn a_breaker_shows_its_failures_the_last_of_them_and_when_it_opened() {
     let (tries, inside) = (Counter::default(), Peak::default());
     let board = builder().env(env.clone()).with(moody(&tries, &inside)).start().await.unwrap();
     let shown = || {
-        let BreakerStatus { state, failures, last_failure, opened_at } = board.breaker_status("moody");
+        let BreakerStatus { state, failures, last_failure, opened_at } = board.agents().breaker("moody");
         let ago = |at: Timestamp| env.now().wall.since(at).as_secs();
         (state, failures, last_failure.map(ago), opened_at.map(ago))
     };
@@ -585,7 +585,7 @@ async fn a_breaker_that_has_closed_again_counts_failures_of_workflow_turns_in_a_
         let mut task = plan.task(body).limits(limits.clone());
         task.body = body.into();
         finish(&board, task).await;
-        assert_eq!(board.breaker("moody"), BreakerState::Closed);
+        assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     }
     board.shutdown().await;
 }
@@ -603,14 +603,14 @@ async fn retries_that_meet_an_open_breaker_wait_and_go_on_one_by_one() {
         finish(&board, Task::new("fail").limits(limits(1))).await;
     }
     let opened = tokio::time::Instant::now();
-    assert_eq!((tries.get(), board.breaker("moody")), (5, BreakerState::Open));
+    assert_eq!((tries.get(), board.agents().breaker("moody").state), (5, BreakerState::Open));
     tokio::time::sleep(secs(29)).await;
     assert_eq!(tries.get(), 5, "the backoff is over, and the breaker is open");
     for run in waiting {
         assert_eq!(run.result().await.unwrap().outcome, Outcome::Finished, "no attempt was used up");
     }
     assert_eq!((tries.get(), opened.elapsed().as_secs()), (7, 60), "the second one waited for the first");
-    assert_eq!(board.breaker("moody"), BreakerState::Closed);
+    assert_eq!(board.agents().breaker("moody").state, BreakerState::Closed);
     board.shutdown().await;
 }
 

@@ -33,13 +33,13 @@ fn ask_for(target: &str) -> Task {
 #[tokio::test(start_paused = true)]
 async fn a_delegation_waits_for_a_stopped_agent_to_come_back_and_holds_nothing() {
     let board = with_lead(builder()).agent("helper", help).pool(1).start().await.unwrap();
-    board.stop("helper").await.unwrap();
+    board.agents().stop("helper").await.unwrap();
     let run = board.submit(ask_for("helper")).await.unwrap();
     pass(secs(100)).await;
     let load = board.load();
     assert_eq!((load.free_permits, load.turns_at_work, load.ready_turns), (1, 0, 1), "{load:?}");
     assert_eq!(finish(&board, ask_for("nobody")).await.outcome, Outcome::Finished, "others go on");
-    board.spawn(AgentSpec::new("helper", help)).await.unwrap();
+    board.agents().spawn(AgentSpec::new("helper", help)).await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("helped with this"));
     assert_nothing_left(&board, 1).await;
     board.shutdown().await;
@@ -49,22 +49,23 @@ async fn a_delegation_waits_for_a_stopped_agent_to_come_back_and_holds_nothing()
 async fn after_two_minutes_it_fails_as_offline_and_can_be_retried_later() {
     let env = Env::repeatable(1);
     let board = with_lead(builder().env(env.clone())).agent("helper", help).start().await.unwrap();
-    board.stop("helper").await.unwrap();
+    board.agents().stop("helper").await.unwrap();
     pass(secs(300)).await;
     let asked = env.now().monotonic;
     let output = finish(&board, ask_for("helper")).await.output;
     assert_eq!((env.now().monotonic - asked).as_secs(), 120, "however long it was away before");
     let text = output.as_str().unwrap();
     assert!(text.contains("it was stopped and is offline: nobody has hosted it for 120s"), "{text}");
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     assert_eq!((letters.len(), letters[0].failure.kind, letters[0].attempts), (1, FailureKind::Refused, 1));
-    let callboard::actors::InboxMessage::Status(last) = board.inbox("lead").await.unwrap().pop().unwrap() else {
+    let callboard::actors::InboxMessage::Status(last) = board.agents().inbox("lead").await.unwrap().pop().unwrap()
+    else {
         panic!("no status")
     };
     assert_eq!((last.status, last.detail.contains("offline")), (Status::Fail, true), "{last:?}");
 
-    board.spawn(AgentSpec::new("helper", help)).await.unwrap();
-    let fork = board.retry_dead_letter(letters[0].turn).await.unwrap();
+    board.agents().spawn(AgentSpec::new("helper", help)).await.unwrap();
+    let fork = board.dead_letters().retry(letters[0].turn).await.unwrap();
     assert_eq!(fork.result().await.unwrap().output, json!("helped with this"));
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
@@ -81,7 +82,7 @@ async fn a_handoff_waits_too_and_each_turn_has_its_own_time() {
         .start()
         .await
         .unwrap();
-    board.stop("second").await.unwrap();
+    board.agents().stop("second").await.unwrap();
     let submitted = env.now().monotonic;
     let ended = async |run: callboard::RunHandle| {
         let outcome = run.result().await.unwrap().outcome;
@@ -115,9 +116,9 @@ async fn turns_that_had_not_begun_go_on_with_the_agent_that_comes_back() {
         .unwrap();
     let runs = [board.submit(ask_for("helper")).await.unwrap(), board.submit(ask_for("helper")).await.unwrap()];
     quiet().await;
-    board.stop("helper").await.unwrap();
+    board.agents().stop("helper").await.unwrap();
     pass(secs(60)).await;
-    board.spawn(AgentSpec::new("helper", |_: Turn| async { Ok(Command::output("new")) })).await.unwrap();
+    board.agents().spawn(AgentSpec::new("helper", |_: Turn| async { Ok(Command::output("new")) })).await.unwrap();
     let mut outputs = Vec::new();
     for run in runs {
         outputs.push(run.result().await.unwrap().output);
@@ -148,7 +149,7 @@ async fn who_was_never_there_and_who_failed_too_often_refuse_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_task_for_a_stopped_agent_is_refused_to_its_submitter() {
     let board = with_lead(builder()).agent("helper", help).start().await.unwrap();
-    board.stop("helper").await.unwrap();
+    board.agents().stop("helper").await.unwrap();
     let refused = board.submit(Task::new("x").to("helper")).await.unwrap_err();
     assert_eq!(refused.to_string(), "agent helper does not take work: it was stopped");
     board.shutdown().await;
@@ -162,12 +163,12 @@ async fn a_role_is_taken_by_who_is_here_and_else_waits_for_who_was() {
     };
     let board = with_lead(builder()).with(named("ann")).with(named("bob").capability("rust")).start().await.unwrap();
     assert_eq!(finish(&board, ask_for("developer")).await.output, json!("ann"));
-    board.stop("ann").await.unwrap();
+    board.agents().stop("ann").await.unwrap();
     assert_eq!(finish(&board, ask_for("developer")).await.output, json!("bob"));
-    board.stop("bob").await.unwrap();
+    board.agents().stop("bob").await.unwrap();
     let run = board.submit(ask_for("rust")).await.unwrap();
     pass(secs(30)).await;
-    board.spawn(named("bob")).await.unwrap();
+    board.agents().spawn(named("bob")).await.unwrap();
     assert_eq!(run.result().await.unwrap().output, json!("bob"));
     let gone = finish(&board, ask_for("rust")).await.output;
     assert!(
@@ -180,7 +181,7 @@ async fn a_role_is_taken_by_who_is_here_and_else_waits_for_who_was() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_announces_at_each_start_and_withdraws_at_its_stop() {
     let board = builder().agent("other", help).start().await.unwrap();
-    let mut presence = board.presence();
+    let mut presence = board.agents().presence();
     let mut news = async || {
         quiet().await;
         let mut news = Vec::new();
@@ -201,8 +202,8 @@ async fn an_agent_announces_at_each_start_and_withdraws_at_its_stop() {
         .capability("rust")
         .project("callboard")
     };
-    board.spawn(spec("developer")).await.unwrap();
-    let [coder, other] = board.roster().try_into().unwrap();
+    board.agents().spawn(spec("developer")).await.unwrap();
+    let [coder, other] = board.agents().roster().try_into().unwrap();
     assert_eq!((coder.agent.as_str(), coder.instance, other.agent.as_str()), ("coder", 1, "other"));
     assert_eq!(coder.role.as_deref(), Some("developer"));
     assert_eq!((&*coder.capabilities[0], &*coder.projects[0]), ("rust", "callboard"));
@@ -210,12 +211,12 @@ async fn an_agent_announces_at_each_start_and_withdraws_at_its_stop() {
 
     assert_eq!(finish(&board, Task::new("x").to("coder")).await.output, json!("done"));
     assert_eq!(news().await, ["coder 2 is here"], "it was made again after its panic");
-    board.replace(spec("specialist")).await.unwrap();
-    assert_eq!(board.roster()[0].role.as_deref(), Some("specialist"));
-    board.restart("coder").await.unwrap();
+    board.agents().replace(spec("specialist")).await.unwrap();
+    assert_eq!(board.agents().roster()[0].role.as_deref(), Some("specialist"));
+    board.agents().restart("coder").await.unwrap();
     assert_eq!(news().await, ["coder 3 is here", "coder 4 is here"]);
-    board.stop("coder").await.unwrap();
-    assert_eq!(board.roster().len(), 1);
+    board.agents().stop("coder").await.unwrap();
+    assert_eq!(board.agents().roster().len(), 1);
     assert_eq!(news().await, ["coder 4 is gone"]);
     board.shutdown().await;
     assert_eq!(news().await, ["other 1 is gone"]);
@@ -229,7 +230,7 @@ async fn an_agent_that_failed_too_often_withdraws() {
         .await
         .unwrap();
     finish(&board, Task::new("x")).await;
-    assert_eq!(board.roster(), []);
+    assert_eq!(board.agents().roster(), []);
     let refused = board.submit(Task::new("x").to("fragile")).await.unwrap_err();
     assert!(matches!(refused, callboard::SubmitError::Refused(Refusal::Unavailable { .. })));
     board.shutdown().await;
@@ -244,8 +245,8 @@ async fn an_agent_whose_name_looks_like_that_of_another_is_refused() {
     assert!(refused.contains("looks like that of agent "), "{refused}");
 
     let board = builder().with(quiet("copy")).start().await.unwrap();
-    let refused = board.spawn(quiet(CLERK)).await.unwrap_err().to_string();
+    let refused = board.agents().spawn(quiet(CLERK)).await.unwrap_err().to_string();
     assert_eq!(refused, format!("the name of agent {CLERK} looks like that of agent copy; choose another name"));
-    board.spawn(quiet("\u{440}\u{435}\u{434}\u{430}\u{43a}\u{442}\u{43e}\u{440}")).await.unwrap();
+    board.agents().spawn(quiet("\u{440}\u{435}\u{434}\u{430}\u{43a}\u{442}\u{43e}\u{440}")).await.unwrap();
     board.shutdown().await;
 }

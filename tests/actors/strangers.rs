@@ -51,7 +51,7 @@ async fn no_text_of_an_agent_reaches_a_terminal_as_it_is() {
     }
     assert_fit(board.tree().await.unwrap());
     assert_fit(board.submit(Task::new("x").to(ORDERS)).await.unwrap_err());
-    assert_fit(board.stop(ORDERS).await.unwrap_err());
+    assert_fit(board.agents().stop(ORDERS).await.unwrap_err());
     assert_fit(board.ask::<(), ()>(ORDERS, ()).await.unwrap_err());
     assert_eq!(finish(&board, Task::new("speak").to("tells")).await.output, json!(ORDERS), "the value stays as it is");
     board.shutdown().await;
@@ -63,9 +63,14 @@ async fn errors_cut_what_was_asked_for_and_say_how_long_it_was() {
     let long = "ä".repeat(100_000);
     let errors = [
         board.submit(Task::new("x").to(&long)).await.unwrap_err().to_string(),
-        board.stop(&long).await.unwrap_err().to_string(),
+        board.agents().stop(&long).await.unwrap_err().to_string(),
         board.ask::<(), ()>(&long, ()).await.unwrap_err().to_string(),
-        board.spawn(AgentSpec::new(&long, |_: Turn| async { Ok(Command::default()) })).await.unwrap_err().to_string(),
+        board
+            .agents()
+            .spawn(AgentSpec::new(&long, |_: Turn| async { Ok(Command::default()) }))
+            .await
+            .unwrap_err()
+            .to_string(),
     ];
     for error in errors {
         assert!(error.len() < 300 && error.contains("ä…\" (100000 characters)"), "{error}");
@@ -104,8 +109,8 @@ async fn names_that_could_deceive_are_refused_at_every_door() {
     for (kind, spec) in doors {
         let errors = [
             builder().with(spec.clone()).start().await.unwrap_err().to_string(),
-            board.replace(spec.clone()).await.unwrap_err().to_string(),
-            board.spawn(spec).await.unwrap_err().to_string(),
+            board.agents().replace(spec.clone()).await.unwrap_err().to_string(),
+            board.agents().spawn(spec).await.unwrap_err().to_string(),
         ];
         for error in errors {
             assert!(error.starts_with(&refused(kind)), "{error}");

@@ -87,7 +87,7 @@ async fn how_often_a_turn_is_tried_is_set_by_its_task_and_else_by_the_board() {
     let own = Task::new("x").limits(Limits { attempts: 2, ..Limits::default() });
     for (task, attempts) in [(Task::new("x"), 5), (own, 2)] {
         finish(&board, task).await;
-        assert_eq!(board.dead_letters().await.unwrap().last().unwrap().attempts, attempts);
+        assert_eq!(board.dead_letters().list().await.unwrap().last().unwrap().attempts, attempts);
     }
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;
@@ -108,7 +108,7 @@ async fn three_failed_attempts_make_a_dead_letter_and_fail_the_branch() {
     let result = finish(&board, Task::new("x").input(7)).await;
     assert_eq!(result.outcome, Outcome::Failed { error: "broken".into() });
     assert_eq!(tries.get(), 3);
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     assert_eq!((letters.len(), letters[0].attempts, letters[0].input.clone()), (1, 3, json!(7).into()));
     assert_eq!((letters[0].failure.kind, letters[0].agent.as_str()), (FailureKind::Transient, "worker"));
     board.shutdown().await;
@@ -194,7 +194,7 @@ async fn a_turn_that_panics_thrice_is_a_dead_letter_and_counts_once_in_the_windo
     let board = builder().with(fragile(&resume).restarts(1, secs(60))).start().await.unwrap();
     let result = finish(&board, Task::new("panic always")).await;
     assert_eq!(result.outcome, Outcome::Failed { error: "crash: out of luck".into() });
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     assert_eq!((letters[0].attempts, letters[0].failure.kind), (3, FailureKind::Panic));
     assert_eq!(agent_node(&board, "fragile").await.state, NodeState::Running);
     assert_eq!(finish(&board, Task::new("x")).await.outcome, Outcome::Finished);
@@ -219,7 +219,7 @@ async fn an_agent_over_its_window_fails_alone_and_comes_back_by_hand() {
     let refused = board.submit(Task::new("x").to("fragile")).await.unwrap_err();
     assert!(refused.to_string().contains("does not take work"), "{refused}");
     assert_eq!(finish(&board, Task::new("x").to("sturdy")).await.output, json!("fine"));
-    board.restart("fragile").await.unwrap();
+    board.agents().restart("fragile").await.unwrap();
     assert_eq!(finish(&board, Task::new("x").to("fragile")).await.outcome, Outcome::Finished);
     board.shutdown().await;
 }
@@ -404,7 +404,7 @@ async fn turns_under_way_finish_on_the_old_value_and_later_ones_use_the_new() {
     let board = builder().with(fragile(&resume)).start().await.unwrap();
     let old = board.submit(Task::new("wait")).await.unwrap();
     quiet().await;
-    board.replace(AgentSpec::new("fragile", |_: Turn| async { Ok(Command::output("new")) })).await.unwrap();
+    board.agents().replace(AgentSpec::new("fragile", |_: Turn| async { Ok(Command::output("new")) })).await.unwrap();
     assert_eq!(finish(&board, Task::new("x")).await.output, json!("new"));
     resume.notify_one();
     assert_eq!(old.result().await.unwrap().output, json!(0));
@@ -419,7 +419,7 @@ async fn a_replacement_that_cannot_be_made_leaves_everything_as_it_was() {
     };
     let board = builder().agent("worker", slow).start().await.unwrap();
     let unmakeable = AgentSpec::new("worker", || Err::<Fragile, _>("no luck")).timeout(secs(1)).concurrency(1);
-    assert!(board.replace(unmakeable).await.unwrap_err().to_string().contains("no luck"));
+    assert!(board.agents().replace(unmakeable).await.unwrap_err().to_string().contains("no luck"));
     let started = Instant::now();
     let both = [finish(&board, Task::new("x")), finish(&board, Task::new("x"))];
     for result in futures::future::join_all(both).await {
@@ -436,7 +436,7 @@ async fn a_stopped_agent_finishes_what_it_does_and_its_name_is_free() {
     let under_way = board.submit(Task::new("wait")).await.unwrap();
     let not_begun = board.submit(Task::new("x")).await.unwrap();
     quiet().await;
-    board.stop("fragile").await.unwrap();
+    board.agents().stop("fragile").await.unwrap();
     let outcome = not_begun.result().await.unwrap().outcome;
     assert!(
         matches!(&outcome, Outcome::Refused(Refusal::Unavailable { agent, .. }) if agent.as_str() == "fragile"),
@@ -445,7 +445,7 @@ async fn a_stopped_agent_finishes_what_it_does_and_its_name_is_free() {
     assert!(board.submit(Task::new("x").to("fragile")).await.is_err());
     resume.notify_one();
     assert_eq!(under_way.result().await.unwrap().outcome, Outcome::Finished);
-    board.spawn(AgentSpec::new("fragile", |_: Turn| async { Ok(Command::output("again")) })).await.unwrap();
+    board.agents().spawn(AgentSpec::new("fragile", |_: Turn| async { Ok(Command::output("again")) })).await.unwrap();
     assert_eq!(finish(&board, Task::new("x").to("fragile")).await.output, json!("again"));
     board.shutdown().await;
 }
@@ -756,7 +756,7 @@ async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_f
     for _ in 0..6 {
         board.submit(Task::new("x")).await.unwrap();
     }
-    board.stop("worker").await.unwrap();
+    board.agents().stop("worker").await.unwrap();
     let task = || Task::new("x").to("worker");
     for refused in [board.try_submit(task()).await, board.submit(task()).await] {
         let refused = refused.unwrap_err();
@@ -785,7 +785,7 @@ async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_n
         quiet().await;
         assert!(!in_line.is_finished());
         if stops_agent {
-            board.stop("worker").await.unwrap();
+            board.agents().stop("worker").await.unwrap();
         } else {
             board.shutdown().await;
         }

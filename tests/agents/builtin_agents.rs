@@ -120,7 +120,7 @@ async fn a_definition_of_the_users_takes_the_place_of_a_built_in_agent() {
         builder = builder.with(LlmAgent::new(&definition, Arc::new(model.clone()), &Tools::new(), &[]).unwrap().spec());
     }
     let board = builder.start().await.unwrap();
-    assert_eq!(board.agents().len(), BuiltIn::ALL.len());
+    assert_eq!(board.agents().names().len(), BuiltIn::ALL.len());
     assert_eq!(finish(&board, Task::new("x").to("summarizer")).await.output, "So short, so sweet.");
     assert!(model.requests()[0].system.starts_with("You rhyme."));
     board.shutdown().await;

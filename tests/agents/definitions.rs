@@ -120,7 +120,7 @@ async fn what_a_file_announces_is_what_the_board_knows_and_tasks_are_given_to() 
         .start()
         .await
         .unwrap();
-    let roster = board.roster();
+    let roster = board.agents().roster();
     let here = roster.iter().find(|here| here.agent.as_str() == "worker").unwrap();
     assert_eq!(here.role.as_deref(), Some("developer"));
     assert_eq!(here.capabilities, ["rust", "sql"].map(Arc::from));
@@ -173,9 +173,9 @@ async fn a_file_says_how_often_its_agent_may_be_rebuilt_and_within_which_time() 
     assert_eq!(panic_once().await.result().await.unwrap().output, "done");
     pass(secs(30)).await;
     assert_eq!(panic_once().await.result().await.unwrap().output, "done", "the first one is forgotten");
-    assert_eq!(board.roster().len(), 1);
+    assert_eq!(board.agents().roster().len(), 1);
     panic_once().await;
-    assert_eq!(board.roster(), [], "it is the second one in 30 s");
+    assert_eq!(board.agents().roster(), [], "it is the second one in 30 s");
     board.shutdown().await;
 }
 

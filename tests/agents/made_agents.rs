@@ -81,7 +81,7 @@ async fn an_agent_that_was_made_takes_tasks_of_its_run_and_is_gone_with_it() {
     let made = run.history().await.unwrap();
     let made = made.iter().find(|event| matches!(event, RunEvent::AgentMade { .. })).unwrap();
     assert_eq!(made.to_string(), "made the agent helper");
-    assert_eq!(board.agents().len(), 1, "it is nobody's outside its run");
+    assert_eq!(board.agents().names().len(), 1, "it is nobody's outside its run");
     let elsewhere = board.submit(Task::new("x").to("helper")).await.unwrap_err();
     assert!(elsewhere.to_string().contains("no agent has the name"), "{elsewhere}");
     let elsewhere = board.submit(Task::new("x").to("lead~helper")).await.unwrap_err();
@@ -261,7 +261,7 @@ async fn who_gets_control_from_an_agent_that_was_made_is_bound_as_that_one_is() 
     assert!(answer.contains("writes may not be used for this task"), "{answer}");
     // By itself it may.
     let writer = ScriptedModel::new().calls("writes", json!({})).says("I may.");
-    board.replace(thinker("[agent]\nname = \"writer\"", writer, &tools(&count))).await.unwrap();
+    board.agents().replace(thinker("[agent]\nname = \"writer\"", writer, &tools(&count))).await.unwrap();
     let run = board.submit(Task::new("x").to("writer")).await.unwrap();
     let envelope = board.next_approval().await.unwrap();
     board.approvals().approve(envelope.id(), "ann").await.unwrap();
@@ -497,10 +497,10 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
         let Action { action, target, arguments } = &envelope.action;
         assert_eq!((&**action, &**target, &*envelope.policy), ("keep_agent", "helper", "ask each time"));
         assert_eq!(*arguments, json!({ "draft": helper(), "may_cause": ["reads", "notes", "writes"] }));
-        assert_eq!(board.kept_agents(), [], "nothing is kept before it is approved");
+        assert_eq!(board.agents().kept(), [], "nothing is kept before it is approved");
         board.approvals().approve(envelope.id(), "ann").await.unwrap();
         assert_eq!(run.result().await.unwrap().output, "It stays.");
-        let kept = board.kept_agents();
+        let kept = board.agents().kept();
         assert_eq!((kept.len(), kept[0].name(), kept[0].authority), (1, "helper", grant));
         assert_eq!(finish(&board, Task::new("y").to("helper")).await.output, "I help.");
         let helped = model.requests().pop().unwrap();
@@ -523,14 +523,14 @@ fn an_agent_that_a_person_approves_outlives_its_run_and_a_restart_and_stays_dyna
         assert_eq!(count.load(Ordering::Relaxed), 1);
         finish(&board, Task::new("x").to("lead")).await;
         assert!(answers(&model)[0].contains("the name is in use"), "{:?}", answers(&model));
-        assert!(board.remove_kept_agent("helper").await.unwrap());
-        assert!(!board.remove_kept_agent("helper").await.unwrap());
+        assert!(board.agents().remove_kept("helper").await.unwrap());
+        assert!(!board.agents().remove_kept("helper").await.unwrap());
         board.submit(Task::new("x").to("lead~helper")).await.unwrap_err();
         assert_nothing_left(&board, 5).await;
     });
     world.process(async |builder| {
         let board = builder.with(thinker(KEEPER, ScriptedModel::new(), &tools(&count))).start().await.unwrap();
-        assert_eq!(board.kept_agents(), [], "one that was removed does not return");
+        assert_eq!(board.agents().kept(), [], "one that was removed does not return");
     });
 }
 
@@ -570,7 +570,7 @@ fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and
                 board.approvals().approve(envelope.id(), "ann").await.unwrap();
                 is_approved = true;
                 run.result().await?;
-                Ok::<_, callboard::Error>(board.kept_agents())
+                Ok::<_, callboard::Error>(board.agents().kept())
             })
             .await
             .transpose()?;
@@ -601,12 +601,12 @@ fn after_a_crash_between_the_approval_and_the_keeping_the_agent_is_kept_once_and
         let history = run.history().await?;
         let questions = history.iter().filter(|event| matches!(event, RunEvent::ApprovalAsked { .. })).count();
         assert_eq!((questions, board.approvals().open().len()), (1, 0));
-        let kept = board.kept_agents();
+        let kept = board.agents().kept();
         assert_eq!((kept.len(), kept[0].name()), (1, "helper"));
         assert_eq!(finish(&board, Task::new("x").to("helper")).await.output, "help");
         sim.assert_nothing_left().await;
         sim.crash().await;
-        assert_eq!(start().await?.kept_agents(), kept);
+        assert_eq!(start().await?.agents().kept(), kept);
         Ok(())
     });
 }
@@ -629,7 +629,7 @@ async fn nothing_is_kept_that_a_person_denied_or_that_its_host_may_not_keep() {
     let told = answers(&model);
     assert!(told[0].contains("no agent of this name was made in this run"), "nobody is asked about it: {told:?}");
     assert!(told[2].contains("not needed") && told[3].contains("sends"), "{told:?}");
-    assert_eq!(board.kept_agents(), []);
+    assert_eq!(board.agents().kept(), []);
     board.submit(Task::new("x").to("helper")).await.unwrap_err();
     board.shutdown().await;
 

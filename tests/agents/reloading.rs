@@ -188,7 +188,7 @@ async fn a_name_belongs_to_whoever_had_it() {
     write(&files, "b.toml", &agent("three", "Second."));
     let told = reload(&board, &mut agents).await;
     assert_eq!(told, ["b.toml: changed: three takes tasks in place of one", "z.toml: unchanged"]);
-    let names: Vec<String> = board.agents().iter().map(ToString::to_string).collect();
+    let names: Vec<String> = board.agents().names().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["clerk", "three", "two"]);
     board.shutdown().await;
 }

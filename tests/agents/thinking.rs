@@ -145,7 +145,7 @@ async fn a_tool_that_never_answers_is_left_alone_after_three_times() {
     // Another agent finds it so too, and after its time one use goes through.
     tokio::time::advance(Duration::from_secs(30)).await;
     let model = ScriptedModel::new().calls("slow", json!({ "path": "fine" })).says("there it is");
-    board.spawn(agent(HELPER, model, &tools)).await.unwrap();
+    board.agents().spawn(agent(HELPER, model, &tools)).await.unwrap();
     assert_eq!(finish(&board, Task::new("x").to("helper")).await.output, "there it is");
     assert_eq!(count.load(Ordering::Relaxed), 10);
     board.shutdown().await;

@@ -841,7 +841,7 @@ while True:
     let board = board(wire.spec(source)).await;
     let process = pid(&output(&board, Task::new("x")).await.to_string());
     let held = wire.taken().await;
-    board.stop("worker").await.unwrap();
+    board.agents().stop("worker").await.unwrap();
     held.dropped().await;
     reaped(process).await;
     board.shutdown().await;

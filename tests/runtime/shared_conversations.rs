@@ -235,8 +235,8 @@ async fn a_retried_run_leaves_its_answer_after_what_is_there() {
         .unwrap();
     finish(&board, talk("hello")).await;
     finish(&board, talk("break")).await;
-    let letter = board.dead_letters().await.unwrap().remove(0);
-    let retry = board.retry_dead_letter(letter.turn).await.unwrap();
+    let letter = board.dead_letters().list().await.unwrap().remove(0);
+    let retry = board.dead_letters().retry(letter.turn).await.unwrap();
     assert_eq!(retry.result().await.unwrap().output, 2, "what the failed run had read");
     quiet().await;
     let (said, failed) = stored(&board, &id("ann")).await;

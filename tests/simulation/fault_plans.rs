@@ -101,8 +101,8 @@ async fn morning(sim: &Sim, run: RunId, plan: impl FnOnce(FaultPlan) -> FaultPla
     insist(sim, async || board.context().delete("notes", "key").await).await;
     insist(sim, async || board.runs().await).await;
     // A fault of its actor is an error here.
-    let _ = board.stop("temp").await;
-    let _ = board.spawn(AgentSpec::new("temp", closer)).await;
+    let _ = board.agents().stop("temp").await;
+    let _ = board.agents().spawn(AgentSpec::new("temp", closer)).await;
     let _ = tokio::time::timeout(MINUTE * 2, look_after_approvals(&board)).await;
     board.shutdown().await;
 }
@@ -306,7 +306,7 @@ fn what_is_held_back_comes_after_what_passes_meanwhile() {
 #[test]
 fn an_inbox_shows_a_message_once_that_arrives_twice_and_finds_a_lost_one_in_the_journal() {
     simulate(seeds(10), async |sim: Sim| {
-        let shown = async |board: &Callboard, agent| board.inbox(agent).await.unwrap().len();
+        let shown = async |board: &Callboard, agent| board.agents().inbox(agent).await.unwrap().len();
         let (board, _) = delegated(&sim, &["one"], |plan| plan.at("inbox.dispatch").duplicates().every(1)).await;
         let both = (shown(&board, "coder").await, shown(&board, "lead").await);
         assert_eq!(both, (1, 2), "a request; ack and complete");
@@ -409,16 +409,16 @@ fn a_run_whose_store_panics_as_it_is_read_back_is_read_again() {
 fn an_agent_that_fails_as_it_stops_or_is_killed_is_on_the_roster_no_longer_than_it_is_there() {
     simulate(seeds(10), async |sim: Sim| {
         let board = sim.board().agent("closer", closer).agent("temp", closer).start().await?;
-        let mut presence = board.presence();
+        let mut presence = board.agents().presence();
         sim.faults().at("agent.stop").error("planned").of("temp").at_rest();
-        board.stop("temp").await?;
-        assert_eq!(board.roster().len(), 1);
+        board.agents().stop("temp").await?;
+        assert_eq!(board.agents().roster().len(), 1);
         assert!(matches!(presence.recv().await?, Presence::Withdrawn { .. }));
         sim.faults().at("turn.begin").kills();
         assert_eq!(board.submit(Task::new("close")).await?.result().await?.outcome, Outcome::Finished);
         assert!(matches!(presence.recv().await?, Presence::Withdrawn { .. }));
         assert!(matches!(presence.recv().await?, Presence::Announced(_)));
-        assert_eq!(board.roster().len(), 1);
+        assert_eq!(board.agents().roster().len(), 1);
         Ok(())
     });
 }
@@ -454,7 +454,7 @@ fn a_kind_that_a_point_does_not_take_is_refused_as_it_is_planned() {
 async fn idle(sim: Sim, plan: fn(FaultPlan) -> FaultPlan) -> Result<(), TestError> {
     let board = sim.board().agent("closer", closer).start().await?;
     drop(plan(sim.faults()));
-    board.stop("closer").await?;
+    board.agents().stop("closer").await?;
     tokio::time::sleep(MINUTE).await;
     let strikes = sim.faults().strikes();
     assert_eq!((strikes[0].struck, strikes[0].in_flight), (1, 0), "{strikes:?}");

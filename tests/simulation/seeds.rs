@@ -270,7 +270,7 @@ fn after_a_crash_anywhere_each_message_of_a_journaled_delegation_is_in_its_inbox
             let run = board.submit(Task::new("fix").to("lead")).await?;
             submitted = Some(run.id());
             run.result().await?;
-            seen = board.inbox("lead").await?.len();
+            seen = board.agents().inbox("lead").await?.len();
             Ok::<_, callboard::Error>(())
         })
         .await
@@ -285,7 +285,7 @@ fn after_a_crash_anywhere_each_message_of_a_journaled_delegation_is_in_its_inbox
             let standing = board.status(request(ordinal)).await?;
             assert_eq!(standing.map(|standing| standing.status), Some(Status::Complete));
         }
-        let (lead, coder) = (board.inbox("lead").await?.len(), board.inbox("coder").await?.len());
+        let (lead, coder) = (board.agents().inbox("lead").await?.len(), board.agents().inbox("coder").await?.len());
         assert_eq!((lead, coder), (4, 2), "two acks and two ends; two requests");
         assert!(seen == 0 || seen == 4, "{seen}");
         sim.assert_nothing_left().await;
@@ -304,7 +304,7 @@ fn an_agent_that_is_stopped_while_its_panic_is_waiting_to_be_seen_to_stays_away(
         board.submit(Task::new("fix").to("dizzy")).await?;
         dizzy.expect_turns(1, Duration::from_secs(1)).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        board.stop("dizzy").await?;
+        board.agents().stop("dizzy").await?;
         let outcome = board.submit(Task::new("fix").to("lead")).await?.result().await?.outcome;
         assert!(outcome.to_string().contains("offline"), "{outcome}");
         Ok(())
@@ -603,7 +603,7 @@ fn a_retried_letter_whose_run_lost_its_note_and_its_board_goes_on_when_it_is_ret
         let retried = sim.until_crash(async {
             let board = sim.board().agent("caller", caller.clone()).start().await?;
             board.submit(Task::new("call")).await?.result().await?;
-            letter = board.dead_letters().await?.pop();
+            letter = board.dead_letters().list().await?.pop();
             is_down.store(false, Ordering::Relaxed);
             sim.faults()
                 .at("storage.put")
@@ -615,12 +615,12 @@ fn a_retried_letter_whose_run_lost_its_note_and_its_board_goes_on_when_it_is_ret
                 .on_pass(3)
                 .at_rest();
             let letter = letter.as_ref().map(|letter| letter.turn);
-            Ok::<_, callboard::Error>(board.retry_dead_letter(letter.unwrap()).await.map(|run| run.id()).ok())
+            Ok::<_, callboard::Error>(board.dead_letters().retry(letter.unwrap()).await.map(|run| run.id()).ok())
         });
         assert!(retried.await.is_none(), "it crashes once the fork is journaled");
         let board = sim.board().agent("caller", caller.clone()).start().await?;
         board.recovered().await;
-        let fork = board.retry_dead_letter(letter.unwrap().turn).await?;
+        let fork = board.dead_letters().retry(letter.unwrap().turn).await?;
         assert_eq!(fork.result().await?.output, "done");
         sim.assert_nothing_left().await;
         Ok(())

@@ -132,11 +132,11 @@ async fn a_start_reads_no_run_that_has_ended_and_an_inbox_only_as_many_as_it_nee
     let board = start().await;
     board.recovered().await;
     assert_eq!(*store.reads.lock(), [], "at the start");
-    assert_eq!(board.inbox("lead").await.unwrap().len(), 3);
+    assert_eq!(board.agents().inbox("lead").await.unwrap().len(), 3);
     assert!((2..=3).contains(&store.reads.lock().len()), "{} runs were read", store.reads.lock().len());
-    assert_eq!(board.inbox("idle").await.unwrap(), []);
+    assert_eq!(board.agents().inbox("idle").await.unwrap(), []);
     assert_eq!(store.reads.lock().len(), RUNS, "each of them once");
-    board.inbox("idle").await.unwrap();
+    board.agents().inbox("idle").await.unwrap();
     assert_eq!(store.reads.lock().len(), RUNS);
     board.shutdown().await;
 }

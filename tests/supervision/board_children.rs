@@ -144,7 +144,7 @@ impl Stage {
         self.stumbles.store(true, Ordering::SeqCst);
         let meanwhile = self.submit(board).await;
         // The router is woken for those who leave, and not for a few delegations.
-        board.stop("bystander").await.unwrap();
+        board.agents().stop("bystander").await.unwrap();
         tokio::time::sleep(secs(100)).await;
         [before, meanwhile]
     }
@@ -300,7 +300,7 @@ async fn an_agent_that_cannot_be_restarted_fails_its_turns_and_refuses() {
     let refused = board.submit(Task::new("x").to("helper")).await.unwrap_err();
     assert!(refused.to_string().contains("failed too often"), "{refused}");
     stage.plan.0.lock().clear();
-    board.restart("helper").await.unwrap();
+    board.agents().restart("helper").await.unwrap();
     let after = stage.submit(&board).await;
     stage.finish(&board, &[after]).await;
     board.shutdown().await;
@@ -406,10 +406,10 @@ async fn an_agent_whose_actor_hangs_holds_up_its_own_turns_and_can_be_stopped() 
     stage.plan.arm(AGENT.handle, FOR_EVER, 1);
     let [before, meanwhile] = stage.disturb(&board).await;
     assert_eq!(finish(&board, Task::new("x").to("other")).await.outcome, Outcome::Finished);
-    board.stop("helper").await.unwrap();
+    board.agents().stop("helper").await.unwrap();
     let outcome = soon(meanwhile.result()).await.unwrap().outcome;
     assert!(outcome.to_string().contains("was stopped"), "{outcome}");
-    board.spawn(AgentSpec::new("helper", |_: Turn| async { Ok(Command::output("helped")) })).await.unwrap();
+    board.agents().spawn(AgentSpec::new("helper", |_: Turn| async { Ok(Command::output("helped")) })).await.unwrap();
     let after = stage.submit(&board).await;
     stage.finish(&board, &[before, after]).await;
     board.shutdown().await;
@@ -511,10 +511,10 @@ async fn an_agent_whose_turn_panics_before_its_supervisor_knows_that_it_runs_is_
     };
     let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("helper", "help").await?)) };
     let board = builder().agent("lead", lead).with(helper()).start().await.unwrap();
-    board.stop("helper").await.unwrap();
+    board.agents().stop("helper").await.unwrap();
     let run = board.submit(Task::new("x").to("lead")).await.unwrap();
     until(&run, |event| matches!(event, RunEvent::Delegated { .. })).await;
-    board.spawn(helper()).await.unwrap();
+    board.agents().spawn(helper()).await.unwrap();
     assert_eq!(soon(run.result()).await.unwrap().output, "helped");
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;

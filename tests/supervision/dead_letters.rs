@@ -70,7 +70,7 @@ fn press(builder: Builder, outside: &Outside) -> Builder {
 }
 
 async fn only_letter(board: &Callboard) -> DeadLetter {
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     assert_eq!(letters.len(), 1, "{letters:#?}");
     letters.into_iter().next().unwrap()
 }
@@ -90,7 +90,7 @@ async fn a_retried_letter_forks_a_run_at_its_turn_and_what_had_ended_is_not_done
     assert_eq!((letter.turn, letter.retried_as), (TurnId { run: run.id(), number: 2 }, None));
 
     outside.repair();
-    let fork = board.retry_dead_letter(letter.turn).await.unwrap();
+    let fork = board.dead_letters().retry(letter.turn).await.unwrap();
     let result = fork.result().await.unwrap();
     assert_ne!(fork.id(), run.id());
     assert_eq!((result.outcome, result.output), (Outcome::Finished, json!("a text is out").into()));
@@ -110,11 +110,12 @@ async fn the_same_letter_again_starts_no_second_run_not_even_at_once() {
     finish(&board, Task::new("x").to("draft")).await;
     outside.repair();
     let letter = only_letter(&board).await.turn;
-    let forks = futures::future::join_all((0..8).map(|_| board.retry_dead_letter(letter))).await;
+    let letters = board.dead_letters();
+    let forks = futures::future::join_all((0..8).map(|_| letters.retry(letter))).await;
     let forks: Vec<RunId> = forks.into_iter().map(|fork| fork.unwrap().id()).collect();
     assert!(forks.iter().all(|fork| *fork == forks[0]), "{forks:?}");
     board.run(forks[0]).result().await.unwrap();
-    assert_eq!(board.retry_dead_letter(letter).await.unwrap().id(), forks[0]);
+    assert_eq!(board.dead_letters().retry(letter).await.unwrap().id(), forks[0]);
     assert_eq!(board.runs().await.unwrap().len(), 2);
     assert_eq!(outside.done(), counts([("draft", 1), ("publish", 2)]));
     board.shutdown().await;
@@ -128,7 +129,7 @@ fn a_fork_goes_on_after_a_restart_and_its_letter_still_says_so() {
         finish(&board, Task::new("x").to("draft")).await;
         let letter = only_letter(&board).await.turn;
         outside.is_slow.store(true, Ordering::SeqCst);
-        let fork = board.retry_dead_letter(letter).await.unwrap().id();
+        let fork = board.dead_letters().retry(letter).await.unwrap().id();
         (letter, fork)
     });
     outside.repair();
@@ -138,7 +139,7 @@ fn a_fork_goes_on_after_a_restart_and_its_letter_still_says_so() {
         let result = board.run(fork).result().await.unwrap();
         assert_eq!(result.output, json!("a text is out"));
         assert_eq!(only_letter(&board).await.retried_as, Some(fork));
-        assert_eq!(board.retry_dead_letter(letter).await.unwrap().id(), fork);
+        assert_eq!(board.dead_letters().retry(letter).await.unwrap().id(), fork);
         assert_eq!(board.runs().await.unwrap().len(), 2);
         board.shutdown().await;
     });
@@ -151,20 +152,20 @@ fn a_dropped_letter_is_gone_for_good() {
         let board = press(builder, &outside).start().await.unwrap();
         finish(&board, Task::new("x").to("draft")).await;
         let letter = only_letter(&board).await.turn;
-        board.drop_dead_letter(letter).await.unwrap();
-        assert_eq!(board.dead_letters().await.unwrap(), []);
+        board.dead_letters().discard(letter).await.unwrap();
+        assert_eq!(board.dead_letters().list().await.unwrap(), []);
         letter
     });
     world.process(async |builder| {
         let board = press(builder, &outside).start().await.unwrap();
-        assert_eq!(board.dead_letters().await.unwrap(), []);
-        assert_eq!(board.retry_dead_letter(letter).await.unwrap_err(), LetterError::Unknown(letter));
-        assert_eq!(board.drop_dead_letter(letter).await.unwrap_err(), LetterError::Unknown(letter));
+        assert_eq!(board.dead_letters().list().await.unwrap(), []);
+        assert_eq!(board.dead_letters().retry(letter).await.unwrap_err(), LetterError::Unknown(letter));
+        assert_eq!(board.dead_letters().discard(letter).await.unwrap_err(), LetterError::Unknown(letter));
         let (of_no_run, of_no_failure) =
             (TurnId { run: RunId(uuid::Uuid::nil()), number: 1 }, TurnId { number: 1, ..letter });
         for unknown in [of_no_run, of_no_failure] {
-            assert_eq!(board.retry_dead_letter(unknown).await.unwrap_err(), LetterError::Unknown(unknown));
-            assert_eq!(board.drop_dead_letter(unknown).await.unwrap_err(), LetterError::Unknown(unknown));
+            assert_eq!(board.dead_letters().retry(unknown).await.unwrap_err(), LetterError::Unknown(unknown));
+            assert_eq!(board.dead_letters().discard(unknown).await.unwrap_err(), LetterError::Unknown(unknown));
         }
         assert_eq!(board.runs().await.unwrap().len(), 1);
         board.shutdown().await;
@@ -207,8 +208,8 @@ async fn siblings_that_ended_are_copied_whenever_they_did_and_those_that_failed_
     let run = board.submit(Task::new("x").to("lead").limits(limits)).await.unwrap();
     run.result().await.unwrap();
     outside.repair();
-    for letter in board.dead_letters().await.unwrap() {
-        let result = board.retry_dead_letter(letter.turn).await.unwrap().result().await.unwrap();
+    for letter in board.dead_letters().list().await.unwrap() {
+        let result = board.dead_letters().retry(letter.turn).await.unwrap().result().await.unwrap();
         assert_eq!(result.outcome, Outcome::Finished);
         assert_eq!(result.output, json!([0, 1, 2, 3, ["checked", 4]]));
         assert_eq!(result.state["messages"], json!([0, 1, 2, 3, 4]));
@@ -273,7 +274,7 @@ async fn whoever_waits_for_the_failed_turn_goes_on_with_what_it_had() {
     assert!(first.output[3].as_str().unwrap().contains("the service is down"), "{first:?}");
 
     outside.repair();
-    let fork = board.retry_dead_letter(only_letter(&board).await.turn).await.unwrap();
+    let fork = board.dead_letters().retry(only_letter(&board).await.turn).await.unwrap();
     approve(fork.id()).await;
     let result = fork.result().await.unwrap();
     assert_eq!(result.output, json!([7, "the red one", "helped", "helped"]));
@@ -298,13 +299,13 @@ async fn a_failure_that_somebody_has_dealt_with_is_copied_and_stays_the_old_runs
     finish(&board, Task::new("x").to("lead")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     outside.repair();
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     let [broken, publish] = letters.as_slice() else { panic!("{letters:#?}") };
     assert_eq!((broken.agent.as_str(), publish.agent.as_str()), ("broken", "publish"));
-    let fork = board.retry_dead_letter(publish.turn).await.unwrap();
+    let fork = board.dead_letters().retry(publish.turn).await.unwrap();
     let output = fork.result().await.unwrap().output;
     assert!(output.as_str().unwrap().contains("for good is out"), "{output}");
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     assert_eq!(letters.iter().map(|letter| letter.retried_as).collect::<Vec<_>>(), [None, Some(fork.id())]);
     board.shutdown().await;
 }
@@ -319,7 +320,7 @@ async fn what_was_decided_about_letters_is_forgotten_with_their_run() {
     let board = press(builder, &outside).retention(day).start().await.unwrap();
     finish(&board, Task::new("x").to("draft")).await;
     let letter = only_letter(&board).await.turn;
-    board.drop_dead_letter(letter).await.unwrap();
+    board.dead_letters().discard(letter).await.unwrap();
     let notes = Key::new(["letter"]).children();
     assert_eq!(storage.scan(&notes, None, 10).await.unwrap().len(), 1);
     tokio::time::sleep(2 * day).await;

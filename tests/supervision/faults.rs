@@ -546,13 +546,13 @@ impl Round {
             Blow::KillAgent => kill(&self.board, &["agents", &self.any_agent()]).await.unwrap(),
             Blow::StopAgent => {
                 let name = self.any_agent();
-                let stopped = self.board.stop(&name).await;
+                let stopped = self.board.agents().stop(&name).await;
                 self.pause(20).await;
                 self.bring_back(&name).await;
                 stopped.is_ok()
             }
-            Blow::ReplaceAgent => self.board.replace(spec(&self.any_agent(), &self.book)).await.is_ok(),
-            Blow::RestartAgent => self.board.restart(&self.any_agent()).await.is_ok(),
+            Blow::ReplaceAgent => self.board.agents().replace(spec(&self.any_agent(), &self.book)).await.is_ok(),
+            Blow::RestartAgent => self.board.agents().restart(&self.any_agent()).await.is_ok(),
         };
         if has_struck {
             self.chaos.count(kind);
@@ -561,7 +561,7 @@ impl Round {
 
     async fn bring_back(&self, name: &str) {
         let began = Instant::now();
-        while let Err(error) = self.board.spawn(spec(name, &self.book)).await {
+        while let Err(error) = self.board.agents().spawn(spec(name, &self.book)).await {
             if began.elapsed() > GENEROUS {
                 return self.book.wrong(format!("{name} does not come back: {error}"));
             }

@@ -452,7 +452,7 @@ async fn a_turn_whose_agent_is_gone_waits_for_it_and_goes_on_with_what_it_had() 
     let why = needs_attention(&run).await;
     assert!(why.contains("agent asker is not registered"), "{why}");
     assert!(run.read().await.unwrap().is_stuck(), "the lead waits for it and for nothing else");
-    second.spawn(AgentSpec::new("asker", agent)).await.unwrap();
+    second.agents().spawn(AgentSpec::new("asker", agent)).await.unwrap();
     assert_eq!(run.restart_turns().await, 1);
     assert_eq!(question(&run).await, asked);
     second.answer(asked.id, "ann", "tester").await.unwrap();
@@ -813,8 +813,8 @@ fn with_delegations(builder: Builder) -> Builder {
 }
 
 async fn inboxes(board: &Callboard) -> Vec<InboxMessage> {
-    let mut inbox = board.inbox("lead").await.unwrap();
-    inbox.extend(board.inbox("coder").await.unwrap());
+    let mut inbox = board.agents().inbox("lead").await.unwrap();
+    inbox.extend(board.agents().inbox("coder").await.unwrap());
     inbox
 }
 

@@ -456,10 +456,10 @@ async fn a_dead_letter_of_a_plan_is_retried_without_what_came_of_it() {
     let run = board.submit(plan.build().unwrap().task("x")).await.unwrap();
     assert!(!run.result().await.unwrap().outcome.is_finished());
     assert_eq!(log.lock().len(), 2);
-    let letters = board.dead_letters().await.unwrap();
+    let letters = board.dead_letters().list().await.unwrap();
     let letter = letters.iter().find(|letter| letter.turn.number == 2).unwrap_or_else(|| panic!("{letters:?}"));
     healthy.store(true, std::sync::atomic::Ordering::SeqCst);
-    let again = board.retry_dead_letter(letter.turn).await.unwrap().result().await.unwrap();
+    let again = board.dead_letters().retry(letter.turn).await.unwrap().result().await.unwrap();
     assert_eq!((again.outcome, again.output), (Outcome::Finished, json!({ "seen": ["a"] }).into()));
     assert_nothing_left(&board, 5).await;
     board.shutdown().await;

@@ -79,7 +79,7 @@ impl Watch {
         let mut news = Vec::new();
         for spec in specs {
             let name = spec.name();
-            if let (Err(error), Ok(name)) = (board.replace(spec).await, name) {
+            if let (Err(error), Ok(name)) = (board.agents().replace(spec).await, name) {
                 news.push(format!("{name} stays as it was: {error}"));
             }
         }

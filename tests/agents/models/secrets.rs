@@ -112,7 +112,7 @@ async fn a_key_is_nowhere_to_be_seen_whatever_goes_wrong() {
         }
         // What broke off after it had begun is asked again by the next attempt.
         assert_eq!(finished, 1, "{format:?}: {}", seen.0);
-        seen.see(&board.dead_letters().await.unwrap());
+        seen.see(&board.dead_letters().list().await.unwrap());
         board.shutdown().await;
         while let Some(event) = watched.next().await {
             seen.see(&event);

@@ -25,7 +25,9 @@ pub enum SubmitError {
         agents: String,
     },
     /// There is nobody who could do it.
-    #[error("no agent is registered; add one with `Builder::agent`, or with `Callboard::spawn` while the board runs")]
+    #[error(
+        "no agent is registered; add one with `Builder::agent`, or with `board.agents().spawn` while the board runs"
+    )]
     NoAgents,
     /// Its plan cannot be run, or its input lacks what the plan needs.
     #[error(transparent)]
