@@ -168,7 +168,8 @@ const FIRST: usize = 10;
 
 async fn waiting_for(model: Arc<dyn Model>, count: usize, is_asked: impl Fn(usize) -> bool) -> Each {
     let all = FIRST + count;
-    let board = Callboard::builder().pool(all + 1).runs_in_flight(all + 1).start().await.unwrap();
+    let board =
+        Callboard::builder().pool(all + 1).capacity(|capacity| capacity.runs_in_flight(all + 1)).start().await.unwrap();
     begin(&board, &model, 0..FIRST, &is_asked).await;
     let (before, threads_before) = (Before::now(), threads());
     begin(&board, &model, FIRST..all, &is_asked).await;

@@ -178,7 +178,7 @@ pub(crate) fn chain(report: &mut Report, effort: Effort) {
 fn asking() -> callboard::runtime::Builder {
     chain_of_three()
         .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("which one?").await?)) })
-        .runs_in_flight(100_000)
+        .capacity(|capacity| capacity.runs_in_flight(100_000))
 }
 
 pub(crate) fn start(report: &mut Report, effort: Effort) {

@@ -103,7 +103,12 @@ pub(crate) fn idle_agents(report: &mut Report, effort: Effort) {
 fn waiting(count: usize) -> Each {
     run(&two_workers(), async move {
         let asking = |turn: Turn| async move { Ok(Command::output(turn.ask("which one?").await?)) };
-        let board = Callboard::builder().agent("asker", asking).runs_in_flight(count + 1).start().await.unwrap();
+        let board = Callboard::builder()
+            .agent("asker", asking)
+            .capacity(|capacity| capacity.runs_in_flight(count + 1))
+            .start()
+            .await
+            .unwrap();
         let before = Before::now();
         let mut runs = Vec::with_capacity(count);
         for _ in 0..count {

@@ -1,14 +1,10 @@
 //! What is said about a board before it starts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use crate::actors::approvals::Channel;
-use crate::actors::context::ContextStore;
-use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, LedgerLimits, PolicyQuestion};
+use crate::actors::{AgentSpec, ApprovalPolicy, IntoAgent, PolicyQuestion};
 use crate::env::Env;
 use crate::messages::state::{Predicates, Reducers};
 use crate::messages::{
@@ -22,6 +18,7 @@ use crate::workflow::Workflow;
 use super::agents::AgentError;
 use super::classifier::Classifier;
 use super::handle::Callboard;
+use super::settings::{Capacity, Retention, Settings, Timings};
 
 /// Describes a board; [`Builder::start`] starts it.
 #[derive(Default)]
@@ -42,72 +39,6 @@ pub struct Builder {
 
 /// Is shown the board when it has started.
 pub(super) type Observer = Box<dyn FnOnce(&Callboard) + Send>;
-
-/// What a board is tuned with.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) pool: usize,
-    pub(super) runs_in_flight: usize,
-    pub(super) ready_per_agent: usize,
-    pub(super) supervisors: usize,
-    pub(super) durability: Option<Durability>,
-    pub(super) breaker: BreakerPolicy,
-    pub(super) backoff: Backoff,
-    pub(super) approval_ttl: Duration,
-    pub(super) remind_before: Duration,
-    pub(super) on_unknown: OnUnknown,
-    pub(super) offline_after: Duration,
-    pub(super) grace: Duration,
-    pub(super) on_unfinished: Unfinished,
-    pub(super) sweep_every: Duration,
-    pub(super) watch_buffer: usize,
-    pub(super) retention: Duration,
-    pub(super) conversation_retention: Duration,
-    pub(super) memory_runs: usize,
-    pub(super) namespace_ttls: BTreeMap<String, Duration>,
-    pub(super) classifier: Classifier,
-    pub(super) ledger: LedgerLimits,
-    pub(super) stuck_after: Duration,
-    pub(super) reconcile_within: Duration,
-    pub(super) max_recoveries: u32,
-    pub(super) attempts: u32,
-    pub(super) dynamic_agents: usize,
-    pub(super) memory_turns: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            pool: 5,
-            runs_in_flight: 10_000,
-            ready_per_agent: 1_024,
-            supervisors: 2,
-            durability: None,
-            breaker: BreakerPolicy::default(),
-            backoff: Backoff::default(),
-            approval_ttl: Duration::from_secs(7 * 24 * 3600),
-            remind_before: Duration::from_secs(24 * 3600),
-            on_unknown: OnUnknown::Ask,
-            offline_after: Duration::from_secs(120),
-            grace: Duration::from_secs(10),
-            on_unfinished: Unfinished::default(),
-            sweep_every: Duration::from_secs(60),
-            watch_buffer: 256,
-            retention: Duration::from_secs(30 * 24 * 3600),
-            conversation_retention: Duration::from_secs(90 * 24 * 3600),
-            memory_runs: 10_000,
-            namespace_ttls: ContextStore::usual_ttls(),
-            classifier: Classifier::None,
-            stuck_after: Duration::from_secs(5),
-            reconcile_within: Duration::from_secs(30),
-            max_recoveries: 10,
-            attempts: 3,
-            dynamic_agents: 16,
-            memory_turns: 1_000,
-            ledger: LedgerLimits { inbox: 200, stale_after: Duration::from_secs(600) },
-        }
-    }
-}
 
 /// What a start does with runs that an earlier process left unfinished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,25 +161,31 @@ impl Builder {
 
     /// How many turns of all agents run at once (5).
     pub fn pool(mut self, permits: usize) -> Self {
-        self.settings.pool = permits.max(1);
+        self.settings.capacity.pool = permits.max(1);
         self
     }
 
-    /// How many runs may be in flight (10,000). Callers wait for room, or use `try_submit`.
-    pub fn runs_in_flight(mut self, runs: usize) -> Self {
-        self.settings.runs_in_flight = runs.clamp(1, Semaphore::MAX_PERMITS);
+    /// How much the board takes on: runs in flight, ready turns, run supervisors, dynamic agents, buffers.
+    ///
+    /// ```
+    /// # use callboard::prelude::*;
+    /// let builder = Callboard::builder().capacity(|capacity| capacity.runs_in_flight(100).ready_per_agent(16));
+    /// ```
+    pub fn capacity(mut self, change: impl FnOnce(Capacity) -> Capacity) -> Self {
+        self.settings.capacity = change(self.settings.capacity);
         self
     }
 
-    /// How many ready turns may wait for one agent before new work for it is refused (1,024).
-    pub fn ready_per_agent(mut self, turns: usize) -> Self {
-        self.settings.ready_per_agent = turns.max(1);
+    /// How long the board keeps what has ended: runs, conversations, what lives in memory only.
+    pub fn retention(mut self, change: impl FnOnce(Retention) -> Retention) -> Self {
+        self.settings.retention = change(self.settings.retention);
         self
     }
 
-    /// How many run supervisors there are (2).
-    pub fn run_supervisors(mut self, count: usize) -> Self {
-        self.settings.supervisors = count.max(1);
+    /// How long the board waits: reminders of approvals, agents that were stopped, turns that ignore their stop, effects whose
+    /// outcome is unknown, silent delegations.
+    pub fn timings(mut self, change: impl FnOnce(Timings) -> Timings) -> Self {
+        self.settings.timings = change(self.settings.timings);
         self
     }
 
@@ -277,23 +214,10 @@ impl Builder {
         self
     }
 
-    /// How long before an approval expires people are reminded of it, once, through their channels (24 h). For one whose whole
-    /// time is less than twice that, they are reminded when half of it is over. Nobody is reminded if it is zero.
-    pub fn remind_before(mut self, lead: Duration) -> Self {
-        self.settings.remind_before = lead;
-        self
-    }
-
     /// What follows when an effect that must not be repeated may have happened and neither its tool nor its agent says what to
     /// do (default: [`OnUnknown::Ask`], a person decides; SEMANTICS 14).
     pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
         self.settings.on_unknown = on_unknown;
-        self
-    }
-
-    /// How long turns wait for an agent that was stopped to come back, before they fail as offline (120 s).
-    pub fn offline_after(mut self, wait: Duration) -> Self {
-        self.settings.offline_after = wait;
         self
     }
 
@@ -306,42 +230,6 @@ impl Builder {
     /// What to do with runs that an earlier process left unfinished (resume them).
     pub fn on_unfinished(mut self, unfinished: Unfinished) -> Self {
         self.settings.on_unfinished = unfinished;
-        self
-    }
-
-    /// How long runs are kept after their end (30 days).
-    pub fn retention(mut self, retention: Duration) -> Self {
-        self.settings.retention = retention;
-        self
-    }
-
-    /// How long a conversation is kept after its last run (90 days).
-    pub fn conversation_retention(mut self, retention: Duration) -> Self {
-        self.settings.conversation_retention = retention;
-        self
-    }
-
-    /// How many ended runs are kept whose journals live in memory only (10,000).
-    pub fn memory_runs(mut self, runs: usize) -> Self {
-        self.settings.memory_runs = runs;
-        self
-    }
-
-    /// How often expired context entries and old runs are deleted (1 min).
-    pub fn sweep_every(mut self, interval: Duration) -> Self {
-        self.settings.sweep_every = interval;
-        self
-    }
-
-    /// How many of its last turns a run keeps whose journal lives in memory only (1,000).
-    pub fn memory_turns(mut self, turns: u32) -> Self {
-        self.settings.memory_turns = turns;
-        self
-    }
-
-    /// How many agents the agents of one run may make (16). A run that has made as many is refused more.
-    pub fn dynamic_agents(mut self, agents: usize) -> Self {
-        self.settings.dynamic_agents = agents;
         self
     }
 
@@ -366,36 +254,6 @@ impl Builder {
     /// At how many starts in a row a turn may be found under way before its run needs a person's attention (10).
     pub fn max_recoveries(mut self, recoveries: u32) -> Self {
         self.settings.max_recoveries = recoveries;
-        self
-    }
-
-    /// How long a turn may ignore that it was stopped before its slot and permit are given to others (5 s).
-    pub fn stuck_after(mut self, wait: Duration) -> Self {
-        self.settings.stuck_after = wait;
-        self
-    }
-
-    /// How long a tool may take to find out what came of an effect whose result was lost (30 s); after that it is unknown.
-    pub fn reconcile_within(mut self, wait: Duration) -> Self {
-        self.settings.reconcile_within = wait;
-        self
-    }
-
-    /// How many messages of each agent's inbox are kept in memory and shown (200), the newest; the journals have all.
-    pub fn inbox_size(mut self, messages: usize) -> Self {
-        self.settings.ledger.inbox = messages;
-        self
-    }
-
-    /// How long a delegation may be silent before its status is shown as stale (10 min).
-    pub fn stale_after(mut self, silence: Duration) -> Self {
-        self.settings.ledger.stale_after = silence;
-        self
-    }
-
-    /// How many events or announcements a slow watcher may lag behind (256).
-    pub fn watch_buffer(mut self, events: usize) -> Self {
-        self.settings.watch_buffer = events;
         self
     }
 

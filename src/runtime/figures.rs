@@ -14,7 +14,7 @@ use crate::actors::{AgentSpec, Turn};
 use crate::messages::{Command, Complexity, ContextStrategy, Limits, OnUnknown};
 use crate::supervision::runs::breaker::BreakerPolicy;
 
-use super::builder::Settings;
+use super::settings::Settings;
 
 /// What the code has, by section.
 fn figures() -> Vec<(u32, Vec<String>)> {
@@ -30,19 +30,22 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     written("src/actors/approvals/desk.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
     let agent = agent.conditions();
     written("src/supervision/runs/rules/conversation.rs", "const MAX_READ: u64 = 1 << 20;");
-    let retention = time(settings.retention);
+    let retention = time(settings.retention.runs);
     vec![
         (1, vec![format!("{depth}: three steps, four agents")]),
         (2, vec!["1,000".to_owned()]),
         (3, vec![count(threshold), format!("{}, doubling to {}", time(cooldown), time(max_cooldown))]),
         (4, vec![count(repeat_window)]),
         (5, vec!["none".to_owned()]),
-        (8, vec![count(attempts), count(agent.slots), count(settings.pool), time(settings.grace)]),
+        (8, vec![count(attempts), count(agent.slots), count(settings.capacity.pool), time(settings.grace)]),
         (
             9,
             vec![
                 time(settings.approval_ttl),
-                format!("{} h before, or when half of the time is over", settings.remind_before.as_secs() / 3600),
+                format!(
+                    "{} h before, or when half of the time is over",
+                    settings.timings.remind_before.as_secs() / 3600
+                ),
                 "60 days".to_owned(),
                 agent.question_ttl.map_or("never".to_owned(), time),
                 "1".to_owned(),
@@ -55,22 +58,22 @@ fn figures() -> Vec<(u32, Vec<String>)> {
                 "100 ms".to_owned(),
                 count(attempts),
                 count(settings.max_recoveries),
-                count(settings.runs_in_flight),
-                count(settings.ready_per_agent),
-                count(settings.watch_buffer),
+                count(settings.capacity.runs_in_flight),
+                count(settings.capacity.ready_per_agent),
+                count(settings.capacity.watch_buffer),
                 format!(
                     "{retention} after the end; Memory runs keep their last {} turns",
-                    count(settings.memory_turns)
+                    count(settings.retention.memory_turns)
                 ),
             ],
         ),
-        (11, vec![format!("{} s", settings.offline_after.as_secs()), count(settings.ledger.inbox)]),
+        (11, vec![format!("{} s", settings.timings.offline_after.as_secs()), count(settings.capacity.inbox)]),
         (12, vec![time(EXTENSION)]),
-        (13, vec![count(settings.dynamic_agents)]),
+        (13, vec![count(settings.capacity.dynamic_agents)]),
         (
             14,
             vec![
-                format!("{}; its error or panic means unknown", time(settings.reconcile_within)),
+                format!("{}; its error or panic means unknown", time(settings.timings.reconcile_within)),
                 "default; a person answers done with a result, run it again, or give up, which fails the turn with \
                  `OutcomeUnknown`"
                     .to_owned(),
@@ -80,7 +83,7 @@ fn figures() -> Vec<(u32, Vec<String>)> {
             15,
             vec![
                 "the newest runs that fit 1 MiB".to_owned(),
-                format!("{} after its last run", time(settings.conversation_retention)),
+                format!("{} after its last run", time(settings.retention.conversations)),
             ],
         ),
     ]

@@ -32,9 +32,10 @@ use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 use crate::supervision::runs::snapshot::load;
 use crate::supervision::tree::{EndReason, Supervisor, SupervisorRef};
 
-use super::builder::{Builder, Settings};
+use super::builder::Builder;
 use super::classifier::Classifier;
 use super::run_handle::RunHandle;
+use super::settings::Settings;
 
 /// A running board. A cheap clone; all clones are the same board. Dropping it does not stop it: [`Callboard::shutdown`]
 /// does.

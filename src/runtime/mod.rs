@@ -12,6 +12,7 @@ mod forking;
 mod handle;
 mod reloading;
 mod run_handle;
+mod settings;
 mod starting;
 mod watching;
 mod workflow_agents;
@@ -24,5 +25,6 @@ pub use conversations::{ConversationError, ConversationInfo, ConversationRun, Co
 pub use dead_letters::{DeadLettersHandle, LetterError};
 pub use handle::Callboard;
 pub use run_handle::{RunError, RunHandle};
+pub use settings::{Capacity, Retention, Timings};
 pub use watching::Load;
 pub use workflows::{WorkflowStoreError, Workflows};

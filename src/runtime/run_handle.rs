@@ -311,7 +311,7 @@ impl RunHandle {
     /// # Errors
     /// As [`RunHandle::result`].
     pub async fn next_question(&self) -> Result<Option<Question>, RunError> {
-        let buffer = self.board.board.settings.watch_buffer;
+        let buffer = self.board.board.settings.capacity.watch_buffer;
         let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Messages], buffer);
         let handle = Self::new(self.id, self.board.clone());
         let mut ended = pin!(handle.result());
@@ -331,7 +331,7 @@ impl RunHandle {
     /// Returns once the question is no longer open: it was answered, has expired, or its turn or run has ended. At once if it
     /// never was. Of a run that another board works on it only notices the end.
     pub async fn question_closed(&self, question: QuestionId) {
-        let buffer = self.board.board.settings.watch_buffer;
+        let buffer = self.board.board.settings.capacity.watch_buffer;
         let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Debug], buffer);
         loop {
             if self.questions().await.iter().all(|open| open.id != question) || news.next().await.is_none() {
@@ -372,7 +372,7 @@ impl RunHandle {
     /// # Errors
     /// As [`RunHandle::result`].
     pub async fn next_interrupt(&self) -> Result<Option<Interrupt>, RunError> {
-        let buffer = self.board.board.settings.watch_buffer;
+        let buffer = self.board.board.settings.capacity.watch_buffer;
         let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Updates], buffer);
         let handle = Self::new(self.id, self.board.clone());
         let mut ended = pin!(handle.result());
@@ -391,7 +391,7 @@ impl RunHandle {
     /// Returns once the node no longer waits for a person: it was resumed, or its run has ended. At once if it never waited. Of a
     /// run that another board works on it only notices the end.
     pub async fn interrupt_closed(&self, turn: TurnId) {
-        let buffer = self.board.board.settings.watch_buffer;
+        let buffer = self.board.board.settings.capacity.watch_buffer;
         let mut news = self.board.board.router.hub.watch(Some(self.id), &[StreamMode::Debug], buffer);
         loop {
             if self.interrupts().await.iter().all(|open| open.turn != turn) || news.next().await.is_none() {
@@ -435,7 +435,8 @@ impl RunHandle {
         from: u64,
         modes: &[StreamMode],
     ) -> Result<impl Stream<Item = Watched> + Send + Unpin + use<>, RunError> {
-        let live = self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.watch_buffer);
+        let live =
+            self.board.board.router.hub.watch(Some(self.id), modes, self.board.board.settings.capacity.watch_buffer);
         let (first, past, state) = self.past().await?;
         let known = state.sequence();
         let live = state.result().is_none().then_some(live);

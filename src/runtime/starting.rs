@@ -52,15 +52,15 @@ impl Builder {
         let storage: Arc<dyn Storage> = Arc::clone(&store) as _;
         let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
         let journal = Journal::new(Arc::clone(&storage));
-        let shards = Arc::new(Shards::new(settings.supervisors));
+        let shards = Arc::new(Shards::new(settings.capacity.supervisors));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
         let limits = FloorLimits {
-            permits: settings.pool,
-            ready_bound: settings.ready_per_agent,
-            offline_after: settings.offline_after,
-            stuck_after: settings.stuck_after,
-            reconcile_within: settings.reconcile_within,
+            permits: settings.capacity.pool,
+            ready_bound: settings.capacity.ready_per_agent,
+            offline_after: settings.timings.offline_after,
+            stuck_after: settings.timings.stuck_after,
+            reconcile_within: settings.timings.reconcile_within,
         };
         let floor = Floor::new(env.clone(), Arc::clone(&facts), context.clone(), limits);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
@@ -76,11 +76,11 @@ impl Builder {
             policy: policy.unwrap_or_else(|| Arc::new(default_policy)),
             journal: journal.clone(),
             rules: rules.clone(),
-            limits: settings.ledger,
-            watch_buffer: settings.watch_buffer,
+            limits: settings.ledger(),
+            watch_buffer: settings.capacity.watch_buffer,
         }));
         let quarantine = Arc::new(Mutex::new(BTreeMap::new()));
-        let places = Arc::new(Semaphore::new(settings.runs_in_flight));
+        let places = Arc::new(Semaphore::new(settings.capacity.runs_in_flight));
         let without_permit = Arc::default();
         let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
@@ -91,10 +91,10 @@ impl Builder {
                 env: env.clone(),
                 journal: journal.clone(),
                 floor: Arc::clone(&floor),
-                retention: settings.retention,
+                retention: settings.retention.runs,
                 conversations: conversations.clone(),
-                conversation_retention: settings.conversation_retention,
-                every: settings.sweep_every,
+                conversation_retention: settings.retention.conversations,
+                every: settings.retention.every,
                 claims: claims.clone(),
             };
             move || (Keeper, arguments.clone())
@@ -109,18 +109,18 @@ impl Builder {
                 rules: rules.clone(),
                 backoff: settings.backoff,
                 approval_ttl: settings.approval_ttl,
-                remind_before: settings.remind_before,
+                remind_before: settings.timings.remind_before,
                 on_unknown: settings.on_unknown,
                 max_recoveries: settings.max_recoveries,
-                dynamic_agents: settings.dynamic_agents,
-                memory_turns: settings.memory_turns,
+                dynamic_agents: settings.capacity.dynamic_agents,
+                memory_turns: settings.retention.memory_turns,
                 durability,
                 claims: claims.clone(),
                 conversations: conversations.clone(),
                 queue,
                 roster: Roster::new(Arc::clone(&without_permit)),
                 quarantine: Arc::clone(&quarantine),
-                memory_runs: MemoryRuns::new(settings.memory_runs / settings.supervisors),
+                memory_runs: MemoryRuns::new(settings.retention.memory_runs / settings.capacity.supervisors),
                 on_storage_error: Box::new(move |error| {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     places.close();
@@ -134,7 +134,7 @@ impl Builder {
             shards.all().iter().map(|queue| shard_context(Arc::clone(queue))).collect();
 
         let (context_spec, _) = ChildSpec::actor("context-store", {
-            let (context, every) = (context.clone(), settings.sweep_every);
+            let (context, every) = (context.clone(), settings.retention.every);
             move || (Sweeper, (context.clone(), every))
         });
         let approvals = approvals_spec(channels, &decider);

@@ -46,7 +46,7 @@ impl Load {
 impl Callboard {
     /// Events of all runs from now on, in any of the modes; ends with the board. A slow watcher is told how many it missed.
     pub fn watch(&self, modes: &[StreamMode]) -> impl Stream<Item = Watched> + Send + Unpin + use<> {
-        self.board.router.hub.watch(None, modes, self.board.settings.watch_buffer)
+        self.board.router.hub.watch(None, modes, self.board.settings.capacity.watch_buffer)
     }
 
     /// A picture of the supervision tree. Agents show the life of their values: generation, restarts, ready turns.
@@ -84,13 +84,13 @@ impl Callboard {
         let board = &self.board;
         let glance = board.floor.glance();
         Load {
-            runs: board.settings.runs_in_flight.saturating_sub(board.places.available_permits())
+            runs: board.settings.capacity.runs_in_flight.saturating_sub(board.places.available_permits())
                 + board.without_permit.load(Ordering::Relaxed),
             ready_turns: glance.iter().map(|agent| agent.ready).sum(),
             turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
             waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),
             free_permits: board.floor.permits(),
-            pool: board.settings.pool,
+            pool: board.settings.capacity.pool,
             open_approvals: board.decider.pending(),
             waits: board.facts.lock().waits.len(),
         }

@@ -337,7 +337,13 @@ async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
 async fn the_board_sweeps_by_itself() {
     let env = Env::repeatable(1);
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let board = Callboard::builder().env(env).storage(Arc::clone(&storage)).sweep_every(MINUTE).start().await.unwrap();
+    let board = Callboard::builder()
+        .env(env)
+        .storage(Arc::clone(&storage))
+        .retention(|retention| retention.every(MINUTE))
+        .start()
+        .await
+        .unwrap();
     board.context().set("notes", "a", "x", &agent("ann"), Some(MINUTE / 2)).await.unwrap();
     let mut changes = board.context().watch("notes").unwrap();
     assert_eq!(changes.next().await, Some(ContextChange::Deleted { key: "a".into() }));
@@ -348,7 +354,13 @@ async fn the_board_sweeps_by_itself() {
 async fn an_expiry_reaches_those_who_watch_when_it_happens() {
     let env = Env::repeatable(1);
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
-    let start = || Callboard::builder().env(env.clone()).storage(Arc::clone(&storage)).sweep_every(DAY).start();
+    let start = || {
+        Callboard::builder()
+            .env(env.clone())
+            .storage(Arc::clone(&storage))
+            .retention(|retention| retention.every(DAY))
+            .start()
+    };
     let (board, ann, begun) = (start().await.unwrap(), agent("ann"), env.now().wall);
     board.context().set("notes", "of before", "x", &ann, Some(MINUTE)).await.unwrap();
     board.shutdown().await;
@@ -570,7 +582,7 @@ async fn without_a_list_an_agent_sees_its_own_memory_and_what_its_run_shares() {
         .env(env)
         .storage(Arc::clone(&storage))
         .durability(Durability::Sync)
-        .retention(DAY)
+        .retention(|retention| retention.runs(DAY))
         .agent("first", shares)
         .agent("second", shares)
         .start()

@@ -196,7 +196,7 @@ async fn people_are_reminded_once_before_an_approval_expires() {
     assert_eq!(world.told(), ["asked about b after 168 h", "ann b after 169 h"], "what is decided needs no reminder");
     board.shutdown().await;
 
-    let board = world.board().remind_before(Duration::ZERO).start().await.unwrap();
+    let board = world.board().timings(|timings| timings.remind_before(Duration::ZERO)).start().await.unwrap();
     let (run, _) = ask(&board, Task::new("x").input("c")).await;
     run.result().await.unwrap();
     assert_eq!(world.told(), ["asked about c after 0 h", "expiry c after 168 h"]);

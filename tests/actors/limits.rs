@@ -718,7 +718,7 @@ async fn a_caller_waits_for_room_among_the_runs_in_flight_or_is_told_at_once() {
                 Ok(Command::new())
             }
         })
-        .runs_in_flight(1)
+        .capacity(|capacity| capacity.runs_in_flight(1))
         .start()
         .await
         .unwrap();

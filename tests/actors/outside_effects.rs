@@ -255,8 +255,10 @@ fn whoever_carried_it_out_is_asked_before_a_person_is() {
 fn a_reconciliation_that_never_answers_is_unknown_after_thirty_seconds_or_as_the_board_sets_it() {
     let never: Setting = |effect| effect.reconcile(|_| pending::<Result<_, TurnError>>());
     type Of = fn(callboard::Builder) -> callboard::Builder;
-    let boards: [(Of, u64); 2] =
-        [(|builder| builder, 30), (|builder| builder.reconcile_within(Duration::from_secs(7)), 7)];
+    let boards: [(Of, u64); 2] = [
+        (|builder| builder, 30),
+        (|builder| builder.timings(|timings| timings.reconcile_within(Duration::from_secs(7))), 7),
+    ];
     for (of, seconds) in boards {
         simulate(seeds(5), async |sim: Sim| {
             let shop = Shop::default();

@@ -76,7 +76,7 @@ async fn a_handoff_waits_too_and_each_turn_has_its_own_time() {
     let env = Env::repeatable(1);
     let board = builder()
         .env(env.clone())
-        .offline_after(secs(20))
+        .timings(|timings| timings.offline_after(secs(20)))
         .agent("first", |_: Turn| async { Ok(Command::output("a text").goto("second")) })
         .agent("second", help)
         .start()

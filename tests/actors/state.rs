@@ -236,7 +236,7 @@ async fn a_reducer_that_panics_ends_its_run_and_nothing_else() {
         .agent("lead", |_: Turn| async {
             Ok(Command::new().goto_many(["panic", "x"].map(|best| Send::new("worker", best))))
         })
-        .run_supervisors(1)
+        .capacity(|capacity| capacity.run_supervisors(1))
         .start()
         .await
         .unwrap();
@@ -370,7 +370,7 @@ async fn play_on(script: &Script, delays: u64, one_in: u64) -> (RunResult, usize
     let env = Env::repeatable(delays).with_faults(Arc::new(crashes));
     let store = Arc::new(Shaky::new(&env, one_in));
     let storage: Arc<dyn Storage> = store.clone();
-    let board = builder().env(env).storage(storage).run_supervisors(1);
+    let board = builder().env(env).storage(storage).capacity(|capacity| capacity.run_supervisors(1));
     let (result, _) = play(board, script, delays).await;
     (result, store.failed.get())
 }

@@ -355,7 +355,7 @@ async fn a_turn_that_ignores_its_stop_for_five_seconds_is_fenced_and_its_late_re
 #[tokio::test(start_paused = true)]
 async fn how_long_a_turn_may_ignore_its_stop_can_be_set() {
     let (spec, ropes) = deaf();
-    let board = builder().with(spec).pool(1).stuck_after(secs(60)).start().await.unwrap();
+    let board = builder().with(spec).pool(1).timings(|timings| timings.stuck_after(secs(60))).start().await.unwrap();
     board.submit(Task::new("block")).await.unwrap();
     ropes.begun.recv().unwrap();
     pass(secs(68)).await;
@@ -714,7 +714,7 @@ async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_co
             tokio::time::sleep(secs(1)).await;
             Ok(Command::new())
         })
-        .ready_per_agent(2)
+        .capacity(|capacity| capacity.ready_per_agent(2))
         .start()
         .await
         .unwrap();
@@ -748,7 +748,7 @@ async fn work_over_an_agents_bound_waits_in_line_or_is_refused_with_a_time_to_co
 async fn a_task_for_a_stopped_agent_is_refused_as_such_however_many_turns_wait_for_it() {
     let board = builder()
         .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
-        .ready_per_agent(1)
+        .capacity(|capacity| capacity.ready_per_agent(1))
         .shutdown_grace(Duration::ZERO)
         .start()
         .await
@@ -770,7 +770,7 @@ async fn whoever_waits_in_line_for_an_agent_is_told_when_it_or_the_board_takes_n
     for stops_agent in [true, false] {
         let board = builder()
             .agent("worker", |_: Turn| std::future::pending::<Result<Command, TurnError>>())
-            .ready_per_agent(1)
+            .capacity(|capacity| capacity.ready_per_agent(1))
             .shutdown_grace(Duration::ZERO)
             .start()
             .await

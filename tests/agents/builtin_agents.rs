@@ -133,7 +133,7 @@ async fn the_built_in_agent_for_it_chooses_the_class_of_tasks_that_name_none() {
     let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("helper", "help").await.is_ok())) };
     // One place for both: the run that judges needs none of its own.
     let board = builder()
-        .runs_in_flight(1)
+        .capacity(|capacity| capacity.runs_in_flight(1))
         .agent("lead", lead)
         .agent("helper", helper)
         .with(built_in(BuiltIn::Complexity, judge.clone()))

@@ -145,7 +145,7 @@ async fn how_many_agents_a_run_makes_can_be_set() {
     let model = ScriptedModel::new().calls("agent_create", draft("a", &json!({})));
     let model = model.calls("agent_create", draft("b", &json!({}))).says("done");
     let lead = thinker(LEAD, model.clone(), &tools(&Arc::default()));
-    let board = builder().dynamic_agents(1).with(lead).start().await.unwrap();
+    let board = builder().capacity(|capacity| capacity.dynamic_agents(1)).with(lead).start().await.unwrap();
     finish(&board, Task::new("x")).await;
     let answers = answers(&model);
     assert!(answers[0].ends_with("is ready for tasks"), "{answers:?}");

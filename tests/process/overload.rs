@@ -99,11 +99,11 @@ async fn start() -> Callboard {
     });
     Callboard::builder()
         .pool(POOL)
-        .runs_in_flight(RUNS_IN_FLIGHT)
-        .ready_per_agent(READY_PER_AGENT)
-        .watch_buffer(WATCH_BUFFER)
-        .memory_runs(MEMORY_RUNS)
-        .run_supervisors(RUN_SUPERVISORS)
+        .capacity(|capacity| {
+            capacity.runs_in_flight(RUNS_IN_FLIGHT).ready_per_agent(READY_PER_AGENT).watch_buffer(WATCH_BUFFER)
+        })
+        .retention(|retention| retention.memory_runs(MEMORY_RUNS))
+        .capacity(|capacity| capacity.run_supervisors(RUN_SUPERVISORS))
         .with(AgentSpec::new("lead", lead).namespaces(["notes"]))
         .with(helper)
         .with(AgentSpec::typed("clerk", |number: u64| async move { Ok(number) }))

@@ -71,7 +71,7 @@ impl Faults for Sometimes {
 fn what_fails_in_the_work_of_a_caller_fails_the_run_supervisor_and_never_the_caller() {
     let runtime = Runtime::new().unwrap();
     let env = Env::system().with_faults(Arc::new(Sometimes::default()));
-    let board = runtime.block_on(chain().env(env).run_supervisors(1).start()).unwrap();
+    let board = runtime.block_on(chain().env(env).capacity(|capacity| capacity.run_supervisors(1)).start()).unwrap();
     on_threads(&runtime, &board, |result| match result {
         Ok(result) => assert_finished(result),
         Err(error) => assert!(matches!(error, SubmitError::Interrupted), "{error}"),

@@ -285,7 +285,8 @@ async fn deleting_a_conversation_removes_its_messages_and_is_refused_while_a_run
 #[tokio::test(start_paused = true)]
 async fn a_conversation_is_kept_for_its_retention_after_its_last_run() {
     const DAY: u64 = 24 * 3_600;
-    let board = counting(builder()).conversation_retention(secs(3 * DAY)).start().await.unwrap();
+    let board =
+        counting(builder()).retention(|retention| retention.conversations(secs(3 * DAY))).start().await.unwrap();
     finish(&board, talk("1")).await;
     tokio::time::sleep(secs(2 * DAY)).await;
     assert_eq!(finish(&board, talk("2")).await.output, 2);

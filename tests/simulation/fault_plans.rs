@@ -62,9 +62,8 @@ async fn start(sim: &Sim, retention: Duration) -> Callboard {
             .agent("closer", closer)
             .agent("temp", closer)
             .channel(Desk)
-            .run_supervisors(1)
-            .sweep_every(MINUTE / 4)
-            .retention(retention)
+            .capacity(|capacity| capacity.run_supervisors(1))
+            .retention(|kept| kept.every(MINUTE / 4).runs(retention))
     };
     insist(sim, async || board().start().await).await
 }

@@ -25,7 +25,7 @@ fn described(env: &Env, storage: &Arc<Memory>, durability: Durability, pause: Op
         .env(env.clone())
         .storage(storage)
         .durability(durability)
-        .sweep_every(Duration::from_secs(600))
+        .retention(|retention| retention.every(Duration::from_secs(600)))
         .agent("counter", move |turn: Turn| async move {
             let n: u64 = turn.input()?;
             if pause == Some(n) {
@@ -87,7 +87,11 @@ async fn a_run_in_memory_keeps_its_last_thousand_turns() {
 async fn how_many_last_turns_a_run_in_memory_keeps_can_be_set() {
     let env = Env::repeatable(1);
     let storage = Arc::new(Memory::new(env.clock()));
-    let board = described(&env, &storage, Durability::Memory, None).memory_turns(3000).start().await.unwrap();
+    let board = described(&env, &storage, Durability::Memory, None)
+        .retention(|retention| retention.memory_turns(3000))
+        .start()
+        .await
+        .unwrap();
     let run = board.submit(count_to(5000)).await.unwrap();
     run.result().await.unwrap();
     let kept = run.history().await.unwrap().len();

@@ -113,7 +113,10 @@ async fn a_start_reads_no_run_that_has_ended_and_an_inbox_only_as_many_as_it_nee
     let store = Arc::new(Ordered::default());
     let start = async || {
         let lead = |turn: Turn| async move { Ok(Command::output(turn.delegate("coder", "fix").await?)) };
-        let board = Callboard::builder().storage(store.clone()).durability(Durability::Sync).inbox_size(3);
+        let board = Callboard::builder()
+            .storage(store.clone())
+            .durability(Durability::Sync)
+            .capacity(|capacity| capacity.inbox(3));
         let board = board.agent("lead", lead).agent("coder", |_: Turn| async { Ok(Command::new()) });
         board.agent("idle", |_: Turn| async { Ok(Command::new()) }).start().await.unwrap()
     };

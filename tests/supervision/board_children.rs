@@ -111,7 +111,7 @@ impl Stage {
         let stumbles = Arc::clone(&self.stumbles);
         builder
             .channel(self.screen.clone())
-            .run_supervisors(1)
+            .capacity(|capacity| capacity.run_supervisors(1))
             .agent("lead", |turn: Turn| async move {
                 let helped = turn.delegate("helper", "help").await?;
                 turn.approve(Action::new("write", "file", "text")).await?;
@@ -437,7 +437,7 @@ async fn a_sweep_that_panics_restarts_its_actor_one_that_fails_is_logged_and_bot
 #[tokio::test(start_paused = true)]
 async fn an_expiry_reaches_those_who_watch_also_after_its_sweep_has_panicked() {
     let plan = Plan::default();
-    let board = builder().env(plan.env()).sweep_every(secs(10_000)).start().await.unwrap();
+    let board = builder().env(plan.env()).retention(|retention| retention.every(secs(10_000))).start().await.unwrap();
     let mut changes = board.context().watch("notes").unwrap();
     let ann = AgentName::new("ann").unwrap();
     board.context().set("notes", "a", "x", &ann, Some(secs(60))).await.unwrap();

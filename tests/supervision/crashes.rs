@@ -129,7 +129,12 @@ impl Faults for Once {
 /// One run supervisor that goes down when the switch is set.
 fn faulty(builder: Builder) -> (Builder, Arc<Once>) {
     let once = Arc::new(Once::default());
-    (builder.env(Env::repeatable(7).with_faults(Arc::clone(&once) as Arc<dyn Faults>)).run_supervisors(1), once)
+    (
+        builder
+            .env(Env::repeatable(7).with_faults(Arc::clone(&once) as Arc<dyn Faults>))
+            .capacity(|capacity| capacity.run_supervisors(1)),
+        once,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,8 +327,7 @@ async fn a_run_whose_end_was_written_and_not_acknowledged_leaves_no_turn_at_work
 async fn a_run_keeps_its_place_when_its_supervisor_is_killed() {
     let board = builder()
         .agent("asker", |turn: Turn| async move { Ok(Command::output(turn.ask("now?").await?)) })
-        .run_supervisors(1)
-        .runs_in_flight(2)
+        .capacity(|capacity| capacity.run_supervisors(1).runs_in_flight(2))
         .start()
         .await
         .unwrap();

@@ -317,7 +317,7 @@ async fn what_was_decided_about_letters_is_forgotten_with_their_run() {
     let storage: Arc<dyn Storage> = world.storage.clone();
     let day = Duration::from_secs(24 * 3600);
     let builder = builder().storage(storage.clone()).durability(callboard::storage::Durability::Sync);
-    let board = press(builder, &outside).retention(day).start().await.unwrap();
+    let board = press(builder, &outside).retention(|retention| retention.runs(day)).start().await.unwrap();
     finish(&board, Task::new("x").to("draft")).await;
     let letter = only_letter(&board).await.turn;
     board.dead_letters().discard(letter).await.unwrap();

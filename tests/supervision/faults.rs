@@ -498,7 +498,7 @@ impl Round {
             .env(env.clone().with_faults(Arc::clone(&chaos) as Arc<dyn Faults>))
             .breaker(never)
             .backoff(Backoff { first: Duration::from_millis(2), max: Duration::from_millis(20) })
-            .sweep_every(Duration::from_millis(20))
+            .retention(|retention| retention.every(Duration::from_millis(20)))
             .shutdown_grace(Duration::from_secs(2))
             .pool(6);
         if let Some(folder) = folder {

@@ -610,7 +610,7 @@ async fn a_crashed_run_supervisor_loses_nothing_that_was_acknowledged() {
     let (crashed, crash, workers) = (Arc::clone(&has_crashed), Arc::clone(&world.crash), world.clone());
     let board = world
         .board()
-        .run_supervisors(1)
+        .capacity(|capacity| capacity.run_supervisors(1))
         .pool(100)
         .agent("crasher", |turn: Turn| async move {
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -678,7 +678,7 @@ async fn what_arrives_together_with_a_crash_is_not_lost() {
     let found = Arc::clone(&others);
     let board = world
         .board()
-        .run_supervisors(1)
+        .capacity(|capacity| capacity.run_supervisors(1))
         .agent("crasher", move |turn: Turn| {
             let others = Arc::clone(&found);
             async move {

@@ -122,7 +122,7 @@ async fn a_resumed_run_is_the_same_in_the_next_process() {
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_is_kept_as_long_as_any_from_its_new_end_on() {
     let builder = asker(builder()).durability(Durability::Sync);
-    let board = builder.retention(secs(3600)).sweep_every(secs(60)).start().await.unwrap();
+    let board = builder.retention(|retention| retention.runs(secs(3600)).every(secs(60))).start().await.unwrap();
     let run = conflicted(&board, "asker").await;
     tokio::time::sleep(secs(3000)).await;
     run.resume_with([("verdict", "accept"), ("reason", "x")], "ann").await.unwrap();

@@ -805,7 +805,7 @@ async fn a_slow_follower_is_told_of_every_turn_and_its_node() {
         .node(Node::nodes("each", [Node::agent("mark", "mark").input("{{ item }}")]).for_each("input"))
         .node(Node::agent("wait", "mark").after("each").input("w").interrupted())
         .node(Node::agent("broken", "fail").after("wait"));
-    let board = cast(builder()).watch_buffer(2).start().await.unwrap();
+    let board = cast(builder()).capacity(|capacity| capacity.watch_buffer(2)).start().await.unwrap();
     let items: Vec<String> = (0..20).map(|item| format!("i{item}")).collect();
     let run = board.submit(plan.build().unwrap().task(json!(items))).await.unwrap();
     let events = run.turn_events(2).await.unwrap();

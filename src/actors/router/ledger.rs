@@ -74,7 +74,7 @@ pub struct Standing {
     /// Since when.
     pub at: Timestamp,
     /// There was no news of it for (10 minutes; see
-    /// [`Builder::stale_after`](crate::runtime::Builder::stale_after)). That is not an end: the answer may still come.
+    /// [`Timings::stale_after`](crate::runtime::Timings::stale_after)). That is not an end: the answer may still come.
     pub is_stale: bool,
 }
 

@@ -210,7 +210,7 @@ async fn talked(board: &Callboard) -> RunHandle {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
-    let board = talkative(builder().watch_buffer(4)).start().await.unwrap();
+    let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let mut slow = board.watch(&[Messages]);
     let run = talked(&board).await;
     let mut seen = Vec::new();
@@ -235,7 +235,7 @@ async fn a_slow_reader_is_told_how_much_it_missed_and_where() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_missed_the_end_is_told_so() {
-    let board = talkative(builder().watch_buffer(4)).start().await.unwrap();
+    let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let run = talked(&board).await;
     let slow = run.events(1, &[Debug]).await.unwrap();
     board.answer(run.questions().await[0].id, "yes", "tester").await.unwrap();
@@ -250,7 +250,7 @@ async fn a_reader_that_missed_the_end_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_goes_away_slows_nobody_down() {
-    let board = talkative(builder().watch_buffer(4)).start().await.unwrap();
+    let board = talkative(builder().capacity(|capacity| capacity.watch_buffer(4))).start().await.unwrap();
     let _never_read = board.watch(&[Debug]);
     drop(board.watch(&[Debug]));
     let run = talked(&board).await;

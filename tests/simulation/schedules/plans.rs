@@ -181,11 +181,14 @@ fn board(sim: &Sim) -> Builder {
         effects.apply(&turn, "undo", "done");
         async { Ok(Command::new()) }
     };
-    (0..AGENTS).fold(sim.board().breaker(never).pool(3).run_supervisors(2).agent("undo", undo), |builder, number| {
-        let effects = sim.effects();
-        let agent = move |turn: Turn| follow(turn, effects.clone());
-        builder.with(AgentSpec::new(&format!("a{number}"), agent).concurrency(3))
-    })
+    (0..AGENTS).fold(
+        sim.board().breaker(never).pool(3).capacity(|capacity| capacity.run_supervisors(2)).agent("undo", undo),
+        |builder, number| {
+            let effects = sim.effects();
+            let agent = move |turn: Turn| follow(turn, effects.clone());
+            builder.with(AgentSpec::new(&format!("a{number}"), agent).concurrency(3))
+        },
+    )
 }
 
 /// What was taken back, by the names of the nodes.

@@ -166,7 +166,7 @@ async fn fulfil(wish: Wish, number: usize, turn: &Turn, effects: &Effects) -> Re
 
 pub(crate) fn board(sim: &Sim) -> Builder {
     let never = BreakerPolicy { threshold: u32::MAX, cooldown: Duration::ZERO, max_cooldown: Duration::ZERO };
-    let mut builder = sim.board().breaker(never).pool(3).run_supervisors(2);
+    let mut builder = sim.board().breaker(never).pool(3).capacity(|capacity| capacity.run_supervisors(2));
     for depth in 0..DEPTH {
         let effects = sim.effects();
         let agent = move |turn: Turn| follow(turn, effects.clone());

@@ -1,0 +1,235 @@
+//! What a board is tuned with, in groups: how much it takes on, how long it keeps what has ended, how long it waits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::actors::LedgerLimits;
+use crate::actors::context::ContextStore;
+use crate::messages::{Backoff, Durability, OnUnknown};
+use crate::supervision::runs::breaker::BreakerPolicy;
+
+use super::builder::Unfinished;
+use super::classifier::Classifier;
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) durability: Option<Durability>,
+    pub(super) classifier: Classifier,
+    pub(super) breaker: BreakerPolicy,
+    pub(super) backoff: Backoff,
+    pub(super) approval_ttl: Duration,
+    pub(super) on_unknown: OnUnknown,
+    pub(super) on_unfinished: Unfinished,
+    pub(super) grace: Duration,
+    pub(super) attempts: u32,
+    pub(super) max_recoveries: u32,
+    pub(super) namespace_ttls: BTreeMap<String, Duration>,
+    pub(super) capacity: Capacity,
+    pub(super) retention: Retention,
+    pub(super) timings: Timings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            durability: None,
+            classifier: Classifier::None,
+            breaker: BreakerPolicy::default(),
+            backoff: Backoff::default(),
+            approval_ttl: Duration::from_secs(7 * 24 * 3600),
+            on_unknown: OnUnknown::Ask,
+            on_unfinished: Unfinished::default(),
+            grace: Duration::from_secs(10),
+            attempts: 3,
+            max_recoveries: 10,
+            namespace_ttls: ContextStore::usual_ttls(),
+            capacity: Capacity::default(),
+            retention: Retention::default(),
+            timings: Timings::default(),
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn ledger(&self) -> LedgerLimits {
+        LedgerLimits { inbox: self.capacity.inbox, stale_after: self.timings.stale_after }
+    }
+}
+
+/// How much a board takes on: [`Builder::capacity`](super::Builder::capacity).
+#[derive(Clone, Debug)]
+#[must_use = "it is returned to the builder"]
+pub struct Capacity {
+    pub(super) pool: usize,
+    pub(super) runs_in_flight: usize,
+    pub(super) ready_per_agent: usize,
+    pub(super) supervisors: usize,
+    pub(super) dynamic_agents: usize,
+    pub(super) inbox: usize,
+    pub(super) watch_buffer: usize,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self {
+            pool: 5,
+            runs_in_flight: 10_000,
+            ready_per_agent: 1_024,
+            supervisors: 2,
+            dynamic_agents: 16,
+            inbox: 200,
+            watch_buffer: 256,
+        }
+    }
+}
+
+impl Capacity {
+    /// How many runs may be in flight (10,000). Callers wait until one ends, or use `try_submit`. At least one.
+    pub fn runs_in_flight(mut self, runs: usize) -> Self {
+        self.runs_in_flight = runs.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// How many ready turns may wait for one agent before new work for it is refused (1,024). At least one.
+    pub fn ready_per_agent(mut self, turns: usize) -> Self {
+        self.ready_per_agent = turns.max(1);
+        self
+    }
+
+    /// How many run supervisors there are (2). At least one.
+    pub fn run_supervisors(mut self, count: usize) -> Self {
+        self.supervisors = count.max(1);
+        self
+    }
+
+    /// How many agents the agents of one run may create (16). More are refused.
+    pub fn dynamic_agents(mut self, agents: usize) -> Self {
+        self.dynamic_agents = agents;
+        self
+    }
+
+    /// How many messages of each agent's inbox are kept in memory and shown (200), the newest; the journals have all.
+    pub fn inbox(mut self, messages: usize) -> Self {
+        self.inbox = messages;
+        self
+    }
+
+    /// How many events or announcements a slow watcher may lag behind (256).
+    pub fn watch_buffer(mut self, events: usize) -> Self {
+        self.watch_buffer = events;
+        self
+    }
+}
+
+/// How long a board keeps what has ended: [`Builder::retention`](super::Builder::retention).
+#[derive(Clone, Debug)]
+#[must_use = "it is returned to the builder"]
+pub struct Retention {
+    pub(super) runs: Duration,
+    pub(super) conversations: Duration,
+    pub(super) memory_runs: usize,
+    pub(super) memory_turns: u32,
+    pub(super) every: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            runs: Duration::from_secs(30 * 24 * 3600),
+            conversations: Duration::from_secs(90 * 24 * 3600),
+            memory_runs: 10_000,
+            memory_turns: 1_000,
+            every: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Retention {
+    /// How long a run is kept after its end (30 days).
+    pub fn runs(mut self, time: Duration) -> Self {
+        self.runs = time;
+        self
+    }
+
+    /// How long a conversation is kept after its last run (90 days).
+    pub fn conversations(mut self, time: Duration) -> Self {
+        self.conversations = time;
+        self
+    }
+
+    /// How many ended runs are kept whose journals live in memory only (10,000).
+    pub fn memory_runs(mut self, runs: usize) -> Self {
+        self.memory_runs = runs;
+        self
+    }
+
+    /// How many of its last turns a run keeps whose journal lives in memory only (1,000).
+    pub fn memory_turns(mut self, turns: u32) -> Self {
+        self.memory_turns = turns;
+        self
+    }
+
+    /// How often expired context entries, old runs and old conversations are deleted (1 min).
+    pub fn every(mut self, interval: Duration) -> Self {
+        self.every = interval;
+        self
+    }
+}
+
+/// How long a board waits for what may never come: [`Builder::timings`](super::Builder::timings).
+#[derive(Clone, Debug)]
+#[must_use = "it is returned to the builder"]
+pub struct Timings {
+    pub(super) remind_before: Duration,
+    pub(super) offline_after: Duration,
+    pub(super) stuck_after: Duration,
+    pub(super) reconcile_within: Duration,
+    pub(super) stale_after: Duration,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self {
+            remind_before: Duration::from_secs(24 * 3600),
+            offline_after: Duration::from_secs(120),
+            stuck_after: Duration::from_secs(5),
+            reconcile_within: Duration::from_secs(30),
+            stale_after: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Timings {
+    /// How long before an approval expires its channels are reminded of it, once (24 h). An approval whose whole time is less
+    /// than twice that is reminded of when half of the time is over. Zero: there are no reminders.
+    pub fn remind_before(mut self, lead: Duration) -> Self {
+        self.remind_before = lead;
+        self
+    }
+
+    /// How long turns wait for an agent that was stopped to be spawned again, before they fail as offline (120 s).
+    pub fn offline_after(mut self, wait: Duration) -> Self {
+        self.offline_after = wait;
+        self
+    }
+
+    /// How long a turn may ignore that it was stopped before its slot and permit are given to others (5 s).
+    pub fn stuck_after(mut self, wait: Duration) -> Self {
+        self.stuck_after = wait;
+        self
+    }
+
+    /// How long a tool may take to find out what an effect whose result was lost resulted in (30 s); after that it is unknown.
+    pub fn reconcile_within(mut self, wait: Duration) -> Self {
+        self.reconcile_within = wait;
+        self
+    }
+
+    /// How long a delegation may be silent before its status is shown as stale (10 min).
+    pub fn stale_after(mut self, silence: Duration) -> Self {
+        self.stale_after = silence;
+        self
+    }
+}
