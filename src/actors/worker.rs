@@ -22,7 +22,7 @@ use crate::env::threads::can_start;
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
-use crate::supervision::runs::queue::{EnqueueGuard, ShardMessage};
+use crate::supervision::runs::queue::EnqueueGuard;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 
 use super::agent::{MadeValue, made_for};
@@ -130,7 +130,7 @@ fn finish(floor: &Arc<Floor>, job: &Job, end: End) -> Next {
     let outcome = report(floor, job, end);
     let next = floor.next(job);
     if let Some(outcome) = outcome {
-        outcome.work();
+        outcome.drain();
     }
     next
 }
@@ -157,7 +157,7 @@ fn report<'a>(floor: &Floor, job: &'a Job, end: End) -> Option<EnqueueGuard<'a>>
         return Some(enqueue(&job.turn, outcome));
     };
     let turn = Arc::clone(&job.turn);
-    fault.hand_over(outcome, move |outcome| enqueue(&turn, outcome).work());
+    fault.hand_over(outcome, move |outcome| enqueue(&turn, outcome).drain());
     None
 }
 
@@ -184,7 +184,7 @@ pub(super) fn enqueue(turn: &TurnShared, outcome: TurnOutcome) -> EnqueueGuard<'
     turn.has_reported.store(true, Ordering::Release);
     let ready = &turn.ready;
     let is_marked = turn.is_marked();
-    ready.queue.enqueue(ShardMessage::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome })
+    ready.sink.outcome(ready.id, ready.attempt, is_marked, outcome)
 }
 
 enum End {

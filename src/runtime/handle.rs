@@ -18,7 +18,7 @@ use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
     AgentName, Chain, Complexity, ConversationId, Durability, Envelope, Json, Limits, QuestionId, Refusal, RunId,
-    Submission, Task, TraceId, check_person,
+    Submission, Task, TraceId, TurnId, check_person,
 };
 use crate::storage::board_store::BoardStore;
 use crate::storage::{Journal, StorageError};
@@ -26,7 +26,7 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::queue::ShardMessage;
+use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
 use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
 use crate::supervision::runs::snapshot::load;
@@ -188,7 +188,7 @@ impl Callboard {
             let (submitted, entered) = (Arc::clone(&submission), conversation.clone());
             let submit =
                 |ack| ShardMessage::Submit { submission: submitted, conversation: entered, permit, ack, result: told };
-            if let Some(accepted) = self.tell(run, submit).await {
+            if let Some(accepted) = self.ask_shard(run, submit).await {
                 let run = accepted?;
                 if let Some(conversation) = &conversation {
                     Box::pin(board.take_place(conversation, &submission)).await;
@@ -329,7 +329,8 @@ impl Callboard {
     /// The question is not open, was answered, `by` has more than (128) characters, or the answer could not be journaled.
     pub async fn answer(&self, question: QuestionId, answer: impl Into<Json>, by: &str) -> Result<(), AnswerError> {
         check_person(by)?;
-        let (request, answer, by): (_, Json, Arc<str>) = (question.request, answer.into(), by.into());
+        let QuestionId { request, nonce } = question;
+        let (answer, by): (Json, Arc<str>) = (answer.into(), by.into());
         if answer.is_too_deep() {
             return Err(AnswerError::TooDeep);
         }
@@ -337,24 +338,30 @@ impl Callboard {
         let mut told = None;
         for _ in 0..times {
             let (answer, by) = (answer.clone(), Arc::clone(&by));
-            let again = self.tell(request.turn.run, |ack| ShardMessage::Answer { question, answer, by, ack }).await;
+            let (TurnId { run, number: turn }, ordinal) = (request.turn, request.ordinal);
+            let again = self.ask_run(run, |ack| RunMessage::Answer { turn, ordinal, nonce, answer, by, ack }).await;
             told = told.or(again);
         }
         told.unwrap_or(Err(AnswerError::Interrupted(request)))
     }
 
-    /// Hands something to a run's supervisor and waits for what it says. `None` when the supervisor was restarted before it
-    /// said anything, or the board has ended.
-    pub(super) async fn tell<T>(
+    /// Sends a message about a run to its supervisor and waits for the answer. `None` when the supervisor was restarted before
+    /// it answered, or the board has ended.
+    pub(super) async fn ask_run<T>(
         &self,
         run: RunId,
-        input: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
+        message: impl FnOnce(oneshot::Sender<T>) -> RunMessage,
     ) -> Option<T> {
-        let (reply, told) = oneshot::channel();
-        self.board.shards.of(run).enqueue(input(reply)).work();
+        self.ask_shard(run, |reply| ShardMessage::Run { run, message: message(reply) }).await
+    }
+
+    /// As [`Callboard::ask_run`], with any message for the shard of the run.
+    async fn ask_shard<T>(&self, run: RunId, message: impl FnOnce(oneshot::Sender<T>) -> ShardMessage) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.board.shards.of(run).enqueue(message(reply)).drain();
         tokio::select! {
             biased;
-            told = told => told.ok(),
+            answer = answer => answer.ok(),
             _ = async { Box::pin(self.ended()).await } => None,
         }
     }

@@ -16,7 +16,7 @@ use crate::storage::StorageError;
 use crate::supervision::runs::decide::MAX_COMMAND;
 use crate::supervision::runs::follow::{Follower, TurnEvent};
 use crate::supervision::runs::interrupts::{Interrupt, Resume, ResumeError};
-use crate::supervision::runs::queue::ShardMessage;
+use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::reopen::OverwriteError;
 use crate::supervision::runs::run::Run;
 use crate::supervision::runs::snapshot::{Loaded, late_turns, load};
@@ -197,7 +197,8 @@ impl RunHandle {
             return result;
         }
         let (reply, result) = oneshot::channel();
-        self.board.board.shards.of(self.id).enqueue(ShardMessage::Result { run: self.id, reply }).work();
+        let message = ShardMessage::Run { run: self.id, message: RunMessage::Result { reply } };
+        self.board.board.shards.of(self.id).enqueue(message).drain();
         result
     }
 
@@ -210,7 +211,7 @@ impl RunHandle {
         check_reason(reason)?;
         loop {
             let reason = reason.to_owned();
-            let told = self.board.tell(self.id, |ack| ShardMessage::Cancel { run: self.id, reason, ack }).await;
+            let told = self.board.ask_run(self.id, |ack| RunMessage::Cancel { reason, ack }).await;
             match told {
                 Some(true) => return Ok(true),
                 Some(false) => {
@@ -228,7 +229,7 @@ impl RunHandle {
     /// Has the turns begin again that wait for a person (see [`Run::turns_that_need_attention`]). What one that has changed
     /// had asked for before is forgotten; the others are answered from what they had. Returns how many there were.
     pub async fn restart_turns(&self) -> usize {
-        self.board.tell(self.id, |ack| ShardMessage::RestartTurns { run: self.id, ack }).await.unwrap_or(0)
+        self.board.ask_run(self.id, |ack| RunMessage::RestartTurns { ack }).await.unwrap_or(0)
     }
 
     /// Has a run go on that ended because branches wrote one place side by side (SEMANTICS 6): these values stand in the
@@ -275,14 +276,13 @@ impl RunHandle {
         if size > MAX_COMMAND {
             return Err(OverwriteError::TooLarge { size });
         }
-        let told =
-            self.board.tell(self.id, |ack| ShardMessage::Overwrite { run: self.id, update, by: by.into(), ack }).await;
+        let told = self.board.ask_run(self.id, |ack| RunMessage::Overwrite { update, by: by.into(), ack }).await;
         told.unwrap_or(Err(OverwriteError::Interrupted))
     }
 
     /// The run's questions that wait for an answer. What has expired is not among them.
     pub async fn questions(&self) -> Vec<Question> {
-        self.board.tell(self.id, |reply| ShardMessage::Questions { run: self.id, reply }).await.unwrap_or_default()
+        self.board.ask_run(self.id, |reply| RunMessage::Questions { reply }).await.unwrap_or_default()
     }
 
     /// The run's question that was asked first and is open, as soon as there is one; `None` once the run has ended. To be
@@ -342,7 +342,7 @@ impl RunHandle {
 
     /// The nodes of the run's plan that wait for a person, in the order of their turns.
     pub async fn interrupts(&self) -> Vec<Interrupt> {
-        self.board.tell(self.id, |reply| ShardMessage::Interrupts { run: self.id, reply }).await.unwrap_or_default()
+        self.board.ask_run(self.id, |reply| RunMessage::Interrupts { reply }).await.unwrap_or_default()
     }
 
     /// The first of [`RunHandle::interrupts`], as soon as there is one; `None` once the run has ended. Of a run that another
@@ -413,7 +413,10 @@ impl RunHandle {
         if turn.run != self.id {
             return Err(ResumeError::NotInterrupted(turn));
         }
-        let told = self.board.tell(self.id, |ack| ShardMessage::Resume { turn, resume, by: by.into(), ack }).await;
+        let told = self
+            .board
+            .ask_run(self.id, |ack| RunMessage::Resume { turn: turn.number, resume, by: by.into(), ack })
+            .await;
         told.unwrap_or(Err(ResumeError::Interrupted(turn)))
     }
 

@@ -24,7 +24,7 @@ use crate::supervision::runs::claims::Claims;
 use crate::supervision::runs::conversing::ConversationQueue;
 use crate::supervision::runs::dispatch::Dispatch;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::queue::ShardMessage;
+use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::roster::Roster;
 use crate::supervision::runs::supervisor::{MemoryRuns, RunSupervisor, ShardContext};
 use crate::supervision::tree::{
@@ -244,11 +244,8 @@ impl Builder {
             if callboard.board.settings.on_unfinished == Unfinished::Cancel {
                 // It waits until the run is read, and is decided before anything of the run begins.
                 let (ack, _) = oneshot::channel();
-                queue.push(ShardMessage::Cancel {
-                    run,
-                    reason: "an earlier process left it unfinished".to_owned(),
-                    ack,
-                });
+                let message = RunMessage::Cancel { reason: "an earlier process left it unfinished".to_owned(), ack };
+                queue.push(ShardMessage::Run { run, message });
             }
         }
         Ok(callboard)

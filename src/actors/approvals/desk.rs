@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 
 use crate::actors::shards::Shards;
 use crate::env::Env;
-use crate::messages::{ApprovalId, Decision, Durability, Envelope, Timestamp};
+use crate::messages::{ApprovalId, Decision, Durability, Envelope, RequestId, Timestamp, TurnId};
 use crate::storage::codec::{self, Stored};
 use crate::storage::{Expected, Key, Put, Storage, StorageError};
-use crate::supervision::runs::queue::ShardMessage;
+use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::supervision::{Mailbox, answer_of};
 
 use super::DecideError;
@@ -156,12 +156,9 @@ impl Desk {
     /// Brings a stored decision to its run, once.
     pub(super) fn deliver(&self, id: ApprovalId, decision: Decision) {
         let Some(Question { envelope, .. }) = self.open.lock().remove(&id) else { return };
-        let request = envelope.request;
-        self.shards.of(request.turn.run).push(ShardMessage::Decide {
-            request,
-            approval: id,
-            decision: decision.clone(),
-        });
+        let RequestId { turn: TurnId { run, number: turn }, ordinal } = envelope.request;
+        let message = RunMessage::Decide { turn, ordinal, approval: id, decision: decision.clone() };
+        self.shards.of(run).push(ShardMessage::Run { run, message });
         self.closed.notify_waiters();
         self.tell(Msg::Settled(id, Some(decision)));
     }

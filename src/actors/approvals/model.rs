@@ -13,7 +13,7 @@ use super::*;
 use crate::env::{Clock, Now};
 use crate::messages::{Action, ActionKind, AgentName, Json, MAX_PERSON, MAX_REASON, RequestId, RunId, Terms, TurnId};
 use crate::storage::Memory;
-use crate::supervision::runs::queue::ShardMessage;
+use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::testing::rules::play;
 
 const GATEWAYS: usize = 2;
@@ -323,7 +323,12 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         for (number, (_, shards)) in gateways.iter().enumerate() {
             let inputs = shards.of(RunId(uuid::Uuid::nil())).take(Default::default());
             for (input, (question, decided)) in inputs.zip(&model.brought[number]) {
-                let ShardMessage::Decide { request, approval, decision } = input else { panic!("{input:?}") };
+                let ShardMessage::Run { run, message: RunMessage::Decide { turn, ordinal, approval, decision } } =
+                    input
+                else {
+                    panic!("{input:?}")
+                };
+                let request = RequestId { turn: TurnId { run, number: turn }, ordinal };
                 prop_assert_eq!((request, approval), (envelopes[*question].request, ids[*question]));
                 prop_assert_eq!(&decision, decided);
             }

@@ -26,7 +26,6 @@ use crate::env::{Env, Mutant};
 use crate::messages::{AgentName, Authority, Failure, FailureKind, OnUnknown, Refusal, TurnId};
 use crate::supervision::runs::dispatch::ReadyTurn;
 use crate::supervision::runs::facts::SharedFacts;
-use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::wait_for::Waiting;
 
@@ -552,5 +551,5 @@ fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
 fn report(ready: ReadyTurn, failure: Failure) {
     let outcome = TurnOutcome::Failed(failure);
     let is_marked = ready.is_marked;
-    ready.queue.push(ShardMessage::Outcome { turn: ready.id, attempt: ready.attempt, is_marked, outcome });
+    drop(ready.sink.outcome(ready.id, ready.attempt, is_marked, outcome));
 }

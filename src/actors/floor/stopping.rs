@@ -53,7 +53,7 @@ impl Floor {
         self.fill(state);
         self.ended.notify_waiters();
         if why == StopReason::TimedOut {
-            worker::enqueue(turn, worker::timed_out(turn, timeout)).work();
+            worker::enqueue(turn, worker::timed_out(turn, timeout)).drain();
         }
     }
 

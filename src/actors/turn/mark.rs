@@ -1,11 +1,10 @@
 //! Whether a turn works with what strangers wrote.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::messages::RequestId;
 use crate::supervision::runs::dispatch::ReadyTurn;
-use crate::supervision::runs::queue::{ShardMessage, ShardQueue};
+use crate::supervision::runs::dispatch::TurnSink;
 use crate::supervision::runs::rules::requests::TurnRequest;
 
 /// Whether a turn works with what strangers wrote. What it reads of the shared context may change it.
@@ -16,15 +15,15 @@ pub(crate) struct MarkOfTurn {
     is_told: AtomicBool,
     turn: RequestId,
     attempt: u32,
-    queue: Arc<ShardQueue>,
+    sink: TurnSink,
 }
 
 impl MarkOfTurn {
     pub(super) fn of(ready: &ReadyTurn) -> Self {
-        let ReadyTurn { id, attempt, is_marked, queue, .. } = ready;
+        let ReadyTurn { id, attempt, is_marked, sink, .. } = ready;
         let turn = RequestId { turn: *id, ordinal: u32::MAX };
         let (is_set, is_told) = (AtomicBool::new(*is_marked), AtomicBool::new(false));
-        Self { is_set, is_told, turn, attempt: *attempt, queue: Arc::clone(queue) }
+        Self { is_set, is_told, turn, attempt: *attempt, sink: sink.clone() }
     }
 
     pub(in crate::actors) fn is_set(&self) -> bool {
@@ -41,7 +40,7 @@ impl MarkOfTurn {
         self.is_set.store(true, Ordering::Release);
         if !self.is_told.swap(true, Ordering::AcqRel) {
             let (id, attempt, request) = (self.turn, self.attempt, TurnRequest::Mark(source.into()));
-            self.queue.enqueue(ShardMessage::Request { id, attempt, is_marked: true, request, reply: None }).work();
+            self.sink.request(id, attempt, true, request, None).drain();
         }
     }
 }

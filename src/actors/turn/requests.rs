@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::messages::{Failure, FailureKind, MAX_JSON_DEPTH, RequestId, TurnId};
-use crate::supervision::runs::queue::ShardMessage;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
 use super::{Turn, TurnError, TurnShared};
@@ -129,7 +128,7 @@ impl Turn {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
         let is_marked = self.shared.is_marked();
-        ready.queue.enqueue(ShardMessage::Request { id, attempt: ready.attempt, is_marked, request, reply }).work();
+        ready.sink.request(id, ready.attempt, is_marked, request, reply).drain();
     }
 
     /// Asks and waits without permit and slot. A supervisor that restarts meanwhile is asked again: it finds the request

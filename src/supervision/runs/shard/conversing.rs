@@ -24,7 +24,7 @@ use super::queue::{ShardMessage, ShardQueue};
 pub(in crate::supervision::runs) enum Looked {
     /// The run may start; the event holds what it reads.
     Read(RunEvent),
-    /// Another run comes first. The queue receives [`RunMessage::LookAtConversation`] when that one has ended on this board.
+    /// Another run comes first. The queue receives [`ShardMessage::LookAtConversation`] when that one has ended on this board.
     Waits,
     /// The conversation belongs to another agent or workflow.
     Foreign(Arc<str>),

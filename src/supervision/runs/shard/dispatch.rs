@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::messages::state::RunFigures;
 use crate::messages::{
-    AgentName, ApprovalId, Authority, Chain, Durability, EarlierAnswer, Envelope, Json, RunEvent, RunId, RunMetrics,
-    State, Submission, Timestamp, TurnId,
+    AgentName, ApprovalId, Authority, Chain, Durability, EarlierAnswer, Envelope, Json, RequestId, RunEvent, RunId,
+    RunMetrics, State, Submission, Timestamp, TurnId,
 };
 use crate::supervision::runs::rules::directory::AgentDirectory;
+use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Record, Run};
 use crate::supervision::runs::rules::step::Answered;
 
-use super::queue::ShardQueue;
+use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
 
 /// Carries out what run supervisors decide. The agents' side implements it.
 pub trait Dispatch: AgentDirectory {
@@ -92,6 +95,38 @@ pub struct ReadyTurn {
     pub conversation: Option<Json>,
     /// The clock's monotonic reading when it became ready.
     pub ready_at: Duration,
-    /// Where its outcome goes.
-    pub queue: Arc<ShardQueue>,
+    /// Where its outcome and requests go.
+    pub sink: TurnSink,
+}
+
+/// Through which a worker sends a turn's outcome and requests to the run's supervisor. A cheap clone. Each call returns a
+/// guard: dropped, it wakes the supervisor, and [`EnqueueGuard::drain`] processes the message on this thread.
+#[derive(Clone, Debug)]
+pub struct TurnSink(Arc<ShardQueue>);
+
+impl TurnSink {
+    /// The sink of the turns of a shard.
+    #[must_use]
+    pub fn new(queue: Arc<ShardQueue>) -> Self {
+        Self(queue)
+    }
+
+    /// Sends how an attempt ended; `is_marked` if the turn had read untrusted input.
+    pub fn outcome(&self, turn: TurnId, attempt: u32, is_marked: bool, outcome: TurnOutcome) -> EnqueueGuard<'_> {
+        let message = RunMessage::Outcome { turn: turn.number, attempt, is_marked, outcome };
+        self.0.enqueue(ShardMessage::Run { run: turn.run, message })
+    }
+
+    /// Sends a request of an attempt; `reply` receives the answer, if there is to be one.
+    pub fn request(
+        &self,
+        RequestId { turn, ordinal }: RequestId,
+        attempt: u32,
+        is_marked: bool,
+        request: TurnRequest,
+        reply: Option<oneshot::Sender<TurnReply>>,
+    ) -> EnqueueGuard<'_> {
+        let message = RunMessage::Request { turn: turn.number, ordinal, attempt, is_marked, request, reply };
+        self.0.enqueue(ShardMessage::Run { run: turn.run, message })
+    }
 }

@@ -16,7 +16,7 @@ use crate::supervision::runs::rules::run::{OnceState, QuestionState, Record, Run
 use crate::supervision::runs::rules::snapshot::Cadence;
 use crate::supervision::runs::rules::step::{Effect, WorkedOut};
 
-use super::queue::ShardMessage;
+use super::queue::RunMessage;
 
 /// A run, its position in the journal, and the callers that wait for it.
 pub(in crate::supervision::runs) struct LiveRun {
@@ -40,7 +40,7 @@ pub(in crate::supervision::runs) struct LiveRun {
     /// An append is in flight; messages wait in `waiting` until it ends.
     pub(in crate::supervision::runs) is_committing: bool,
     /// Messages that arrived while a commit was in flight.
-    pub(in crate::supervision::runs) waiting: VecDeque<ShardMessage>,
+    pub(in crate::supervision::runs) waiting: VecDeque<RunMessage>,
     /// Requests of turns without an answer, by turn and ordinal.
     pub(in crate::supervision::runs) waiters: BTreeMap<(u32, u32), oneshot::Sender<TurnReply>>,
     /// Callers that wait for the result.

@@ -91,7 +91,7 @@ impl Timers {
         let wait = at.saturating_sub(now);
         let sleeping = tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            queue.enqueue(ShardMessage::Tick).work();
+            queue.enqueue(ShardMessage::Tick).drain();
         });
         self.armed = Some((at, sleeping.abort_handle()));
     }

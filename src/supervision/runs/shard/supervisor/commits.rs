@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use tokio::sync::oneshot;
 
 use crate::env::{Mutant, Now};
 use crate::messages::{Durability, RequestId, RunId};
 use crate::storage::{Sequence, StorageError};
 use crate::supervision::answer_of;
-use crate::supervision::runs::rules::errors::SubmitError;
 use crate::supervision::runs::rules::run::{OpenTurn, Phase};
-use crate::supervision::runs::rules::snapshot::is_left;
 use crate::supervision::runs::rules::step::Effect;
-use crate::supervision::runs::shard::dispatch::ReadyTurn;
+use crate::supervision::runs::shard::dispatch::{ReadyTurn, TurnSink};
 use crate::supervision::runs::shard::live::{Held, LiveRun};
-use crate::supervision::runs::shard::queue::ShardMessage;
+use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
 
+use super::context::spawn_unless_ready;
 use super::requests::{apply, refuse};
-use super::{JOURNALED, RunShard, ShardContext, decision_context};
+use super::shard::{JOURNALED, RunShard};
 
 impl RunShard {
     /// Appends applied events to the journal; effects of an append that is acknowledged at once are performed at once.
@@ -61,7 +59,7 @@ impl RunShard {
             tokio::spawn(async move {
                 // Also after an error or a panic: the run continues from what the journal has.
                 let result = answer_of(append).await;
-                queue.enqueue(ShardMessage::Committed { run, life, result }).work();
+                queue.enqueue(ShardMessage::Committed { run, life, result }).drain();
             });
         }
         result
@@ -106,11 +104,11 @@ impl RunShard {
         if live.cadence.count(committed) {
             self.keep_snapshot(&mut live);
         }
-        let context = decision_context(&self.shared, now);
+        let context = self.shared.decision_context(now);
         while !live.is_committing
-            && let Some(input) = live.waiting.pop_front()
+            && let Some(message) = live.waiting.pop_front()
         {
-            apply(&mut live, input, &context);
+            apply(&mut live, message, &context);
         }
         Some(live)
     }
@@ -140,10 +138,10 @@ impl RunShard {
             for waiter in live.results.drain(..) {
                 let _ = waiter.send(Arc::clone(result));
             }
-            for input in live.waiting.drain(..) {
-                match input {
-                    ShardMessage::Result { reply, .. } => drop(reply.send(Arc::clone(result))),
-                    input => refuse(input),
+            for message in live.waiting.drain(..) {
+                match message {
+                    RunMessage::Result { reply } => drop(reply.send(Arc::clone(result))),
+                    message => refuse(run, message),
                 }
             }
         }
@@ -198,10 +196,10 @@ impl RunShard {
         self.shared.facts.lock().forget_run(run);
         if matches!(error, StorageError::Stopped { .. }) {
             (self.shared.on_storage_error)(error);
-            live.waiting.into_iter().for_each(refuse);
+            live.waiting.into_iter().for_each(|message| refuse(run, message));
         } else if is_new && !error.may_pass() {
             self.shared.roster.remove(run);
-            live.waiting.into_iter().for_each(refuse);
+            live.waiting.into_iter().for_each(|message| refuse(run, message));
         } else if matches!(error, StorageError::Fenced { .. }) {
             self.let_go(live);
         } else {
@@ -214,11 +212,10 @@ impl RunShard {
             }
             self.load(run, is_shared, None);
             let later = self.loading.entry(run).or_default();
-            if matches!(error, StorageError::TooLarge { .. }) {
-                // The same record would be refused again, and again.
-                later.push(ShardMessage::Fail { run, error: error.to_string() });
-            }
-            later.extend(live.waiting);
+            // A record that is too large would be refused again, and again.
+            let fail =
+                matches!(error, StorageError::TooLarge { .. }).then(|| RunMessage::Fail { error: error.to_string() });
+            later.extend(fail.into_iter().chain(live.waiting).map(|message| ShardMessage::Run { run, message }));
         }
     }
 
@@ -278,8 +275,7 @@ impl RunShard {
         if live.run.waits_for_conversation() {
             return;
         }
-        let id = live.run.turn_id(number);
-        let is_outcome = |input: &ShardMessage| matches!(input, ShardMessage::Outcome { turn, .. } if *turn == id);
+        let is_outcome = |message: &RunMessage| matches!(message, RunMessage::Outcome { turn, .. } if *turn == number);
         if !live.waiting.iter().any(is_outcome) {
             self.start(live, number, now);
         }
@@ -329,41 +325,7 @@ impl RunShard {
             records: turn.records.clone(),
             durability: live.durability,
             ready_at: now.monotonic,
-            queue: Arc::clone(&self.shared.queue),
+            sink: TurnSink::new(Arc::clone(&self.shared.queue)),
         });
-    }
-}
-
-impl ShardContext {
-    /// Acknowledges a submission whose run exists already, here or on another board. A run whose note a crash has lost is
-    /// adopted; one of which a crash has kept the note alone was not accepted.
-    pub(super) fn accept_if_there(self: &Arc<Self>, run: RunId, ack: oneshot::Sender<Result<RunId, SubmitError>>) {
-        let shared = Arc::clone(self);
-        let look = async move {
-            let there = shared.journal.has(run).await;
-            let is_left =
-                matches!(there, Ok(true)) && is_left(&shared.journal, run, &shared.rules, shared.durability).await;
-            (shared, there, is_left)
-        };
-        spawn_unless_ready(look.boxed(), move |(shared, there, is_left)| {
-            if is_left {
-                shared.queue.push(ShardMessage::Adopt { run, new_process: true, recovery: None });
-            }
-            let _ = ack.send(match there {
-                Ok(true) => Ok(run),
-                Ok(false) => Err(SubmitError::Interrupted),
-                Err(error) => Err(error.into()),
-            });
-        });
-    }
-}
-
-pub(super) fn spawn_unless_ready<T: Send + 'static>(
-    mut future: futures::future::BoxFuture<'static, T>,
-    then: impl FnOnce(T) + Send + 'static,
-) {
-    match (&mut future).now_or_never() {
-        Some(done) => then(done),
-        None => drop(tokio::spawn(async move { then(future.await) })),
     }
 }

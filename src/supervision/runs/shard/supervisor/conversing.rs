@@ -11,10 +11,11 @@ use crate::supervision::answer_of;
 use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::conversing::{Left, Looked};
 use crate::supervision::runs::shard::live::LiveRun;
-use crate::supervision::runs::shard::queue::ShardMessage;
+use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
 
-use super::{RunShard, ShardContext};
+use super::context::ShardContext;
+use super::shard::RunShard;
 
 /// After how long a run looks again (1, 2, 4, 8, 16, then 30 s), in case the one before it ended on another board. One that
 /// ends on this board wakes it at once.
@@ -40,19 +41,19 @@ impl RunShard {
         let (shared, durability, id) = (self.shared.clone(), live.durability, run.id());
         tokio::spawn(async move {
             let look = shared.conversations.look(&conversation, who, durability, (&shared.queue, now.wall));
-            let input = match answer_of(look).await {
+            let message = match answer_of(look).await {
                 Ok(Looked::Waits) => return,
-                Ok(Looked::Read(read)) => ShardMessage::ConversationRead { run: id, read: Box::new(read) },
+                Ok(Looked::Read(read)) => RunMessage::ConversationRead { read: Box::new(read) },
                 Ok(Looked::Foreign(owner)) => {
                     let error = format!("conversation {conversation} belongs to {owner}; choose another one");
-                    ShardMessage::Fail { run: id, error }
+                    RunMessage::Fail { error }
                 }
                 Err(error) if error.may_pass() => {
                     return tracing::warn!(run = %id, %conversation, %error, "the conversation could not be read; it is read again");
                 }
-                Err(error) => ShardMessage::Fail { run: id, error: format!("conversation {conversation}: {error}") },
+                Err(error) => RunMessage::Fail { error: format!("conversation {conversation}: {error}") },
             };
-            shared.queue.enqueue(input).work();
+            shared.queue.enqueue(ShardMessage::Run { run: id, message }).drain();
         });
     }
 }

@@ -7,16 +7,13 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Handle;
 
 use crate::supervision::actor_point;
-use crate::supervision::runs::shard::queue::{Open, ShardMessage};
+use crate::supervision::runs::shard::queue::{Open, ShardMessage, Wake};
 
-use super::{RunShard, ShardContext};
+use super::context::ShardContext;
+use super::shard::RunShard;
 
 /// The actor; see the module.
 pub struct RunSupervisor;
-
-/// Its one message: the queue has messages, or a drain has failed.
-#[derive(Debug)]
-pub struct Wake;
 
 /// One life of the actor. Dropped, also by a panic or a kill, it closes the shard.
 pub struct Life {
@@ -25,8 +22,8 @@ pub struct Life {
 }
 
 impl Life {
-    fn work(&self) -> Result<(), ActorProcessingErr> {
-        self.shared.queue.work();
+    fn drain(&self) -> Result<(), ActorProcessingErr> {
+        self.shared.queue.drain();
         self.shared.queue.fail_if_broken()
     }
 }
@@ -60,12 +57,12 @@ impl Actor for RunSupervisor {
     }
 
     async fn post_start(&self, _: ActorRef<Wake>, life: &mut Life) -> Result<(), ActorProcessingErr> {
-        life.work()
+        life.drain()
     }
 
     async fn handle(&self, me: ActorRef<Wake>, _: Wake, life: &mut Life) -> Result<(), ActorProcessingErr> {
         actor_point(&life.shared.env, "runs.handle", "", &me).await?;
-        life.work()
+        life.drain()
     }
 
     async fn post_stop(&self, _: ActorRef<Wake>, life: &mut Life) -> Result<(), ActorProcessingErr> {

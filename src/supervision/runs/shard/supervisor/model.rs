@@ -2,23 +2,32 @@
 //! for actions of a turn and for a handoff that is parked after it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
+use tokio::sync::oneshot;
 
+use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Authority, Chain, Command, Consent, Decision, Envelope, Failure, FailureKind, Json,
-    Limits, RequestId, Task, Terms, Timestamp, TraceId, Verdict, handoff_action,
+    Action, ActionKind, AgentName, Authority, Backoff, Chain, Command, Consent, Decision, Durability, Envelope,
+    Failure, FailureKind, Json, Limits, Refusal, RequestId, RunEvent, RunId, Submission, Task, Terms, Timestamp,
+    TraceId, TurnId, Verdict, handoff_action,
 };
+use crate::storage::Fence;
 use crate::supervision::runs::rules::breaker::BreakerPolicy;
-use crate::supervision::runs::rules::decide::EXPIRY;
+use crate::supervision::runs::rules::decide::{DecisionContext, EXPIRY};
 use crate::supervision::runs::rules::directory::AgentDirectory;
+use crate::supervision::runs::rules::facts::SharedFacts;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
-use crate::supervision::runs::rules::run::HANDOFF_ORDINAL;
+use crate::supervision::runs::rules::run::{HANDOFF_ORDINAL, Run};
 use crate::supervision::runs::rules::step::Effect;
+use crate::supervision::runs::shard::live::{Held, LiveRun};
+use crate::supervision::runs::shard::queue::RunMessage;
 use crate::testing::rules::{Seen, play};
 
-use super::*;
+use super::requests::apply;
 
 /// What actions are done to, and who is handed to: the policy looks at nothing else.
 const TARGETS: [&str; 3] = ["free", "asked-for", "forbidden"];
@@ -202,8 +211,8 @@ fn write_file(target: usize, text: u8) -> Action {
     Action::new("write_file", TARGETS[target], u64::from(text))
 }
 
-/// A run whose inputs are applied and committed at once.
-struct Desk {
+/// A run whose messages are applied and committed at once.
+struct Shard {
     live: LiveRun,
     facts: SharedFacts,
     attempt: u32,
@@ -212,7 +221,7 @@ struct Desk {
     began: Run,
 }
 
-impl Desk {
+impl Shard {
     fn new() -> Self {
         let id = uuid::Uuid::nil();
         let limits = Limits { attempts: u32::MAX, ..Limits::default() };
@@ -231,7 +240,7 @@ impl Desk {
         Self { live, facts, attempt: 1, nonce: 0, journal: Vec::new(), began: run }
     }
 
-    fn apply(&mut self, input: ShardMessage) {
+    fn apply(&mut self, message: RunMessage) {
         static BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::ZERO };
         self.nonce += 1;
         let context = DecisionContext {
@@ -245,7 +254,7 @@ impl Desk {
             on_unknown: crate::messages::OnUnknown::Ask,
             dynamic_agents: 16,
         };
-        apply(&mut self.live, input, &context);
+        apply(&mut self.live, message, &context);
         self.journal.append(&mut self.live.events);
         for held in std::mem::take(&mut self.live.held) {
             if let Held::Effect(Effect::Reply { turn, ordinal }) = held {
@@ -260,19 +269,14 @@ impl Desk {
 
     fn ask(&mut self, ordinal: u32, action: Action) -> oneshot::Receiver<TurnReply> {
         let (reply, heard) = oneshot::channel();
-        let (id, attempt, request) =
-            (self.request(ordinal), self.attempt, TurnRequest::Approve { action, each_time: false });
-        self.apply(ShardMessage::Request { id, attempt, is_marked: false, request, reply: Some(reply) });
+        let (attempt, request) = (self.attempt, TurnRequest::Approve { action, each_time: false });
+        let reply = Some(reply);
+        self.apply(RunMessage::Request { turn: 1, ordinal, attempt, is_marked: false, request, reply });
         heard
     }
 
     fn end(&mut self, outcome: TurnOutcome) {
-        self.apply(ShardMessage::Outcome {
-            turn: self.request(0).turn,
-            attempt: self.attempt,
-            is_marked: false,
-            outcome,
-        });
+        self.apply(RunMessage::Outcome { turn: 1, attempt: self.attempt, is_marked: false, outcome });
     }
 
     /// Decides what is open under this number; about another action if it `is_changed`.
@@ -294,7 +298,7 @@ impl Desk {
             envelope.action.arguments = 99.into();
         }
         let decision = voice.decision(Timestamp::default());
-        self.apply(ShardMessage::Decide { request, approval: envelope.id(), decision });
+        self.apply(RunMessage::Decide { turn: 1, ordinal, approval: envelope.id(), decision });
     }
 }
 
@@ -312,12 +316,12 @@ fn told(reply: Result<TurnReply, oneshot::error::TryRecvError>, action: &Action)
     })
 }
 
-fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, seen: &mut Seen) -> TestCaseResult {
+fn play_one(shard: &mut Shard, model: &mut Model, waiting: &mut Waiting, op: Op, seen: &mut Seen) -> TestCaseResult {
     match op {
         Op::Ask { ordinal, target, text } => {
             let action = write_file(target, text);
             let is_new = !model.asked.contains_key(&ordinal);
-            let mut heard = desk.ask(ordinal, action.clone());
+            let mut heard = shard.ask(ordinal, action.clone());
             let (said, expected) = (told(heard.try_recv(), &action)?, model.ask(ordinal, target, text));
             prop_assert_eq!(&said, &expected);
             match said {
@@ -332,7 +336,7 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
         }
         Op::Decide { ordinal, voice, is_changed } => {
             let is_open = model.open().contains(&ordinal);
-            desk.decide(ordinal, voice, is_changed);
+            shard.decide(ordinal, voice, is_changed);
             let is_decided = model.decide(ordinal, voice, is_changed);
             let heard = waiting.get_mut(&ordinal).map(|(heard, action)| told(heard.try_recv(), action)).transpose()?;
             if is_decided {
@@ -348,9 +352,9 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
             }
         }
         Op::FailAttempt => {
-            desk.end(TurnOutcome::Failed(Failure::new(FailureKind::Transient, "broken")));
+            shard.end(TurnOutcome::Failed(Failure::new(FailureKind::Transient, "broken")));
             if model.now == Now::WithTheFirst {
-                desk.attempt += 1;
+                shard.attempt += 1;
                 waiting.clear();
                 if !model.open().is_empty() {
                     seen.insert("still open in the next attempt");
@@ -358,7 +362,7 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
             }
         }
         Op::HandOff { to } => {
-            desk.end(TurnOutcome::Command(Command::output(7).with("note", 1).goto(TARGETS[to])));
+            shard.end(TurnOutcome::Command(Command::output(7).with("note", 1).goto(TARGETS[to])));
             if model.now == Now::WithTheFirst {
                 model.now = match TARGETS[to] {
                     "free" => Now::HandedOn,
@@ -367,12 +371,12 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
                 };
             }
             if model.now == Now::Parked {
-                let shown = desk.live.run.open_approvals().next().map(|envelope| envelope.action.clone());
+                let shown = shard.live.run.open_approvals().next().map(|envelope| envelope.action.clone());
                 prop_assert_eq!(shown, Some(handoff_action(&AgentName::new("asked-for").unwrap(), &7.into())));
             }
         }
         Op::DecideHandoff { voice, is_changed } => {
-            desk.decide(HANDOFF_ORDINAL, voice, is_changed);
+            shard.decide(HANDOFF_ORDINAL, voice, is_changed);
             if model.now == Now::Parked && !is_changed {
                 let by = if voice == Voice::Silence { "expiry" } else { "ann" };
                 model.effects.push((HANDOFF_ORDINAL, voice == Voice::Yes, by));
@@ -386,7 +390,7 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
         }
         Op::Cancel => {
             let (ack, _) = oneshot::channel();
-            desk.apply(ShardMessage::Cancel { run: desk.live.run.id(), reason: "no more".into(), ack });
+            shard.apply(RunMessage::Cancel { reason: "no more".into(), ack });
             if model.now != Now::Denied {
                 if !model.open().is_empty() {
                     seen.insert("cancelled while it was open");
@@ -401,16 +405,16 @@ fn play_one(desk: &mut Desk, model: &mut Model, waiting: &mut Waiting, op: Op, s
 type Waiting = BTreeMap<u32, (oneshot::Receiver<TurnReply>, Action)>;
 type TestCaseResult = Result<(), TestCaseError>;
 
-fn agree(desk: &Desk, model: &Model) -> TestCaseResult {
-    let run = &desk.live.run;
+fn agree(shard: &Shard, model: &Model) -> TestCaseResult {
+    let run = &shard.live.run;
     let open: Vec<u32> = run.open_approvals().map(|envelope| envelope.request.ordinal).collect();
     prop_assert_eq!(open, model.open());
-    let taken = desk.journal.iter().filter_map(|event| match event {
+    let taken = shard.journal.iter().filter_map(|event| match event {
         RunEvent::Decided { ordinal, decision, .. } => Some((*ordinal, decision.approved, &*decision.by)),
         _ => None,
     });
     prop_assert_eq!(taken.collect::<Vec<_>>(), model.effects.clone(), "each is decided once");
-    let admitted = desk.journal.iter().any(|event| match event {
+    let admitted = shard.journal.iter().any(|event| match event {
         RunEvent::TurnEnded { verdict, .. } | RunEvent::Decided { verdict, .. } => {
             matches!(verdict, Verdict::Admitted(_))
         }
@@ -449,24 +453,24 @@ fn nothing_that_needs_consent_goes_ahead_without_it_and_a_decision_takes_effect_
         "cancelled while it was open",
     ];
     play("approval consumption", &branches, ops(), |ops, seen| {
-        let (mut desk, mut waiting) = (Desk::new(), Waiting::new());
+        let (mut shard, mut waiting) = (Shard::new(), Waiting::new());
         let mut model = Model { now: Now::WithTheFirst, asked: BTreeMap::new(), effects: Vec::new() };
         for op in ops {
-            play_one(&mut desk, &mut model, &mut waiting, op, seen)?;
-            agree(&desk, &model)?;
+            play_one(&mut shard, &mut model, &mut waiting, op, seen)?;
+            agree(&shard, &model)?;
         }
         if model.now == Now::HandedOn {
-            let (turn, outcome) = (TurnId { number: 2, ..desk.request(0).turn }, TurnOutcome::Command(Command::new()));
-            desk.apply(ShardMessage::Outcome { turn, attempt: 1, is_marked: false, outcome });
-            let result = desk.live.run.result().cloned();
+            let outcome = TurnOutcome::Command(Command::new());
+            shard.apply(RunMessage::Outcome { turn: 2, attempt: 1, is_marked: false, outcome });
+            let result = shard.live.run.result().cloned();
             prop_assert_eq!(result.map(|result| result.state["note"].as_i64()), Some(Some(1)), "its update stands");
         }
         // Whoever reads the journal comes to the same: what was decided stays so.
-        let mut read = desk.began.clone();
-        for event in &desk.journal {
+        let mut read = shard.began.clone();
+        for event in &shard.journal {
             read.step(event);
         }
-        prop_assert_eq!(format!("{read:?}"), format!("{:?}", desk.live.run));
+        prop_assert_eq!(format!("{read:?}"), format!("{:?}", shard.live.run));
         Ok(())
     });
 }

@@ -17,9 +17,9 @@ use crate::supervision::runs::shard::queue::{RecoveryBarrier, ShardMessage};
 use crate::supervision::runs::shard::timers::Timer;
 use crate::supervision::{answer_of, panic_text};
 
-use super::RunShard;
-use super::commits::spawn_unless_ready;
+use super::context::spawn_unless_ready;
 use super::requests::refuse;
+use super::shard::RunShard;
 
 impl RunShard {
     /// Reads a run; messages for it wait in `loading` until then.
@@ -38,7 +38,7 @@ impl RunShard {
                 let loaded = loaded.map_err(|panic| LoadError::Panicked(panic_text(&*panic)))?;
                 Ok(Box::new((loaded, fence)))
             });
-            shared.queue.enqueue(ShardMessage::Loaded { run, life, new_process, recovery, loaded }).work();
+            shared.queue.enqueue(ShardMessage::Loaded { run, life, new_process, recovery, loaded }).drain();
         });
     }
 
@@ -147,7 +147,7 @@ impl RunShard {
         for envelope in live.run.open_approvals() {
             self.shared.dispatch.withdraw_approval(envelope.id());
         }
-        live.waiting.into_iter().for_each(refuse);
+        live.waiting.into_iter().for_each(|message| refuse(run, message));
         self.shared.roster.remove(run);
         self.held_elsewhere.insert(run);
         self.load(run, true, None);

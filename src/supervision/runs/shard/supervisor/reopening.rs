@@ -16,8 +16,8 @@ use crate::supervision::runs::rules::step::Effect;
 use crate::supervision::runs::shard::live::{Held, LiveRun};
 use crate::supervision::runs::shard::queue::{Reopened, ShardMessage};
 
-use super::commits::spawn_unless_ready;
-use super::{RunShard, decision_context};
+use super::context::spawn_unless_ready;
+use super::shard::RunShard;
 
 impl RunShard {
     /// Reads a run that has ended; messages for it wait in `loading` until then.
@@ -45,7 +45,7 @@ impl RunShard {
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let read = read.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
             let reopened = Box::new(Reopened { read, update, by, ack });
-            shared.queue.enqueue(ShardMessage::Reopened { run, life, reopened }).work();
+            shared.queue.enqueue(ShardMessage::Reopened { run, life, reopened }).drain();
         });
     }
 
@@ -53,7 +53,7 @@ impl RunShard {
     pub(super) fn reopened(&mut self, run: RunId, reopened: Reopened, now: Now) -> Option<RunId> {
         let Reopened { read, update, by, ack } = reopened;
         let begun = read.and_then(|(conflicted, last, fence)| {
-            let context = decision_context(&self.shared, now);
+            let context = self.shared.decision_context(now);
             let decided = catch_unwind(AssertUnwindSafe(|| conflicted.overwrite(update, by, &context)));
             let event = decided.unwrap_or_else(|panic| Err(OverwriteError::CannotGoOn(panic_text(&*panic))));
             if event.is_err() {
@@ -84,8 +84,8 @@ impl RunShard {
                 self.runs.insert(run, live);
             }
         }
-        for input in self.loading.remove(&run).unwrap_or_default() {
-            self.take(input, now);
+        for message in self.loading.remove(&run).unwrap_or_default() {
+            self.process(message, now);
         }
         Some(run)
     }

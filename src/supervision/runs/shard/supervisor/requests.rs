@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::env::Mutant;
 use crate::messages::{
-    Consent, FailureKind, Intent, Outcome, Question, QuestionId, RequestId, Resolution, RunEvent, Timestamp, Verdict,
+    Consent, FailureKind, Intent, Outcome, Question, RequestId, Resolution, RunEvent, RunId, Timestamp, TurnId, Verdict,
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
@@ -20,12 +20,12 @@ use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 use crate::supervision::runs::rules::run::{Once, OnceState, QuestionState, Record, Run};
 use crate::supervision::runs::rules::step::Effect;
 use crate::supervision::runs::shard::live::{Held, LiveRun};
-use crate::supervision::runs::shard::queue::ShardMessage;
+use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 
 /// Applies a message to its run: decides, and keeps the events for the next commit.
-pub(super) fn apply(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<'_>) {
+pub(super) fn apply(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<'_>) {
     let before = live.events.len();
-    decide_on(live, input, context);
+    decide_on(live, message, context);
     for event in &live.events[before..] {
         let waiting = live.run.waits_for_people_after(event);
         if !waiting.is_empty() {
@@ -35,27 +35,27 @@ pub(super) fn apply(live: &mut LiveRun, input: ShardMessage, context: &DecisionC
     }
 }
 
-fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<'_>) {
-    match input {
-        ShardMessage::Outcome { turn, attempt, is_marked, outcome } => {
-            mark(live, turn.number, attempt, is_marked, context);
-            on_outcome(live, turn.number, attempt, outcome, context);
+fn decide_on(live: &mut LiveRun, message: RunMessage, context: &DecisionContext<'_>) {
+    match message {
+        RunMessage::Outcome { turn, attempt, is_marked, outcome } => {
+            mark(live, turn, attempt, is_marked, context);
+            on_outcome(live, turn, attempt, outcome, context);
         }
-        ShardMessage::Request { id, attempt, is_marked, request, reply } => {
+        RunMessage::Request { turn, ordinal, attempt, is_marked, request, reply } => {
             if !matches!(request, TurnRequest::Mark(_)) {
-                mark(live, id.turn.number, attempt, is_marked, context);
+                mark(live, turn, attempt, is_marked, context);
             }
-            on_request(live, id, attempt, is_marked, request, reply, context);
+            on_request(live, (turn, ordinal), attempt, is_marked, request, reply, context);
         }
-        ShardMessage::Answer { question, answer, by, ack } => {
-            let QuestionId { request, nonce } = question;
-            let record = live.run.turn(request.turn.number).and_then(|turn| turn.record(request.ordinal));
+        RunMessage::Answer { turn, ordinal, nonce, answer, by, ack } => {
+            let request = RequestId { turn: live.run.turn_id(turn), ordinal };
+            let at = context.now.wall;
+            let record = live.run.turn(turn).and_then(|turn| turn.record(ordinal));
             match record {
                 Some(
                     Record::Question { nonce: asked, answer: None, .. }
                     | Record::TimedQuestion { nonce: asked, state: QuestionState::Open, .. },
                 ) if *asked == nonce => {
-                    let (turn, ordinal, at) = (request.turn.number, request.ordinal, context.now.wall);
                     live.absorb(RunEvent::Answered { turn, ordinal, answer, by, at });
                     live.held.push(Held::Answered(ack));
                 }
@@ -70,7 +70,6 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
                 Some(Record::Once(Once { state: OnceState::Asked(asked), .. })) if asked.nonce == nonce => {
                     match Resolution::of_answer(&answer) {
                         Some(resolution) => {
-                            let (turn, ordinal, at) = (request.turn.number, request.ordinal, context.now.wall);
                             live.absorb(RunEvent::OutcomeResolved { turn, ordinal, resolution, by, at });
                             live.held.push(Held::Answered(ack));
                         }
@@ -80,7 +79,8 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
                 _ => drop(ack.send(Err(AnswerError::Unknown(request)))),
             }
         }
-        ShardMessage::Resume { turn, resume, by, ack } => {
+        RunMessage::Resume { turn, resume, by, ack } => {
+            let turn = live.run.turn_id(turn);
             // Reducers are users' code.
             let decided = catch_unwind(AssertUnwindSafe(|| live.run.resumed(turn, resume, by, context.now.wall)));
             match decided.unwrap_or_else(|panic| Err(refused_by_panic(&*panic))) {
@@ -91,7 +91,8 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
                 Err(error) => drop(ack.send(Err(error))),
             }
         }
-        ShardMessage::Decide { request, approval, decision } => {
+        RunMessage::Decide { turn, ordinal, approval, decision } => {
+            let request = RequestId { turn: live.run.turn_id(turn), ordinal };
             let open =
                 live.run.open_approvals().find(|envelope| envelope.request == request && envelope.id() == approval);
             let Some(envelope) = open.cloned() else { return };
@@ -105,7 +106,7 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
                 }
             }
         }
-        ShardMessage::Cancel { reason, ack, .. } => {
+        RunMessage::Cancel { reason, ack } => {
             // The run may have ended in the same batch.
             let is_stopped = live.run.result().is_none();
             if is_stopped {
@@ -113,8 +114,8 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
             }
             live.held.push(Held::Cancelled(ack, is_stopped));
         }
-        ShardMessage::Expired { delegation: None, .. } => live.absorb(decide::on_deadline(context)),
-        ShardMessage::Expired { delegation: Some((turn, ordinal)), .. } => {
+        RunMessage::Expired { request: None } => live.absorb(decide::on_deadline(context)),
+        RunMessage::Expired { request: Some((turn, ordinal)) } => {
             let at = context.now.wall;
             let is_due = |(asker, request, due)| (asker, request) == (turn, ordinal) && due <= at;
             if live.run.delegation_deadlines().any(is_due) {
@@ -130,33 +131,25 @@ fn decide_on(live: &mut LiveRun, input: ShardMessage, context: &DecisionContext<
                 });
             }
         }
-        ShardMessage::Fail { error, .. } => {
+        RunMessage::Fail { error } => {
             live.absorb(RunEvent::Stopped { outcome: Outcome::Failed { error }, at: context.now.wall });
         }
-        ShardMessage::RestartTurns { ack, .. } => {
+        RunMessage::RestartTurns { ack } => {
             let stuck: Vec<u32> = live.run.turns_that_need_attention().map(|(turn, _)| turn.number).collect();
             for turn in &stuck {
                 live.absorb(RunEvent::TurnRestarted { turn: *turn, at: context.now.wall });
             }
             live.held.push(Held::Restarted(ack, stuck.len()));
         }
-        ShardMessage::Result { reply, .. } => live.results.push(reply),
-        ShardMessage::Questions { reply, .. } => drop(reply.send(open_questions(&live.run, context.now.wall))),
-        ShardMessage::Interrupts { reply, .. } => drop(reply.send(live.run.interrupts().collect())),
-        ShardMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
-        ShardMessage::ConversationRead { read, .. } => {
+        RunMessage::Result { reply } => live.results.push(reply),
+        RunMessage::Questions { reply } => drop(reply.send(open_questions(&live.run, context.now.wall))),
+        RunMessage::Interrupts { reply } => drop(reply.send(live.run.interrupts().collect())),
+        RunMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        RunMessage::ConversationRead { read } => {
             if live.run.waits_for_conversation() {
                 live.absorb(*read);
             }
         }
-        ShardMessage::Submit { .. }
-        | ShardMessage::Adopt { .. }
-        | ShardMessage::Loaded { .. }
-        | ShardMessage::LookAtConversation { .. }
-        | ShardMessage::Reopened { .. }
-        | ShardMessage::Committed { .. }
-        | ShardMessage::Begin { .. }
-        | ShardMessage::Tick => {}
     }
 }
 
@@ -194,14 +187,14 @@ fn on_outcome(live: &mut LiveRun, turn: u32, attempt: u32, outcome: TurnOutcome,
 
 fn on_request(
     live: &mut LiveRun,
-    id: RequestId,
+    (number, ordinal): (u32, u32),
     attempt: u32,
     is_marked: bool,
     request: TurnRequest,
     reply: Option<oneshot::Sender<TurnReply>>,
     context: &DecisionContext<'_>,
 ) {
-    let (number, ordinal, at) = (id.turn.number, id.ordinal, context.now.wall);
+    let at = context.now.wall;
     if let TurnRequest::Settle(usage) = request {
         // A call may report after its turn has ended.
         live.absorb(RunEvent::Settled { turn: number, ordinal, usage, at: Some(at) });
@@ -370,35 +363,45 @@ fn open_questions(run: &Run, now: Timestamp) -> Vec<Question> {
 }
 
 /// Answers a message for a run that is not in memory: it has ended, or never existed.
-pub(super) fn refuse(input: ShardMessage) {
-    match input {
-        ShardMessage::Request { id, request, reply, .. } => {
+pub(super) fn refuse(run: RunId, message: RunMessage) {
+    let id = |number| TurnId { run, number };
+    match message {
+        RunMessage::Request { turn, request, reply, .. } => {
             if let TurnRequest::Settle(usage) = request {
-                tracing::warn!(parent: None, turn = %id.turn, ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
+                tracing::warn!(parent: None, turn = %id(turn), ?usage, "a call has reported after its run had ended; its reservation stays counted as spent");
             }
             reply.map(|reply| reply.send(TurnReply::Gone));
         }
-        ShardMessage::Answer { question, ack, .. } => drop(ack.send(Err(AnswerError::Unknown(question.request)))),
-        ShardMessage::Cancel { ack, .. } => drop(ack.send(false)),
-        ShardMessage::RestartTurns { ack, .. } => drop(ack.send(0)),
-        ShardMessage::Questions { reply, .. } => drop(reply.send(Vec::new())),
-        ShardMessage::Interrupts { reply, .. } => drop(reply.send(Vec::new())),
-        ShardMessage::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(turn)))),
-        ShardMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
+        RunMessage::Answer { turn, ordinal, ack, .. } => {
+            drop(ack.send(Err(AnswerError::Unknown(RequestId { turn: id(turn), ordinal }))));
+        }
+        RunMessage::Cancel { ack, .. } => drop(ack.send(false)),
+        RunMessage::RestartTurns { ack } => drop(ack.send(0)),
+        RunMessage::Questions { reply } => drop(reply.send(Vec::new())),
+        RunMessage::Interrupts { reply } => drop(reply.send(Vec::new())),
+        RunMessage::Resume { turn, ack, .. } => drop(ack.send(Err(ResumeError::NotInterrupted(id(turn))))),
+        RunMessage::Overwrite { ack, .. } => drop(ack.send(Err(OverwriteError::NotEnded))),
         // A dropped reply means that the run is not in memory.
-        ShardMessage::Result { .. }
-        | ShardMessage::Outcome { .. }
-        | ShardMessage::Begin { .. }
-        | ShardMessage::Decide { .. }
-        | ShardMessage::Submit { .. }
+        RunMessage::Result { .. }
+        | RunMessage::Outcome { .. }
+        | RunMessage::Decide { .. }
+        | RunMessage::Fail { .. }
+        | RunMessage::Expired { .. }
+        | RunMessage::ConversationRead { .. } => {}
+    }
+}
+
+/// Answers a message that was kept for a run which cannot be read. A dropped submission is sent again by its caller.
+pub(super) fn refuse_kept(message: ShardMessage) {
+    match message {
+        ShardMessage::Run { run, message } => refuse(run, message),
+        ShardMessage::Submit { .. }
         | ShardMessage::Adopt { .. }
-        | ShardMessage::Fail { .. }
-        | ShardMessage::Expired { .. }
-        | ShardMessage::Committed { .. }
         | ShardMessage::Loaded { .. }
         | ShardMessage::Reopened { .. }
+        | ShardMessage::Committed { .. }
+        | ShardMessage::Begin { .. }
         | ShardMessage::LookAtConversation { .. }
-        | ShardMessage::ConversationRead { .. }
         | ShardMessage::Tick => {}
     }
 }

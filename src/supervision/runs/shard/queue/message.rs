@@ -1,0 +1,228 @@
+//! The messages of a run shard: those for one run, and those for the shard itself.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+
+use crate::messages::{
+    ApprovalId, ConversationId, Decision, Json, Question, RunEvent, RunId, RunResult, Submission, TurnId, Update,
+};
+use crate::storage::{Fence, Sequence, StorageError};
+use crate::supervision::runs::rules::errors::{AnswerError, LoadError, SubmitError};
+use crate::supervision::runs::rules::interrupts::{Interrupt, Resume, ResumeError};
+use crate::supervision::runs::rules::reopen::{Conflicted, OverwriteError};
+use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
+use crate::supervision::runs::rules::snapshot::Loaded;
+
+/// Held for each run that recovery has found, and dropped when the run was read; recovery is over when the last is dropped.
+pub type RecoveryBarrier = watch::Sender<()>;
+
+/// A message for one run: a decision of the rules, or a question about the run's state. It waits while a commit of the run is
+/// in flight, or while the run is read back. Turns are given by their numbers in the run.
+#[derive(Debug)]
+pub enum RunMessage {
+    /// An attempt ended.
+    Outcome {
+        /// The turn.
+        turn: u32,
+        /// Which attempt, from 1; a late outcome of an earlier one is dropped.
+        attempt: u32,
+        /// The turn had read untrusted input.
+        is_marked: bool,
+        /// The command, or the failure.
+        outcome: TurnOutcome,
+    },
+    /// A turn asks for something.
+    Request {
+        /// The turn.
+        turn: u32,
+        /// The request's place in the turn: a repeated attempt sends it again under the same one.
+        ordinal: u32,
+        /// Which attempt, from 1.
+        attempt: u32,
+        /// The turn had read untrusted input. Each request carries it, because one of them may be lost with a commit.
+        is_marked: bool,
+        /// The request.
+        request: TurnRequest,
+        /// Receives the answer; `None` for requests that are only recorded.
+        reply: Option<oneshot::Sender<TurnReply>>,
+    },
+    /// A person answers a question.
+    Answer {
+        /// The turn that asked.
+        turn: u32,
+        /// The request of the turn.
+        ordinal: u32,
+        /// The last part of the question's id.
+        nonce: u64,
+        /// The answer.
+        answer: Json,
+        /// The person, as the caller names them.
+        by: Arc<str>,
+        /// Completes when the answer is journaled.
+        ack: oneshot::Sender<Result<(), AnswerError>>,
+    },
+    /// A person resumes an interrupted node.
+    Resume {
+        /// Its turn.
+        turn: u32,
+        /// What the person changed.
+        resume: Resume,
+        /// The person, as the caller names them.
+        by: Arc<str>,
+        /// Completes when the resumption is journaled.
+        ack: oneshot::Sender<Result<(), ResumeError>>,
+    },
+    /// An approval was decided.
+    Decide {
+        /// The turn that asked.
+        turn: u32,
+        /// The request of the turn.
+        ordinal: u32,
+        /// The approval.
+        approval: ApprovalId,
+        /// The decision.
+        decision: Decision,
+    },
+    /// Cancels the run.
+    Cancel {
+        /// Goes into the run's outcome.
+        reason: String,
+        /// Receives whether the run was open, once its end is journaled.
+        ack: oneshot::Sender<bool>,
+    },
+    /// The run cannot continue: the store refuses what it would have to journal.
+    Fail {
+        /// Goes into the run's outcome.
+        error: String,
+    },
+    /// A person restarts the turns that need attention.
+    RestartTurns {
+        /// Receives their number.
+        ack: oneshot::Sender<usize>,
+    },
+    /// A person writes over the conflict that ended the run.
+    Overwrite {
+        /// What replaces the concurrent writes.
+        update: Update,
+        /// The person, as the caller names them.
+        by: Arc<str>,
+        /// Completes when the overwrite is journaled.
+        ack: oneshot::Sender<Result<(), OverwriteError>>,
+    },
+    /// A caller waits for the run's result.
+    Result {
+        /// Receives the result; dropped if the run is not in memory.
+        reply: oneshot::Sender<Arc<RunResult>>,
+    },
+    /// A caller reads the open questions of the run.
+    Questions {
+        /// Receives them in the order of their turns.
+        reply: oneshot::Sender<Vec<Question>>,
+    },
+    /// A caller reads the nodes of the run that wait for a person.
+    Interrupts {
+        /// Receives them in the order of their turns.
+        reply: oneshot::Sender<Vec<Interrupt>>,
+    },
+    /// The runs before it in its conversation have ended.
+    ConversationRead {
+        /// What it reads.
+        read: Box<RunEvent>,
+    },
+    /// The deadline of the run, or of one of its delegations or questions, has passed.
+    Expired {
+        /// The turn and ordinal of the delegation or question; `None` for the run's own deadline.
+        request: Option<(u32, u32)>,
+    },
+}
+
+/// A message for a shard. What is not for one run is processed at once, also while a commit is in flight.
+#[derive(Debug)]
+pub enum ShardMessage {
+    /// For one of its runs.
+    Run {
+        /// The run.
+        run: RunId,
+        /// The message.
+        message: RunMessage,
+    },
+    /// A new run.
+    Submit {
+        /// The task, accepted and with its first agent resolved.
+        submission: Arc<Submission>,
+        /// The conversation that the run enters.
+        conversation: Option<ConversationId>,
+        /// Counts against the limit of runs in flight; released when the run ends. `None` for a run beyond the limit.
+        permit: Option<OwnedSemaphorePermit>,
+        /// Receives the run's id once the submission is journaled.
+        ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        /// Receives the result; dropped if the run existed already, or leaves memory before it ends.
+        result: oneshot::Sender<Arc<RunResult>>,
+    },
+    /// A run found in storage that is not finished.
+    Adopt {
+        /// The run.
+        run: RunId,
+        /// Whether another process left it.
+        new_process: bool,
+        /// Dropped when the run was read.
+        recovery: Option<RecoveryBarrier>,
+    },
+    /// A run was read back.
+    Loaded {
+        /// The run.
+        run: RunId,
+        /// The life of the actor that asked for it; one of an earlier life is dropped.
+        life: u64,
+        /// Whether another process left it.
+        new_process: bool,
+        /// Dropped with this message.
+        recovery: Option<RecoveryBarrier>,
+        /// What was read, under which claim.
+        loaded: Result<Box<(Loaded, Fence)>, LoadError>,
+    },
+    /// The run of an overwrite was read back.
+    Reopened {
+        /// The run.
+        run: RunId,
+        /// The life of the actor that asked for it; one of an earlier life is dropped.
+        life: u64,
+        /// What was read, and what replaces the writes.
+        reopened: Box<Reopened>,
+    },
+    /// An append has ended.
+    Committed {
+        /// The run.
+        run: RunId,
+        /// The life of the actor that began it; one of an earlier life is dropped.
+        life: u64,
+        /// The new sequence, or why there is none.
+        result: Result<Sequence, StorageError>,
+    },
+    /// Dispatches a turn of a run that was read back, unless an earlier message is its outcome.
+    Begin {
+        /// The turn.
+        turn: TurnId,
+    },
+    /// Checks again whether a run that waits in its conversation may start.
+    LookAtConversation {
+        /// The run.
+        run: RunId,
+    },
+    /// A timer is due.
+    Tick,
+}
+
+/// A run that is to continue after a conflict.
+#[derive(Debug)]
+pub struct Reopened {
+    /// What was read, up to which record, under which fence.
+    pub read: Result<(Conflicted, Sequence, Fence), OverwriteError>,
+    /// What replaces the concurrent writes.
+    pub update: Update,
+    /// The person, as the caller names them.
+    pub by: Arc<str>,
+    /// Completes when the overwrite is journaled.
+    pub ack: oneshot::Sender<Result<(), OverwriteError>>,
+}

@@ -1,0 +1,316 @@
+//! A run shard: the runs of one run supervisor in memory, and what each message does to them.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::HashSet;
+use foldhash::fast::SeedableRandomState;
+use ractor::ActorProcessingErr;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::env::Now;
+use crate::messages::{ConversationId, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
+use crate::storage::{Fence, StorageError};
+use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
+use crate::supervision::runs::rules::run::{Phase, Run};
+use crate::supervision::runs::shard::live::{Buffers, Held, LiveRun};
+use crate::supervision::runs::shard::queue::{Drain, RunMessage, ShardMessage};
+use crate::supervision::runs::shard::timers::{Timer, Timers};
+
+use super::context::ShardContext;
+use super::requests::{apply, refuse, refuse_kept};
+
+/// After how long a run is read again that the store could not read.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// The fault point after each message that was applied.
+pub const TAKEN: &str = "runs.taken";
+
+/// The fault point between applying a batch and appending it to the journal.
+pub const APPLIED: &str = "runs.applied";
+
+/// The fault point between the journal's acknowledgement of a commit and what the commit releases. It injects no error.
+pub const JOURNALED: &str = "runs.journaled";
+
+/// The runs of one run supervisor in memory. Owned by the holder of the queue's lock, for one life of the actor.
+pub(super) struct RunShard {
+    pub(super) shared: Arc<ShardContext>,
+    /// Runs in memory; removed when they have ended.
+    pub(super) runs: HashMap<RunId, Box<LiveRun>, SeedableRandomState>,
+    /// Runs that are being read back, with the messages that arrived for them meanwhile.
+    pub(super) loading: HashMap<RunId, Vec<ShardMessage>, SeedableRandomState>,
+    /// Runs that another process holds. Each has a timer for the end of the claim, and is on the roster.
+    pub(super) held_elsewhere: HashSet<RunId>,
+    /// Distinguishes this life of the actor from earlier ones: results of their tasks are dropped.
+    pub(super) life: u64,
+    pub(super) timers: Timers,
+    /// Lent to the run that is processed; reused.
+    pub(super) buffers: Buffers,
+    /// The buffer that is exchanged with the queue's; empty between drains.
+    batch: VecDeque<ShardMessage>,
+    /// Runs that the batch has changed and that are flushed after it; empty between drains.
+    touched: Vec<RunId>,
+}
+
+impl RunShard {
+    pub(super) fn new(shared: Arc<ShardContext>, life: u64) -> Self {
+        Self {
+            timers: Timers::new(Arc::clone(&shared.queue)),
+            runs: HashMap::with_hasher(shared.env.hasher()),
+            loading: HashMap::with_hasher(shared.env.hasher()),
+            shared,
+            held_elsewhere: HashSet::default(),
+            life,
+            buffers: Buffers::default(),
+            batch: VecDeque::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Processes one message, or keeps it until its run's commit has ended. Returns the run that it changed.
+    pub(super) fn process(&mut self, message: ShardMessage, now: Now) -> Option<RunId> {
+        match message {
+            ShardMessage::Run { run, message } => self.process_for(run, message, now),
+            ShardMessage::Submit { submission, conversation, permit, ack, result } => {
+                match self.loading.get_mut(&submission.run) {
+                    Some(later) => {
+                        later.push(ShardMessage::Submit { submission, conversation, permit, ack, result });
+                        None
+                    }
+                    // Begun here too, there would be two when the claim ends and the other one is read.
+                    None if self.held_elsewhere.contains(&submission.run) => {
+                        self.shared.accept_if_there(submission.run, ack);
+                        None
+                    }
+                    None => self.submit((submission, conversation), permit, ack, result, now),
+                }
+            }
+            ShardMessage::Adopt { run, new_process, recovery } => {
+                // A life that ended early leaves its `Adopt` messages in the queue, and the next one adds the same from the roster.
+                if !(self.runs.contains_key(&run) || self.loading.contains_key(&run)) {
+                    self.load(run, new_process, recovery);
+                }
+                None
+            }
+            // Started by an earlier life of this actor; this one reads its runs itself.
+            ShardMessage::Loaded { life, .. }
+            | ShardMessage::Reopened { life, .. }
+            | ShardMessage::Committed { life, .. }
+                if life != self.life =>
+            {
+                None
+            }
+            ShardMessage::Loaded {
+                run,
+                loaded: Err(LoadError::Storage(StorageError::Held { owner, until, .. })),
+                ..
+            } => {
+                tracing::warn!(parent: None, %run, owner, %until, "another process holds the run; it is read when the claim ends");
+                if !self.held_elsewhere.insert(run) {
+                    // Its owner has renewed the claim, so it is alive: callers are refused here and ask there.
+                    self.loading.remove(&run).unwrap_or_default().into_iter().for_each(refuse_kept);
+                }
+                self.timers.add(now.monotonic + until.since(now.wall), Timer::Adopt { run, new_process: true });
+                None
+            }
+            ShardMessage::Loaded { run, new_process, loaded: Err(LoadError::Storage(error)), .. }
+                if error.may_pass() =>
+            {
+                tracing::warn!(parent: None, %run, %error, "the run could not be read; it is read again");
+                self.timers.add(now.monotonic + READ_AGAIN, Timer::Adopt { run, new_process });
+                None
+            }
+            ShardMessage::Loaded { run, new_process, loaded, .. } => {
+                self.held_elsewhere.remove(&run);
+                self.loaded(run, new_process, loaded, now);
+                // Before the run continues: a turn that has ended meanwhile is not dispatched again.
+                for message in self.loading.remove(&run).unwrap_or_default() {
+                    self.process(message, now);
+                }
+                Some(run)
+            }
+            ShardMessage::Reopened { run, reopened, .. } => self.reopened(run, *reopened, now),
+            ShardMessage::Committed { run, result, .. } => {
+                let live = self.runs.remove(&run)?;
+                if let Some(live) = self.committed(live, result, now) {
+                    self.runs.insert(run, live);
+                }
+                Some(run)
+            }
+            ShardMessage::Begin { turn } => {
+                let mut live = self.runs.remove(&turn.run)?;
+                self.begin_again(&mut live, turn.number, now);
+                self.runs.insert(turn.run, live);
+                None
+            }
+            ShardMessage::LookAtConversation { run } => {
+                let live = self.runs.remove(&run)?;
+                self.look_at_conversation(&live, now);
+                self.runs.insert(run, live);
+                None
+            }
+            ShardMessage::Tick => {
+                for timer in self.timers.due(now.monotonic) {
+                    if let Some(run) = self.on_timer(timer, now) {
+                        self.flush(run, now);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Processes a message for a run that is in memory and has no commit in flight; keeps or refuses it otherwise.
+    pub(super) fn process_for(&mut self, run: RunId, message: RunMessage, now: Now) -> Option<RunId> {
+        if let Some(later) = self.loading.get_mut(&run) {
+            later.push(ShardMessage::Run { run, message });
+            return None;
+        }
+        let Some(live) = self.runs.get_mut(&run) else {
+            match message {
+                RunMessage::Overwrite { update, by, ack } => self.reopen(run, update, by, ack),
+                message => refuse(run, message),
+            }
+            return None;
+        };
+        if live.is_committing {
+            live.waiting.push_back(message);
+            return None;
+        }
+        live.borrow(&mut self.buffers);
+        apply(live, message, &self.shared.decision_context(now));
+        Some(run)
+    }
+
+    fn submit(
+        &mut self,
+        (submission, conversation): (Arc<Submission>, Option<ConversationId>),
+        permit: Option<OwnedSemaphorePermit>,
+        ack: oneshot::Sender<Result<RunId, SubmitError>>,
+        result: oneshot::Sender<Arc<RunResult>>,
+        now: Now,
+    ) -> Option<RunId> {
+        let run = submission.run;
+        let vacant = match self.runs.entry(run) {
+            Entry::Vacant(vacant) => vacant,
+            Entry::Occupied(there) if there.get().is_acknowledged() => {
+                let _ = ack.send(Ok(run));
+                return None;
+            }
+            Entry::Occupied(mut unacknowledged) => {
+                unacknowledged.get_mut().held.push(Held::Accepted(ack));
+                return None;
+            }
+        };
+        let first = TurnId { run, number: 1 };
+        // The first turns of a plan wait for an open breaker, as later ones do.
+        let admitted = if submission.task.plan.is_some() {
+            Ok(())
+        } else {
+            let mut facts = self.shared.facts.lock();
+            facts.check_breaker(&submission.agent, now.monotonic).map(|()| {
+                // A turn that waits in a conversation is admitted when it starts.
+                if conversation.is_none() {
+                    facts.admit(first, &submission.agent, None);
+                }
+            })
+        };
+        if let Err(retry_after) = admitted {
+            let _ = ack.send(Err(Refusal::BreakerOpen { agent: submission.agent.clone(), retry_after }.into()));
+            return None;
+        }
+        let durability = submission.task.durability.unwrap_or(self.shared.durability);
+        let deadline = submission.task.deadline;
+        let (fold, starts) = Run::begin(Arc::clone(&submission), self.shared.rules.clone());
+        let live = vacant.insert(Box::new(LiveRun::new(fold, Fence::FIRST, 0, durability)));
+        live.borrow(&mut self.buffers);
+        // Before the first turn: of two tasks that become runnable, another thread steals the older one. The caller is about
+        // to return; a turn would move its run's state to the other core.
+        live.held.push(Held::Accepted(ack));
+        live.keep(RunEvent::Submitted(submission), starts);
+        if let Some(conversation) = conversation {
+            live.absorb(RunEvent::ConversationEntered { conversation, at: now.wall });
+        }
+        live.results.push(result);
+        self.shared.roster.begin(run, permit);
+        if let Some(deadline) = deadline {
+            self.timers.add(now.monotonic.saturating_add(deadline), Timer::Deadline(run));
+        }
+        Some(run)
+    }
+
+    fn on_timer(&mut self, timer: Timer, now: Now) -> Option<RunId> {
+        match timer {
+            Timer::Adopt { run, new_process } => {
+                self.load(run, new_process, None);
+                None
+            }
+            Timer::Conversation(run, times) => {
+                let live = self.runs.remove(&run)?;
+                self.look_and_wait(&live, times, now);
+                self.runs.insert(run, live);
+                None
+            }
+            Timer::Deadline(run) => self.process_for(run, RunMessage::Expired { request: None }, now),
+            Timer::Delegation(run, turn, ordinal) => {
+                self.process_for(run, RunMessage::Expired { request: Some((turn, ordinal)) }, now)
+            }
+            Timer::Start(run, number) => {
+                let mut live = self.runs.remove(&run)?;
+                self.start_when_admitted(&mut live, number, now);
+                self.runs.insert(run, live);
+                None
+            }
+            Timer::Retry(run, number, at) => {
+                let mut live = self.runs.remove(&run)?;
+                if let Some(turn) = live
+                    .run
+                    .turns
+                    .get_mut(&number)
+                    .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
+                {
+                    let id = TurnId { run, number };
+                    let readmitted = self.shared.facts.lock().readmit(id, &turn.agent, now.monotonic);
+                    match readmitted {
+                        // Waiting for an open breaker uses up no attempt.
+                        Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
+                        Ok(()) => {
+                            turn.phase = Phase::Leased;
+                            self.start(&mut live, number, now);
+                        }
+                    }
+                }
+                self.runs.insert(run, live);
+                None
+            }
+        }
+    }
+}
+
+impl Drain for RunShard {
+    fn drain(&mut self) -> Result<(), ActorProcessingErr> {
+        let now = self.shared.env.now();
+        let mut touched = std::mem::take(&mut self.touched);
+        let shared = Arc::clone(&self.shared);
+        let mut batch = shared.queue.take(std::mem::take(&mut self.batch));
+        for message in &mut batch {
+            let run = self.process(message, now);
+            touched.extend(run.filter(|run| touched.last() != Some(run)));
+            shared.queue.shard_point(&shared.env, TAKEN)?;
+        }
+        self.batch = batch.into_buffer();
+        shared.queue.shard_point(&shared.env, APPLIED)?;
+        for run in touched.drain(..) {
+            self.flush(run, now);
+        }
+        self.touched = touched;
+        self.timers.arm(now.monotonic);
+        Ok(())
+    }
+
+    fn life(&self) -> u64 {
+        self.life
+    }
+}
