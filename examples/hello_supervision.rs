@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     board.shutdown().await;
 
     println!("Try next:");
-    println!("  cargo run --release --example review -- src          five agents review this source tree");
+    println!("  cargo run --release -p review -- src                 five agents review this source tree");
     println!("  cargo run --example resume_after_kill                kill -9, and nothing is done twice");
     Ok(())
 }

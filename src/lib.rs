@@ -21,7 +21,6 @@
 //! The rooms of the crate:
 //! - [`messages`]: the vocabulary, plain data: tasks, commands, state, limits, refusals, events.
 //! - [`actors`]: agents and what they are given, approvals, the shared context, events to watch.
-//! - [`agents`]: kinds of agent: language models with tools, and programs in any language.
 //! - [`runtime`]: the builder, and the handles of a board and its runs.
 //! - [`supervision::tree`]: OTP supervision, also for your own actors; [`supervision::runs`]: the pure rules of runs.
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
@@ -29,7 +28,6 @@
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
 
 pub mod actors;
-pub mod agents;
 pub mod env;
 mod error;
 pub mod messages;
@@ -69,43 +67,20 @@ pub mod prelude {
 struct Readme;
 
 #[cfg(doctest)]
-#[doc = include_str!("../docs/tools.md")]
-struct ToolGuide;
-
-#[cfg(doctest)]
 #[doc = include_str!("../docs/conversations.md")]
 struct ConversationGuide;
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "workflow-text"))]
 #[doc = include_str!("../docs/workflows.md")]
 struct WorkflowGuide;
 
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../docs/together.md")]
-struct TogetherGuide;
-
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "workflow-text"))]
 #[doc = include_str!("../docs/workflow-templates.md")]
 struct TemplateGuide;
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/compared-with-langgraph.md")]
 struct ComparedWithLangGraph;
-
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../docs/agents.md")]
-struct AgentGuide;
-
-#[cfg(all(doctest, unix, feature = "mcp"))]
-#[doc = include_str!("../docs/mcp.md")]
-struct McpGuide;
-
-#[cfg(all(doctest, feature = "genai"))]
-#[doc = include_str!("../docs/models.md")]
-struct ModelGuide;
-#[cfg(all(doctest, unix, feature = "process"))]
-#[doc = include_str!("../docs/process-agents.md")]
-struct ProcessAgentGuide;
 
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::agents::{
-    Definition, Effect, GenaiModel, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
-};
 use callboard::messages::{AgentEvent, StopReason, ToolCall, Usage};
 use callboard::prelude::*;
+use callboard_agents::{
+    Definition, Effect, GenaiModel, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
+};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -62,9 +62,9 @@ impl Model for Slow {
     }
 }
 
-fn never(request: &ModelRequest) -> callboard::agents::ModelError {
+fn never(request: &ModelRequest) -> callboard_agents::ModelError {
     let text = format!("{} messages were never answered", request.messages.len());
-    callboard::agents::ModelError::new(callboard::agents::ModelErrorKind::CutOff, text)
+    callboard_agents::ModelError::new(callboard_agents::ModelErrorKind::CutOff, text)
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -26,7 +26,7 @@ pub(crate) fn unless_nested(command: impl FnOnce() -> ExitCode) -> ExitCode {
 /// Whether this process has the resource limit that marks programs of agents, which stays when they clear the environment.
 fn has_limit_of_programs() -> bool {
     #[cfg(target_os = "linux")]
-    return callboard::agents::is_program_of_board();
+    return callboard_agents::is_program_of_board();
     #[cfg(not(target_os = "linux"))]
     false
 }

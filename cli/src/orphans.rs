@@ -16,7 +16,7 @@ pub(crate) async fn reap() {
     #[cfg(target_os = "linux")]
     if linux::adopts() {
         // Without the signal of ended children they are reaped at the end.
-        let _ = callboard::agents::reap_orphans().await;
+        let _ = callboard_agents::reap_orphans().await;
     }
 }
 

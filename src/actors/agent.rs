@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::messages::{AgentName, Authority, Command, Json, MAX_AGENT_NAME, NameError, OnUnknown};
+use crate::messages::{AgentName, Authority, Command, Effect, Json, MAX_AGENT_NAME, NameError, OnUnknown};
 
 use super::agent_actor::RestartWindow;
 use super::context::MAX_NAMESPACE;
@@ -284,6 +284,21 @@ impl Mode {
     #[must_use]
     pub const fn is_analysis_only(self) -> bool {
         matches!(self, Self::Plan | Self::Explore)
+    }
+}
+
+impl Effect {
+    /// Whether an agent of this mode has tools with it (SEMANTICS 13): who plans carries nothing out, and who explores leaves
+    /// everything as it is.
+    #[must_use]
+    pub const fn fits(self, mode: Mode) -> bool {
+        match (mode, self) {
+            (Mode::Build | Mode::General, _) => true,
+            (Mode::Plan, Self::Reads | Self::Notes | Self::Sends) => true,
+            (Mode::Explore, Self::Reads | Self::Sends) => true,
+            (Mode::Plan, Self::Writes | Self::Executes) => false,
+            (Mode::Explore, Self::Notes | Self::Writes | Self::Executes) => false,
+        }
     }
 }
 

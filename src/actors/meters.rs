@@ -1,12 +1,11 @@
-//! The board's metrics, all of them, through the `metrics` facade. Install a recorder before the board starts; without
-//! one they cost next to nothing.
+//! The board's metrics, all of them, through the `metrics` facade with the feature of that name. Install a recorder before the
+//! board starts; without one they cost next to nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::HashMap;
-use metrics::{Counter, Gauge, Histogram};
 use parking_lot::{Mutex, RwLock};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
@@ -17,6 +16,7 @@ use crate::supervision::runs::facts::SharedFacts;
 use crate::supervision::runs::run::Run;
 
 use super::floor::Floor;
+use super::instruments::{self, Counter, Histogram};
 
 /// Runs that ended, by `outcome`. Counter.
 pub const RUNS: &str = "callboard_runs_total";
@@ -65,9 +65,9 @@ impl Meters {
         }
         let label = || name.to_string();
         let meters = Arc::new(AgentMeters {
-            turns: metrics::counter!(TURNS, "agent" => label()),
-            failed_attempts: metrics::counter!(FAILED_ATTEMPTS, "agent" => label()),
-            tokens: metrics::counter!(TOKENS, "agent" => label()),
+            turns: instruments::counter(TURNS, "agent", label()),
+            failed_attempts: instruments::counter(FAILED_ATTEMPTS, "agent", label()),
+            tokens: instruments::counter(TOKENS, "agent", label()),
         });
         self.agents.write().insert(name.clone(), Arc::clone(&meters));
         meters
@@ -117,8 +117,8 @@ impl Meters {
         }
         drop(calls);
         let Some(result) = run.result() else { return };
-        metrics::counter!(RUNS, "outcome" => result.outcome.name()).increment(1);
-        metrics::histogram!(HANDOFFS_PER_RUN).record(f64::from(result.metrics.handoffs));
+        instruments::counter(RUNS, "outcome", result.outcome.name()).increment(1);
+        instruments::record(HANDOFFS_PER_RUN, f64::from(result.metrics.handoffs));
     }
 }
 
@@ -130,12 +130,12 @@ fn count_refusal(verdict: &Verdict) {
 
 /// Counts a refusal that is not an event, such as that of a submission.
 pub(crate) fn count_refused(refusal: &Refusal) {
-    metrics::counter!(REFUSALS, "refusal" => refusal.name()).increment(1);
+    instruments::counter(REFUSALS, "refusal", refusal.name()).increment(1);
 }
 
 /// The histogram of an agent's handoff latency.
 pub(crate) fn latency_of(agent: &AgentName) -> Histogram {
-    metrics::histogram!(HANDOFF_LATENCY, "agent" => agent.to_string())
+    instruments::histogram_of(HANDOFF_LATENCY, agent.to_string())
 }
 
 /// Reads the gauges at intervals.
@@ -185,17 +185,17 @@ impl Actor for Gauges {
 
 impl GaugeSources {
     fn read(&self) {
-        metrics::gauge!(FREE_PERMITS).set(self.floor.permits() as f64);
+        instruments::set(FREE_PERMITS, self.floor.permits() as f64);
         for glance in self.floor.glance() {
-            let gauge = |name: &'static str| -> Gauge { metrics::gauge!(name, "agent" => glance.name.to_string()) };
-            gauge(MAILBOX_DEPTH).set(glance.ready as f64);
-            gauge(RESTARTS).set(glance.restarts as f64);
-            let state = self.facts.lock().breaker_state(glance.name.as_str());
-            gauge(BREAKER_STATE).set(match state {
+            let agent = glance.name.as_str();
+            instruments::set_of(MAILBOX_DEPTH, agent, glance.ready as f64);
+            instruments::set_of(RESTARTS, agent, glance.restarts as f64);
+            let state = match self.facts.lock().breaker_state(agent) {
                 BreakerState::Closed => 0.0,
                 BreakerState::HalfOpen => 1.0,
                 BreakerState::Open => 2.0,
-            });
+            };
+            instruments::set_of(BREAKER_STATE, agent, state);
         }
     }
 }

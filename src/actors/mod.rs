@@ -6,6 +6,11 @@ pub mod approvals;
 pub mod context;
 pub mod events;
 mod floor;
+#[cfg(feature = "metrics")]
+mod instruments;
+#[cfg(not(feature = "metrics"))]
+#[path = "instruments/absent.rs"]
+mod instruments;
 mod keeper;
 mod kept;
 pub mod meters;

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
 
-use crate::env::threads::can_start;
+use crate::env::can_start_thread;
 use crate::env::{Env, Fault, happen_slowly};
 use crate::messages::{AgentName, Command, Failure, FailureKind};
 use crate::supervision::panic_text;
@@ -33,7 +33,7 @@ use super::turn::{StopReason, Turn, TurnError, TurnShared, changed};
 /// Starts a worker with its first turn.
 pub(super) fn spawn(floor: &Arc<Floor>, runtime: &Handle, job: Job) {
     let floor = Arc::clone(floor);
-    if job.is_blocking && can_start() {
+    if job.is_blocking && can_start_thread() {
         let handle = runtime.clone();
         runtime.spawn_blocking(move || handle.block_on(work(floor, job)));
     } else {

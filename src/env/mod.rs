@@ -8,7 +8,7 @@ mod faults;
 mod mutants;
 mod reading;
 pub(crate) mod simulated;
-pub(crate) mod threads;
+mod threads;
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub(crate) use faults::{happen, happen_slowly};
 pub(crate) use mutants::Mutant;
 pub(crate) use reading::Random;
 pub use reading::{Clock, Now};
+pub use threads::can_start_thread;
 
 /// The world as the runtime sees it. Cloning is cheap; clones share the same clock and random sequence.
 #[derive(Clone)]

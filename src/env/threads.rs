@@ -1,7 +1,8 @@
 //! Threads where the system may refuse them: a user has a limit of processes (`ulimit -u`), and tokio panics at it.
 
 /// Whether a thread can be started now. Whoever cannot have one does its work in the thread that it has.
-pub(crate) fn can_start() -> bool {
+#[must_use]
+pub fn can_start_thread() -> bool {
     let tried = std::thread::Builder::new().name("callboard-try".to_owned()).spawn(|| {});
     if let Err(error) = &tried {
         tracing::warn!(

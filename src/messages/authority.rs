@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::EffectClass;
+
 /// What using a tool may change, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,6 +40,25 @@ impl Effect {
 
     const fn bit(self) -> u8 {
         1 << self as u8
+    }
+
+    /// Whether people should have a say in it (SEMANTICS 13).
+    #[must_use]
+    pub const fn is_dangerous(self) -> bool {
+        match self {
+            Self::Reads | Self::Notes => false,
+            Self::Sends | Self::Writes | Self::Executes => true,
+        }
+    }
+
+    /// Whether a tool with it may run again, if its spec does not say otherwise (SEMANTICS 14).
+    #[must_use]
+    pub const fn class(self) -> EffectClass {
+        match self {
+            Self::Reads => EffectClass::Pure,
+            Self::Notes => EffectClass::Idempotent,
+            Self::Sends | Self::Writes | Self::Executes => EffectClass::Once,
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::iter::Sum;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, AgentName, Json, TurnId, Usage};
@@ -151,7 +150,7 @@ impl Sum for Cost {
 
 /// What an agent that is given a task is told of the conversation of the one that gives it. What a delegated turn sees of the
 /// *state* of its run is another matter, and [`ContextStrategy`](super::ContextStrategy) decides that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationStrategy {
     /// Nothing: the task has all that it needs.

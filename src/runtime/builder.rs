@@ -105,9 +105,10 @@ impl Builder {
     }
 
     /// Has an agent choose the class of tasks that name no limits. A typed one answers a [`Task`] with a [`Complexity`]; any
-    /// other, such as the built-in [`complexity`](crate::agents::BuiltIn::Complexity), works on a run of its own within the
-    /// limits of a simple task, whose output is the class. When it has none (after 30 s), the task is complex, and a warning
-    /// says so.
+    /// other, such as the built-in [`complexity`] of `callboard-agents`, works on a run of its own within the limits of a simple
+    /// task, whose output is the class. When it has none (after 30 s), the task is complex, and a warning says so.
+    ///
+    /// [`complexity`]: https://docs.rs/callboard-agents/latest/callboard_agents/enum.BuiltIn.html
     pub fn classifier_agent(mut self, agent: &str) -> Self {
         self.settings.classifier = Classifier::Agent(agent.into());
         self

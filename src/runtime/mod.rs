@@ -10,7 +10,6 @@ mod dead_letters;
 mod figures;
 mod forking;
 mod handle;
-mod reloading;
 mod run_handle;
 mod settings;
 mod starting;

@@ -5,7 +5,6 @@ mod gate;
 pub mod golden;
 mod kill;
 mod log;
-mod model;
 mod picture;
 mod probe;
 mod recorder;
@@ -16,7 +15,6 @@ mod simulation;
 
 pub use self::gate::Gate;
 pub use self::kill::kill;
-pub use self::model::ScriptedModel;
 pub use self::picture::{HasTree, compare_tree, picture};
 pub use self::probe::{Probe, expect_terminated};
 pub use self::recorder::TreeRecorder;

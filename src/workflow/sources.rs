@@ -6,7 +6,8 @@ use callboard_documents::{Defect, Defects, Placed, text_of};
 use callboard_text::quoted;
 
 use super::draft::{Draft, Node, WorkDraft};
-use super::written::{Reader, Workflow};
+use super::reader::Reader;
+use super::written::Workflow;
 use super::{line, toml};
 
 /// A text that a workflow is written in.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::common::{Peak, assert_nothing_left, builder, pass, quiet, secs};
 use callboard::actors::events::{StreamMode, Watched};
-use callboard::agents::{
-    AgentLoop, BuiltIn, Definition, Effect, LlmAgent, MetaTool, Model, ModelChoice, ModelEntry, ModelErrorKind,
-    ModelEvent, ModelRequest, ModelStream, Models, Teammate, Tools, tool,
-};
 use callboard::env::Env;
 use callboard::messages::{AgentEvent, LoopEnd, Message};
 use callboard::prelude::*;
-use callboard::testing::ScriptedModel;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{
+    AgentLoop, BuiltIn, Definition, Effect, LlmAgent, MetaTool, Model, ModelChoice, ModelEntry, ModelErrorKind,
+    ModelEvent, ModelRequest, ModelStream, Models, Teammate, Tools, tool,
+};
 use futures::stream::once;
 use futures::{FutureExt, StreamExt};
 use schemars::JsonSchema;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::common::{Counter, builder};
 use callboard::actors::approvals::DecideError;
-use callboard::agents::{Definition, Effect, LlmAgent, ToolSpec, Tools, of_spec};
 use callboard::messages::{Action, Consent, Envelope, RunEvent, Terms};
 use callboard::prelude::*;
-use callboard::testing::ScriptedModel;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{Definition, Effect, LlmAgent, ToolSpec, Tools, of_spec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

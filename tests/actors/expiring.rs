@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use callboard::AnswerError;
 use callboard::actors::approvals::{Channel, Decider};
-use callboard::agents::{Definition, LlmAgent, Tools};
 use callboard::env::Env;
 use callboard::messages::{
     Action, ApprovalId, Consent, Decision, Durability, Envelope, Message, Question, Refusal, RunEvent, Send,
@@ -13,7 +12,9 @@ use callboard::messages::{
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle, Unfinished};
 use callboard::storage::{Key, Memory, Storage};
-use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
+use callboard::testing::{Sim, seeds, simulate};
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{Definition, LlmAgent, Tools};
 use parking_lot::Mutex;
 use serde_json::json;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::{assert_nothing_left, builder, finish};
-use callboard::agents::{Definition, LlmAgent, Model, Teammate, Tools};
 use callboard::messages::{Alone, Refusal, RunEvent, Send};
 use callboard::prelude::*;
-use callboard::testing::ScriptedModel;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{Definition, LlmAgent, Model, Teammate, Tools};
 use serde_json::json;
 
 fn thinker(name: &str, model: impl Model) -> AgentSpec {

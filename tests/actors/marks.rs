@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{World, builder, finish, until};
-use callboard::agents::tools::{context_get, context_query, context_set};
-use callboard::agents::{Definition, Effect, LlmAgent, Model, ToolOutput, ToolSpec, Tools, of_spec};
 use callboard::messages::{AgentName, RunEvent, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::RunHandle;
 use callboard::supervision::runs::fork::Fork;
-use callboard::testing::ScriptedModel;
 use callboard::workflow::Workflow;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::tools::{context_get, context_query, context_set};
+use callboard_agents::{Definition, Effect, LlmAgent, Model, ToolOutput, ToolSpec, Tools, of_spec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -221,7 +221,7 @@ async fn a_turn_that_is_tried_again_asks_where_it_asked_before() {
         .calls("burn", json!({}))
         .calls("page", json!({}))
         .calls("burn", json!({}))
-        .fails(callboard::agents::ModelErrorKind::Unavailable, "overloaded")
+        .fails(callboard_agents::ModelErrorKind::Unavailable, "overloaded")
         .says("done");
     let board = builder().with(built_in("lead", lead, &tools)).start().await.unwrap();
     let run = board.submit(Task::new("x")).await.unwrap();

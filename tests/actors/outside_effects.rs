@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callboard::AnswerError;
-use callboard::agents::{
-    Definition, Effect, LlmAgent, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools,
-};
 use callboard::messages::{
     EffectClass, FailureKind, Intent, Message, OnUnknown, Question, Reconciled, Resolution, RunEvent, RunId,
 };
 use callboard::prelude::*;
-use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
+use callboard::testing::{Sim, seeds, simulate};
 use callboard::workflow::{Node, Workflow};
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{
+    Definition, Effect, LlmAgent, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec, Tools,
+};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{Counter, Peak, World, assert_nothing_left, pass};
-use callboard::agents::{
-    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
-};
 use callboard::messages::state::StateRules;
 use callboard::messages::{Message, Refusal, RunEvent, RunId, Send, StopReason, ToolCall, Usage};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
 use callboard::supervision::runs::run::Run;
+use callboard_agents::{
+    Definition, Effect, LlmAgent, Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream, Tools, tool,
+};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::{iter, once};

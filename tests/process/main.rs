@@ -9,20 +9,12 @@ mod campaigns;
 #[path = "../common/mod.rs"]
 mod common;
 mod compile_errors;
-mod endless_servers;
 mod examples;
 mod kill;
 mod killed_stores;
 mod overload;
-#[cfg(all(unix, feature = "mcp"))]
-#[path = "../programs/mcp/peers.rs"]
-#[allow(dead_code, reason = "some of it is for other tests")]
-mod peers;
 mod powercut;
 mod processes;
-mod reaping;
-mod review;
-mod sandbox;
 #[path = "../screen/mod.rs"]
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod screen;

@@ -1,6 +1,7 @@
 //! Runs the examples as processes.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::OnceLock;
@@ -16,7 +17,11 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// An example, built from what is there now. It is killed if the test lets go of it.
 pub(crate) fn example(name: &str) -> Command {
     static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
-    let path = &BUILT.get_or_init(build)[name];
+    built(&BUILT.get_or_init(build)[name])
+}
+
+/// A program that is built already. It is killed if the test lets go of it.
+pub(crate) fn built(path: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(path);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command

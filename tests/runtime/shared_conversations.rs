@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use crate::common::{assert_nothing_left, builder, finish, quiet, secs};
 use callboard::SubmitError;
-use callboard::agents::{BuiltIn, Definition, LlmAgent, Tools};
 use callboard::env::Env;
 use callboard::messages::{ConversationId, Durability, Message, RunEvent};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, ConversationError, RunHandle};
 use callboard::storage::{Key, Memory, Storage};
 use callboard::supervision::runs::fork::Fork;
-use callboard::testing::{ScriptedModel, Sim, seeds, simulate};
+use callboard::testing::{Sim, seeds, simulate};
 use callboard::workflow::Workflow;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{BuiltIn, Definition, LlmAgent, Tools};
 use serde_json::json;
 
 fn id(id: &str) -> ConversationId {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::common::{World, assert_nothing_left, builder, finish, until};
-use callboard::agents::{Definition, Model, Team};
 use callboard::messages::{Complexity, Message, Refusal, RunEvent, RunId, Usage};
 use callboard::prelude::*;
 use callboard::runtime::{Builder, RunHandle};
-use callboard::testing::{Script, ScriptedModel};
+use callboard::testing::Script;
 use callboard::workflow::ways::{Peers, Pipeline};
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{Definition, Model, Team};
 use serde_json::json;
 
 fn definition(name: &str, rest: &str) -> Definition {

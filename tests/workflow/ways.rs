@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{assert_nothing_left, builder};
-use callboard::agents::{Definition, LlmAgent, Model, ModelErrorKind, Tools};
 use callboard::messages::state::Reducer;
 use callboard::messages::{Message, RunResult};
 use callboard::prelude::*;
 use callboard::runtime::Builder;
-use callboard::testing::{Script, ScriptedModel};
+use callboard::testing::Script;
 use callboard::workflow::ways::{Member, Peers, Pipeline, Review};
 use callboard::workflow::{Node, Workflow};
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{Definition, LlmAgent, Model, ModelErrorKind, Tools};
 use serde_json::{Value, json};
 
 /// An agent from a file that says no more than its name.

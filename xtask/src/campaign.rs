@@ -14,7 +14,8 @@ struct Campaign {
     name: &'static str,
     /// What it looks for.
     about: &'static str,
-    /// The test binary, or [`LIBRARY`]; and what the names of its tests contain.
+    /// The test binary, after the package that it is of if that is not `callboard`, or [`LIBRARY`]; and what the names of its tests
+    /// contain.
     test: &'static str,
     filter: &'static str,
     /// The variable by which it is told how much to do, and what that counts.
@@ -96,7 +97,7 @@ const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "sandbox",
         about: "no attempt of a confined command, as root or as an ordinary user, reaches what it may not",
-        test: "process",
+        test: "callboard-agents/process",
         filter: "sandbox::no_attempt",
         variable: COUNT,
         unit: "attempts",
@@ -193,9 +194,10 @@ fn run(Wish { campaign, is_long, seed }: &Wish) -> ExitCode {
         crate::tools::provide_strace();
     }
     let (count, profile) = if *is_long { (*long, "release") } else { (*fast, "dev") };
+    let (package, test) = test.split_once('/').unwrap_or(("callboard", test));
     let mut cargo = crate::cargo();
-    cargo.args(["test", "--package", "callboard", "--profile", profile]);
-    match *test {
+    cargo.args(["test", "--package", package, "--profile", profile]);
+    match test {
         LIBRARY => cargo.arg(LIBRARY),
         test => cargo.args(["--test", test]),
     };

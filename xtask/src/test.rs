@@ -17,7 +17,7 @@ enum Part {
 }
 
 /// Cheapest first.
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 11] = [
     ("format", Part::Cargo(&["fmt", "--all", "--", "--check"])),
     // Advisories need a database from the network; licences, bans and sources are checked from the lock file.
     ("licences", Part::Cargo(&["deny", "check", "bans", "licenses", "sources"])),
@@ -31,6 +31,20 @@ const PARTS: [(&str, Part); 9] = [
     (
         "minimal build",
         Part::Cargo(&["clippy", "--package", "callboard", "--lib", "--no-default-features", "--", "-D", "warnings"]),
+    ),
+    ("agents: default", Part::Cargo(&["clippy", "--package", "callboard-agents", "--lib", "--", "-D", "warnings"])),
+    (
+        "agents: minimal",
+        Part::Cargo(&[
+            "clippy",
+            "--package",
+            "callboard-agents",
+            "--lib",
+            "--no-default-features",
+            "--",
+            "-D",
+            "warnings",
+        ]),
     ),
 ];
 
@@ -58,9 +72,9 @@ pub(crate) fn whole() -> ExitCode {
     }
     eprintln!("── summary");
     for (name, took, verdict) in report {
-        eprintln!("   {name:<14}{:>6.0} s  {verdict}", took.as_secs_f64());
+        eprintln!("   {name:<16}{:>6.0} s  {verdict}", took.as_secs_f64());
     }
-    eprintln!("   {:<14}{:>6.0} s, without the tools", "together", started.elapsed().as_secs_f64());
+    eprintln!("   {:<16}{:>6.0} s, without the tools", "together", started.elapsed().as_secs_f64());
     skipped.report();
     if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use callboard::agents::tools::{Protection, ShellExec};
-use callboard::agents::{
+use callboard::messages::visible;
+use callboard_agents::tools::{Protection, ShellExec};
+use callboard_agents::{
     BuiltIn, Defect, Defects, Definition, DefinitionSource, McpProblem, ModelChoice, Models, Tools,
 };
-use callboard::messages::visible;
 
 use crate::page::{Failure, Page, count, json_text};
 use crate::signals::Signals;

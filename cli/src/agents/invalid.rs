@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use callboard::agents::{Defects, Definition, DefinitionSource, FileReport, McpProblem};
 use callboard::messages::{visible, visible_lines};
+use callboard_agents::{Defects, Definition, DefinitionSource, FileReport, McpProblem};
 
 use crate::page::{Failure, count};
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use callboard::AgentSpec;
-use callboard::agents::{
+use callboard::env::Env;
+use callboard::messages::visible;
+use callboard_agents::{
     AgentFolder, BuiltIn, Definition, DefinitionSource, FakeModel, LlmAgent, McpProblem, Model, ModelChoice, Models,
     Teammate, Tools,
 };
-use callboard::env::Env;
-use callboard::messages::visible;
 
 use crate::page::{Failure, note};
 

@@ -3,12 +3,12 @@
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use callboard::agents::tools::{self, Root, ShellExec};
-use callboard::agents::{
-    CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
-};
 use callboard::env::Env;
 use callboard::messages::visible;
+use callboard_agents::tools::{self, Root, ShellExec};
+use callboard_agents::{
+    CatalogFile, Defect, Defects, Definition, DefinitionSource, McpProblem, McpServers, Models, Tools,
+};
 
 use crate::page::{Failure, count};
 use crate::stores::project::state_folder;

@@ -1,10 +1,10 @@
 //! `callboard run`: a board in this process, with the agents of a folder, that works on one run.
 
 use callboard::Builder;
-use callboard::agents::BuiltIn;
 use callboard::messages::visible;
 use callboard::prelude::*;
 use callboard::runtime::Unfinished;
+use callboard_agents::BuiltIn;
 
 use crate::page::Failure;
 use crate::process::End;

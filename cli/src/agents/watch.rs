@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use callboard::Callboard;
-use callboard::agents::{AgentFolder, FileChange, FileReport};
+use callboard_agents::{AgentFolder, FileChange, FileReport, Reload};
 
 use super::load::BuiltIns;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use callboard::agents::DefinitionSource;
 use callboard::messages::visible;
 use callboard::workflow::{Defect, Defects, Form, Source, Workflow};
+use callboard_agents::DefinitionSource;
 
 use crate::page::{Failure, note, shown_path};
 use crate::values::open_file;

@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use callboard::agents::McpServers;
 use callboard::env::Env;
+use callboard_agents::McpServers;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -317,7 +317,7 @@ sys.stdin.readline()
 tell(type="ready", protocol=1)
 turn = json.loads(sys.stdin.readline())
 "#,
-    include_str!("../../../tests/process/orphans.py"),
+    include_str!("../../../crates/callboard-agents/tests/process/orphans.py"),
     r#"def zombies():
     count = 0
     for process in filter(str.isdigit, os.listdir("/proc")):

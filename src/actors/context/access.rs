@@ -47,6 +47,13 @@ impl ContextAccess {
         Self { store, agent, namespaces, writer }
     }
 
+    /// What an agent may do that has these namespaces beside its memory, all of them with `None`. What it writes is stamped with
+    /// no turn; it is for tests of tools, which have no turn.
+    #[must_use]
+    pub fn outside_turns(store: ContextStore, agent: AgentName, namespaces: Option<Arc<[Arc<str>]>>) -> Self {
+        Self::new(store, agent, namespaces, None)
+    }
+
     /// The namespace of this agent's own memory.
     #[must_use]
     pub fn memory(&self) -> String {

@@ -33,6 +33,7 @@ use super::agent::AgentValue;
 use super::agent_actor::AgentMsg;
 use super::context::ContextStore;
 use super::events::Hub;
+use super::instruments::Histogram;
 use super::kept::KeptAgents;
 use super::turn::{StopReason, TurnShared};
 use super::worker;
@@ -119,7 +120,7 @@ struct Place {
     stuck: u64,
     restarts: u64,
     last_error: Option<String>,
-    latency: metrics::Histogram,
+    latency: Histogram,
 }
 
 /// An agent's value, and which one it is.

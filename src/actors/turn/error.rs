@@ -41,9 +41,9 @@ impl TurnError {
         Self { failure: Failure::new(FailureKind::Terminal, text.into()) }
     }
 
-    /// What the agent is made of has broken: it counts as a panic does, and the agent is rebuilt.
-    #[cfg_attr(not(all(unix, feature = "process")), expect(dead_code, reason = "no other agent has parts that break"))]
-    pub(crate) fn broken(text: impl Into<String>) -> Self {
+    /// What the agent is made of has broken, such as its process: it counts as a panic does, and the agent is rebuilt.
+    #[must_use]
+    pub fn broken(text: impl Into<String>) -> Self {
         Self { failure: Failure::new(FailureKind::Panic, text.into()) }
     }
 

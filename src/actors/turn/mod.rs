@@ -269,8 +269,9 @@ impl Turn {
         self.shared.state.get_or_init(|| Box::new(view.with_runtime(previous, *figures)))
     }
 
-    /// The run's state as the turns before this one left it, and nothing of the runtime's.
-    pub(crate) fn written(&self) -> &State {
+    /// The run's state as the turns before this one left it: [`Turn::state`] without what the runtime adds.
+    #[must_use]
+    pub fn written(&self) -> &State {
         &self.shared.ready.view
     }
 
@@ -451,11 +452,7 @@ impl Turn {
         self.ask_consent(action, true)
     }
 
-    pub(crate) fn ask_consent(
-        &self,
-        action: Action,
-        each_time: bool,
-    ) -> impl Future<Output = Result<Action, TurnError>> + Send {
+    fn ask_consent(&self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
         let ordinal = self.take_ordinal();
         async move {
             let asked = Mutant::RunUnapproved.is_injected().then(|| action.clone());
@@ -620,8 +617,9 @@ impl Turn {
         self.shared.hub.is_watched()
     }
 
-    /// The reading of the board's clock.
-    pub(crate) fn now(&self) -> Duration {
+    /// The monotonic reading of the board's clock.
+    #[must_use]
+    pub fn now(&self) -> Duration {
         self.shared.store.env.now().monotonic
     }
 }

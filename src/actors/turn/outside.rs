@@ -62,11 +62,12 @@ impl Turn {
     /// # Ok::<(), callboard::Error>(()) }).unwrap();
     /// ```
     pub fn effect<'w>(&self, name: &str) -> OutsideEffect<'w> {
-        self.effect_of(Intent::new(name, "", &Json::null()), None)
+        self.effect_of(Intent::new(name, "", &Json::null()))
     }
 
-    pub(crate) fn effect_of<'w>(&self, intent: Intent, on_unknown: Option<OnUnknown>) -> OutsideEffect<'w> {
-        let place = Place { turn: self.clone(), ordinal: self.take_ordinal(), intent, on_unknown };
+    /// As [`Turn::effect`], for whoever has the intent already, such as one that another program has written.
+    pub fn effect_of<'w>(&self, intent: Intent) -> OutsideEffect<'w> {
+        let place = Place { turn: self.clone(), ordinal: self.take_ordinal(), intent, on_unknown: None };
         OutsideEffect { place, before: None, reconcile: None }
     }
 }
@@ -144,7 +145,10 @@ impl<'w> OutsideEffect<'w> {
     }
 
     /// As [`OutsideEffect::run`]; `None` if it may have happened and the policy is [`OnUnknown::Report`].
-    pub(crate) async fn run_or_report<T, E>(
+    ///
+    /// # Errors
+    /// As there, but for what the policy reports.
+    pub async fn run_or_report<T, E>(
         self,
         work: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<Option<T>, TurnError>

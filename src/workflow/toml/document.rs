@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use ::toml::Spanned;
-use ::toml::de::{DeTable, DeValue};
-use callboard_documents::toml::{Field, Fields, Item, mismatch, placed_json, text, word};
+use callboard_documents::toml::{DeTable, DeValue, Field, Fields, Item, Spanned, mismatch, placed_json, text, word};
 use callboard_documents::{Defect, Found, Placed};
 use callboard_text::{did_you_mean, nearest, quoted};
 

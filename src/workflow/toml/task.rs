@@ -1,8 +1,7 @@
 //! A task: a node with its edges.
 
-use ::toml::de::DeValue;
 use callboard_documents::toml::{
-    Field, Fields, Item, count, duration, list, misfit, mismatch, placed_json, string, text, word,
+    DeValue, Field, Fields, Item, count, duration, list, misfit, mismatch, placed_json, string, text, word,
 };
 use callboard_documents::{Defect, Found, Placed};
 

@@ -2,7 +2,9 @@
 //!
 //! Each gives a [`Workflow`] like any other. It can be submitted, and it can be a member of another one: whoever takes part is an
 //! agent (by its name, a role or a capability) or a workflow. docs/together.md has a figure of each, and when to use which;
-//! the fourth way, a coordinator with workers, is [`Team`](crate::agents::Team).
+//! the fourth way, a coordinator with workers, is [`Team`] of `callboard-agents`.
+//!
+//! [`Team`]: https://docs.rs/callboard-agents/latest/callboard_agents/struct.Team.html
 //!
 //! The channels of their state are those that every swarm has ([`Schema::swarm`]), so that an agent may write to `messages` in a
 //! pipeline as it does alone; a member that is a workflow and declares one of them differently keeps its own.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use callboard::agents::tools::{Root, standard};
-use callboard::agents::{Definition, LlmAgent, McpServers, Models};
 use callboard::env::Env;
-use callboard::testing::ScriptedModel;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::tools::{Root, standard};
+use callboard_agents::{Definition, LlmAgent, McpServers, Models};
 
 use super::{fuzz, told};
 

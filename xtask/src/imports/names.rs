@@ -20,6 +20,11 @@ pub(super) enum Target {
         module: ModuleId,
         name: String,
     },
+    /// Something of a crate that was not read, which `module` names.
+    Outside {
+        module: ModuleId,
+        name: String,
+    },
 }
 
 impl Target {
@@ -27,13 +32,16 @@ impl Target {
     pub(super) fn module(&self) -> ModuleId {
         match self {
             Self::Module { id, .. } => *id,
-            Self::Item { module, .. } | Self::Unknown { module, .. } => *module,
+            Self::Item { module, .. } | Self::Unknown { module, .. } | Self::Outside { module, .. } => *module,
         }
     }
 
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Module { name, .. } | Self::Item { name, .. } | Self::Unknown { name, .. } => name,
+            Self::Module { name, .. }
+            | Self::Item { name, .. }
+            | Self::Unknown { name, .. }
+            | Self::Outside { name, .. } => name,
         }
     }
 
@@ -49,13 +57,15 @@ impl Sources<'_> {
     /// What the path leads to, seen from `module`: nothing if it leads out of the crates that were read, and several if
     /// conditions, or kinds of names, make it so.
     pub(super) fn follow(&self, module: ModuleId, path: &[String], is_global: bool) -> Vec<Target> {
-        self.follow_path(module, path, is_global, &mut Vec::new())
+        let mut found = self.follow_path(module, path, is_global, &mut Vec::new());
+        found.retain(|target| !matches!(target, Target::Outside { .. }));
+        found
     }
 
     /// Whether the module has an item or a module of its own by the name of a crate.
     pub(super) fn has_own(&self, module: ModuleId, name: &str) -> bool {
         let own = self.lookup(module, name, &mut Vec::new());
-        own.iter().any(|target| !matches!(target, Target::Unknown { .. }))
+        own.iter().any(|target| !matches!(target, Target::Unknown { .. } | Target::Outside { .. }))
     }
 
     fn follow_path<'a>(
@@ -74,7 +84,10 @@ impl Sources<'_> {
             "Self" => Vec::new(),
             name => match self.lookup(module, name, following) {
                 found if found.is_empty() && rest.is_empty() => self.textual_macro(module, name),
-                found if found.is_empty() => self.library(name),
+                found if found.is_empty() => match self.library(name) {
+                    library if library.is_empty() => vec![Target::Outside { module, name: name.to_owned() }],
+                    library => library,
+                },
                 found => found,
             },
         };
@@ -89,7 +102,7 @@ impl Sources<'_> {
                     },
                 },
                 // A variant, or what belongs to a type: the item is what is imported.
-                Target::Item { .. } | Target::Unknown { .. } => vec![target],
+                Target::Item { .. } | Target::Unknown { .. } | Target::Outside { .. } => vec![target],
             };
             targets = targets.into_iter().flat_map(next).collect();
             // A name may be a module and a function at once: the alternative that has the next name is meant.
@@ -124,7 +137,10 @@ impl Sources<'_> {
                         Target::Item { ref variants, .. } if variants.iter().any(|variant| variant == name) => {
                             found.push(target);
                         }
-                        Target::Module { .. } | Target::Item { .. } | Target::Unknown { .. } => {}
+                        Target::Module { .. }
+                        | Target::Item { .. }
+                        | Target::Unknown { .. }
+                        | Target::Outside { .. } => {}
                     }
                 }
             }

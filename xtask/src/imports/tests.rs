@@ -144,6 +144,15 @@ fn a_path_that_leads_nowhere_is_reported() {
 }
 
 #[test]
+fn a_reexport_of_an_item_of_another_crate_leads_out_of_this_one() {
+    let texts =
+        HashMap::from([("lib.rs", "mod a; mod b;"), ("a.rs", "pub use other::One;"), ("b.rs", "use crate::a::One;")]);
+    let mut sources = Sources::reading(|path| texts.get(path.to_str().unwrap()).map(|text| (*text).to_owned()));
+    sources.add(Path::new("lib.rs")).unwrap();
+    assert_eq!((sources.unresolved(), sources.imports()), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn other_crates_are_found_by_their_names_and_not_by_those_of_own_modules() {
     let files = [
         ("lib.rs", "mod a; mod b; mod c; mod d;"),

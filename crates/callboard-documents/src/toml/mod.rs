@@ -7,7 +7,8 @@ mod fields;
 mod scan;
 mod values;
 
-use ::toml::de::DeTable;
+pub use ::toml::Spanned;
+pub use ::toml::de::{DeInteger, DeTable, DeValue};
 
 pub use fields::{Field, Fields};
 pub use values::{Item, count, duration, json, list, misfit, mismatch, placed_json, string, text, word};

@@ -1,0 +1,166 @@
+//! One call: the candidates are asked one after the other until one answers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::supervision::runs::breaker::Signal;
+use futures::StreamExt;
+
+use crate::model::{ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
+
+use super::failure::{Then, after, signal, together};
+use super::gate::Admitted;
+use super::{Listed, Registry};
+
+struct Call {
+    registry: Arc<Registry>,
+    request: ModelRequest,
+    ahead: VecDeque<Arc<Listed>>,
+    failed: Vec<(Arc<str>, ModelError)>,
+    asked: Option<Asked>,
+    is_over: bool,
+}
+
+/// The model that is being asked.
+struct Asked {
+    listed: Arc<Listed>,
+    admitted: Admitted,
+    retries: u32,
+    has_spoken: bool,
+    then: Asking,
+}
+
+enum Asking {
+    /// It is asked after this time.
+    Later(Duration),
+    Answering(ModelStream),
+}
+
+type Told = Result<ModelEvent, ModelError>;
+
+pub(super) fn call(registry: &Arc<Registry>, ahead: Vec<Arc<Listed>>, request: ModelRequest) -> ModelStream {
+    let call = Call {
+        registry: Arc::clone(registry),
+        request,
+        ahead: ahead.into(),
+        failed: Vec::new(),
+        asked: None,
+        is_over: false,
+    };
+    futures::stream::unfold(call, |mut call| async move {
+        let told = call.next().await?;
+        Some((told, call))
+    })
+    .boxed()
+}
+
+impl Call {
+    async fn next(&mut self) -> Option<Told> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            let Some(asked) = &mut self.asked else {
+                match self.admit() {
+                    Some(told) => return Some(told),
+                    None => continue,
+                }
+            };
+            match &mut asked.then {
+                Asking::Later(wait) => {
+                    if !wait.is_zero() {
+                        tokio::time::sleep(*wait).await;
+                    }
+                    asked.listed.gate.place().await;
+                    asked.listed.provider.place().await;
+                    let mut request = self.request.clone();
+                    if let Some(most) = asked.listed.entry.max_output {
+                        request.max_tokens = request.max_tokens.min(most);
+                    }
+                    asked.then = Asking::Answering(asked.listed.entry.model.call(request));
+                }
+                Asking::Answering(stream) => {
+                    let told = stream.next().await.unwrap_or_else(|| {
+                        let text = "the answer ended without saying that it was complete";
+                        Err(ModelError::new(ModelErrorKind::CutOff, text))
+                    });
+                    match told {
+                        Ok(ModelEvent::Ended(answer)) => return Some(Ok(self.answered(answer))),
+                        Ok(event @ (ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_))) => {
+                            asked.has_spoken = true;
+                            return Some(Ok(event));
+                        }
+                        Ok(event @ ModelEvent::Failed { .. }) => return Some(Ok(event)),
+                        Err(error) => return Some(self.failed(error)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins with the next candidate. Something is told if its breaker is open.
+    fn admit(&mut self) -> Option<Told> {
+        let Some(listed) = self.ahead.pop_front() else { return Some(self.give_up()) };
+        match Admitted::new(&listed, &self.registry.env, self.registry.policy.breaker) {
+            Ok(admitted) => {
+                let then = Asking::Later(Duration::ZERO);
+                self.asked = Some(Asked { listed, admitted, retries: 0, has_spoken: false, then });
+                None
+            }
+            Err((whose, wait)) => {
+                let text = format!(
+                    "the circuit breaker of the {whose} is open after repeated failures; it may be asked again in {} s",
+                    wait.as_secs_f64().ceil()
+                );
+                Some(self.on_to_the_next(&listed, ModelError::new(ModelErrorKind::NotSent, text)))
+            }
+        }
+    }
+
+    fn answered(&mut self, mut answer: ModelAnswer) -> ModelEvent {
+        self.is_over = true;
+        if let Some(mut asked) = self.asked.take() {
+            asked.admitted.end(Signal::Success);
+            let entry = &asked.listed.entry;
+            answer.model = Arc::clone(&entry.name);
+            answer.cost = entry.prices.map(|prices| prices.of(answer.usage)).or(answer.cost);
+        }
+        ModelEvent::Ended(answer)
+    }
+
+    fn failed(&mut self, error: ModelError) -> Told {
+        let Some(mut asked) = self.asked.take() else { return Err(error) };
+        let Registry { policy, env, .. } = &*self.registry;
+        match after(&error.kind, asked.has_spoken, asked.retries, policy, env.random()) {
+            Then::Again(wait) => {
+                let name = Arc::clone(&asked.listed.entry.name);
+                self.asked = Some(Asked { retries: asked.retries + 1, then: Asking::Later(wait), ..asked });
+                Ok(ModelEvent::Failed { model: Arc::clone(&name), error, next: name })
+            }
+            Then::Next => {
+                asked.admitted.end(signal(error.kind));
+                self.on_to_the_next(&asked.listed, error)
+            }
+            Then::GiveUp => {
+                asked.admitted.end(signal(error.kind));
+                self.is_over = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn on_to_the_next(&mut self, listed: &Listed, error: ModelError) -> Told {
+        let model = Arc::clone(&listed.entry.name);
+        self.failed.push((Arc::clone(&model), error.clone()));
+        match self.ahead.front() {
+            Some(next) => Ok(ModelEvent::Failed { model, error, next: Arc::clone(&next.entry.name) }),
+            None => self.give_up(),
+        }
+    }
+
+    fn give_up(&mut self) -> Told {
+        self.is_over = true;
+        Err(together(std::mem::take(&mut self.failed)))
+    }
+}

@@ -1,0 +1,124 @@
+//! What is done after a model has failed. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::supervision::runs::breaker::Signal;
+
+use crate::model::{ModelError, ModelErrorKind};
+
+use super::CallPolicy;
+
+/// What comes after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The same model is asked again after this time.
+    Again(Duration),
+    /// The next model is asked, if there is one.
+    Next,
+    /// The error is passed on, whoever is left.
+    GiveUp,
+}
+
+/// What is done after an error of a model that was asked again `retries` times already, and that `has_spoken` or not.
+pub(super) fn after(error: &ModelErrorKind, has_spoken: bool, retries: u32, policy: &CallPolicy, random: u64) -> Then {
+    // Somebody has seen the beginning: another answer would be told as the rest of this one.
+    if has_spoken {
+        return Then::GiveUp;
+    }
+    if !error.is_worth_another_try() || retries >= policy.retries {
+        return Then::Next;
+    }
+    let backoff = policy.backoff.delay(retries + 1, random);
+    match error {
+        ModelErrorKind::RateLimited(Some(wait)) if *wait > policy.patience => Then::Next,
+        ModelErrorKind::RateLimited(Some(wait)) => Then::Again(*wait),
+        ModelErrorKind::RateLimited(None)
+        | ModelErrorKind::NotSent
+        | ModelErrorKind::Unavailable
+        | ModelErrorKind::CutOff
+        | ModelErrorKind::Malformed
+        | ModelErrorKind::Rejected
+        | ModelErrorKind::Unauthorised => Then::Again(backoff),
+    }
+}
+
+/// What a breaker makes of an error: a provider that wants less, or that refuses us, is there.
+pub(super) fn signal(error: ModelErrorKind) -> Signal {
+    match error {
+        ModelErrorKind::RateLimited(_) | ModelErrorKind::Rejected | ModelErrorKind::Unauthorised => Signal::Neutral,
+        ModelErrorKind::NotSent | ModelErrorKind::Unavailable | ModelErrorKind::CutOff | ModelErrorKind::Malformed => {
+            Signal::Failure
+        }
+    }
+}
+
+/// The error of a call in which every model has failed: that of the only one, or all of them in one. Its kind is that of the
+/// first for which a later try may go better; a model without a key must not end what waiting would mend.
+pub(super) fn together(mut failed: Vec<(Arc<str>, ModelError)>) -> ModelError {
+    if failed.len() == 1 {
+        return failed.remove(0).1;
+    }
+    let kind = failed.iter().map(|(_, error)| error.kind).find(|kind| kind.is_transient());
+    let kind = kind.or(failed.first().map(|(_, error)| error.kind)).unwrap_or(ModelErrorKind::NotSent);
+    let told = failed.iter().map(|(model, error)| format!("{model}: {error}")).collect::<Vec<_>>().join("; ");
+    let is_free = failed.last().is_none_or(|(_, error)| error.is_free);
+    ModelError { is_free, ..ModelError::new(kind, format!("none of {} models has answered: {told}", failed.len())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kinds() -> impl Strategy<Value = ModelErrorKind> {
+        use ModelErrorKind::*;
+        let limited = prop::option::of(0..100_u64).prop_map(|wait| RateLimited(wait.map(Duration::from_secs)));
+        let others = prop::sample::select(vec![NotSent, Unavailable, CutOff, Malformed, Rejected, Unauthorised]);
+        prop_oneof![limited, others]
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_is_safe_is_tried_again_and_never_for_long(
+            kind in kinds(), has_spoken: bool, retries in 0..5_u32, random: u64
+        ) {
+            let policy = CallPolicy::default();
+            match after(&kind, has_spoken, retries, &policy, random) {
+                Then::Again(wait) => {
+                    prop_assert!(!has_spoken && retries < policy.retries && kind.is_worth_another_try());
+                    prop_assert!(wait <= policy.patience);
+                    if let ModelErrorKind::RateLimited(Some(wanted)) = kind {
+                        prop_assert_eq!(wait, wanted);
+                    }
+                }
+                Then::Next => prop_assert!(!has_spoken),
+                Then::GiveUp => prop_assert!(has_spoken),
+            }
+        }
+    }
+
+    #[test]
+    fn a_provider_that_wants_a_longer_wait_than_there_is_patience_for_is_left_for_the_next() {
+        let policy = CallPolicy::default();
+        let limited = |secs| ModelErrorKind::RateLimited(Some(Duration::from_secs(secs)));
+        assert_eq!(after(&limited(30), false, 0, &policy, 0), Then::Again(Duration::from_secs(30)));
+        assert_eq!(after(&limited(31), false, 0, &policy, 0), Then::Next);
+    }
+
+    #[test]
+    fn what_several_models_have_said_is_as_hopeful_as_the_most_hopeful() {
+        let failed = |kind: ModelErrorKind, text: &'static str| (Arc::from("m"), ModelError::new(kind, text));
+        let one = together(vec![failed(ModelErrorKind::Rejected, "no")]);
+        assert_eq!((one.kind, &*one.text), (ModelErrorKind::Rejected, "no"));
+        let both = vec![failed(ModelErrorKind::Unauthorised, "no key"), failed(ModelErrorKind::Unavailable, "down")];
+        let both = together(both);
+        assert_eq!(both.kind, ModelErrorKind::Unavailable);
+        assert_eq!(both.text, "none of 2 models has answered: m: no key; m: down");
+        assert!(!both.is_free, "the last one may have counted tokens");
+        let limited =
+            vec![failed(ModelErrorKind::CutOff, "cut"), failed(ModelErrorKind::RateLimited(None), "slow down")];
+        assert!(together(limited).is_free, "the first one was told of before");
+    }
+}

@@ -1,0 +1,128 @@
+//! What stands before a model or a provider: a breaker and a rate.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::supervision::runs::breaker::{Breaker, BreakerPolicy, BreakerState, Signal, Ticket};
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::Listed;
+
+pub(super) struct Gate {
+    breaker: Arc<Mutex<Breaker>>,
+    places: Option<Arc<Places>>,
+}
+
+/// Requests a minute, as providers count them: so many at once, and then one after the other as they come free.
+struct Places {
+    requests_per_minute: NonZeroU32,
+    limiter: RateLimiter<NotKeyed, InMemoryState, EnvClock, NoOpMiddleware<Duration>>,
+    /// Who waits for the next free place; the others stand behind, in the order in which they came.
+    first: Semaphore,
+    clock: EnvClock,
+}
+
+#[derive(Clone)]
+struct EnvClock(Arc<dyn callboard::env::Clock>);
+
+impl Clock for EnvClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.now().monotonic
+    }
+}
+
+impl Gate {
+    pub(super) fn new(env: &Env, requests_per_minute: Option<NonZeroU32>) -> Self {
+        let clock = EnvClock(env.clock());
+        let places = requests_per_minute.map(|requests_per_minute| {
+            Arc::new(Places {
+                requests_per_minute,
+                limiter: RateLimiter::direct_with_clock(Quota::per_minute(requests_per_minute), clock.clone()),
+                first: Semaphore::new(1),
+                clock,
+            })
+        });
+        Self { breaker: Arc::default(), places }
+    }
+
+    /// This gate in place of another: the places that are taken stay so if the rate is the same, and the breaker stays as it is
+    /// if `is_known`.
+    pub(super) fn after(self: &Arc<Self>, before: &Arc<Self>, is_known: bool) -> Arc<Self> {
+        let has_same_rate = self.rate() == before.rate();
+        if has_same_rate && is_known {
+            return Arc::clone(before);
+        }
+        let breaker = if is_known { &before.breaker } else { &self.breaker };
+        let places = if has_same_rate { &before.places } else { &self.places };
+        Arc::new(Self { breaker: Arc::clone(breaker), places: places.clone() })
+    }
+
+    fn rate(&self) -> Option<NonZeroU32> {
+        self.places.as_ref().map(|places| places.requests_per_minute)
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        self.breaker.lock().state()
+    }
+
+    /// Waits for a free place and takes it. Whoever stops waiting takes none.
+    pub(super) async fn place(&self) {
+        let Some(places) = &self.places else { return };
+        // The semaphore is never closed.
+        let _first = places.first.acquire().await;
+        while let Err(full) = places.limiter.check() {
+            tokio::time::sleep(full.wait_time_from(places.clock.now())).await;
+        }
+    }
+}
+
+/// A call that both breakers have let through. Dropped, it says nothing about the model; see [`Admitted::end`].
+pub(super) struct Admitted {
+    listed: Arc<Listed>,
+    env: Env,
+    policy: BreakerPolicy,
+    tickets: Option<(Ticket, Ticket)>,
+}
+
+impl Admitted {
+    /// Lets a call through.
+    ///
+    /// # Errors
+    /// Whose breaker is open, and after how long it may be worth asking again.
+    pub(super) fn new(
+        listed: &Arc<Listed>,
+        env: &Env,
+        policy: BreakerPolicy,
+    ) -> Result<Self, (&'static str, Duration)> {
+        let now = env.now().monotonic;
+        // Always in this order: the model, then its provider.
+        let (mut model, mut provider) = (listed.gate.breaker.lock(), listed.provider.breaker.lock());
+        model.check(&policy, now).map_err(|wait| ("model", wait))?;
+        provider.check(&policy, now).map_err(|wait| ("provider", wait))?;
+        let tickets = Some((model.admit(), provider.admit()));
+        Ok(Self { listed: Arc::clone(listed), env: env.clone(), policy, tickets })
+    }
+
+    /// Counts how the call has ended.
+    pub(super) fn end(&mut self, signal: Signal) {
+        let Some((model, provider)) = self.tickets.take() else { return };
+        let now = self.env.now().monotonic;
+        self.listed.gate.breaker.lock().record(&self.policy, model, signal, now);
+        self.listed.provider.breaker.lock().record(&self.policy, provider, signal, now);
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.end(Signal::Neutral);
+    }
+}

@@ -1,0 +1,162 @@
+//! An agent that is a program, as a file says it: no model thinks for it, so nothing that is for models can be said of it.
+
+use std::io;
+use std::path::{Path, PathBuf, absolute};
+use std::time::Duration;
+
+use callboard_documents::toml::{Fields, Item, duration};
+use callboard_documents::{Defect, Found, Place};
+use callboard_text::quoted;
+
+use crate::{process, program};
+
+use super::Definition;
+use super::reading::{authority, check_tier, on_unknown};
+
+/// How long a program may take to say that it is ready, if nothing is said.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(10);
+
+const EXAMPLE: &str = "write [agent.process], and below it command = [\"python3\", \"agent.py\"]";
+const EXAMPLE_COMMAND: &str = "write command = [\"python3\", \"agent.py\"]: the program and its arguments";
+
+/// Why a key says nothing of a program, and what to do instead.
+type Thinking = (&'static str, &'static str, &'static str);
+
+/// Keys of agents that think.
+pub(super) const THINKING: [Thinking; 6] = [
+    (
+        "mode",
+        "what a program does itself has no mode",
+        "remove it; `authority` bounds what it may cause through others",
+    ),
+    ("system_prompt", "a program has no prompt", "remove it; `command` and `env` are what it is told by its file"),
+    ("sections", "a program has no prompt", "remove them; `command` and `env` are what it is told by its file"),
+    ("model", "a program asks models itself, if any", "remove [agent.model], or remove [agent.process]"),
+    (
+        "delegation",
+        "a program says itself what it tells others",
+        "remove [agent.delegation], or remove [agent.process]",
+    ),
+    ("output", "a program gives values itself", "remove [agent.output], or remove [agent.process]"),
+];
+
+/// Those below `capabilities`.
+const THINKING_WITH_TOOLS: [Thinking; 5] = [
+    ("allowed_tools", "a program has no tools of callboard", "remove it, or remove [agent.process]"),
+    ("hidden_tools", "a program has no tools of callboard", "remove it, or remove [agent.process]"),
+    ("ask", "a program has no tools of callboard", "remove it; the program asks people with `approve`"),
+    (
+        "idempotent",
+        "a program has no tools of callboard",
+        "remove it; the program says of each `step` what class it has",
+    ),
+    ("max_iterations", "a program asks models itself, if any", "remove it; `timeout` and `tokens` bound a turn"),
+];
+
+/// The program that an agent is: what stands under `[agent.process]`. Nothing in it is a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessSettings {
+    /// The program and its arguments. A program with a `/` in it is told from the folder that it starts in; else it is looked for
+    /// in `PATH`.
+    pub command: Vec<String>,
+    /// Variables that it is given besides the usual ones, with their values.
+    pub env: Vec<(String, String)>,
+    /// Variables that it is given as they are in the board's own environment.
+    pub env_from: Vec<String>,
+    /// The folder that it starts in, told from that of all programs; that one if nothing is said.
+    pub folder: Option<PathBuf>,
+    /// How long it may take to say that it is ready (10 s), in real time.
+    pub ready_within: Duration,
+}
+
+impl ProcessSettings {
+    /// The folder that it starts in, where `root` is that of all programs.
+    ///
+    /// # Errors
+    /// There is no current folder that `root` could be relative to.
+    pub(crate) fn folder_in(&self, root: &Path) -> io::Result<PathBuf> {
+        absolute(self.folder.as_ref().map_or_else(|| root.to_owned(), |folder| root.join(folder)))
+    }
+}
+
+/// What a file says of a program. With `root`, it is looked whether all is there.
+pub(super) fn process(item: &Item<'_>, root: Option<&Path>, found: &mut Found) -> Option<ProcessSettings> {
+    let mut fields = Fields::of("the program of an agent", item, EXAMPLE, found)?;
+    let header: Place = Some(fields.place.clone());
+    let before = found.len();
+    let command = fields.required("command", EXAMPLE_COMMAND, found);
+    let place = command.map(|(_, item)| item.span());
+    let command = command.and_then(|field| program::command(field, EXAMPLE_COMMAND, found));
+    let env = fields.get("env").map(|item| program::environment(item, &header, found)).unwrap_or_default();
+    let env_from = fields.field("env_from").map(|field| program::variables(field, &header, found)).unwrap_or_default();
+    let folder = fields.text("folder", found);
+    let ready_within = fields.field("ready_within").and_then(|field| duration(field, found));
+    fields.close(found);
+    let settings = ProcessSettings {
+        command: command?,
+        env,
+        env_from,
+        folder: folder.as_ref().map(|folder| PathBuf::from(&folder.value)),
+        ready_within: ready_within.map_or(READY_WITHIN, |time| time.value),
+    };
+    if let Some(root) = root
+        && found.len() == before
+    {
+        look(&settings, root, [place, folder.and_then(|folder| folder.place), header], found);
+    }
+    Some(settings)
+}
+
+/// Whether the folder, the program and the variables are there.
+fn look(settings: &ProcessSettings, root: &Path, [command, folder, header]: [Place; 3], found: &mut Found) {
+    for name in settings.env_from.iter().filter(|name| std::env::var_os(name).is_none()) {
+        let problem = format!("the variable {name} of `env_from` is not set");
+        found.add(Defect::new(&header, problem).advise("set it, or remove it here"));
+    }
+    let place = match settings.folder_in(root) {
+        Ok(place) if place.is_dir() => place,
+        Ok(place) => {
+            let problem = format!("there is no folder {}", quoted(&place.display().to_string()));
+            found.add(Defect::new(&folder.or(header), problem).advise("it is told from the folder of all programs"));
+            return;
+        }
+        Err(error) => {
+            return found.add(Defect::new(&folder.or(header), format!("its folder cannot be determined: {error}")));
+        }
+    };
+    if let Err(defect) = process::find(settings, &place) {
+        found.add(Defect { place: command, ..defect });
+    }
+}
+
+/// A defect for each of the keys that is there.
+pub(super) fn refuse(fields: &mut Fields<'_>, keys: &[Thinking], found: &mut Found) {
+    for (key, why, advice) in keys {
+        if let Some(item) = fields.get(key) {
+            let problem =
+                format!("`{key}` is for agents that think, and [agent.process] makes this one a program: {why}");
+            found.add(Defect::new(&Some(item.span()), problem).advise(*advice));
+        }
+    }
+}
+
+/// What a program may cause; it has no tools.
+pub(super) fn capabilities(item: &Item<'_>, definition: &mut Definition, found: &mut Found) {
+    const WHAT: &str = "the capabilities of a program";
+    let Some(mut fields) = Fields::of(WHAT, item, "write [agent.capabilities], and below it authority = […]", found)
+    else {
+        return;
+    };
+    refuse(&mut fields, &THINKING_WITH_TOOLS, found);
+    if let Some(authority) = fields.field("authority").and_then(|field| authority(field, found)) {
+        definition.authority = authority;
+    }
+    definition.on_unknown = fields.field("on_unknown").and_then(|field| on_unknown(field, found));
+    definition.question_ttl =
+        fields.field("question_ttl").and_then(|field| duration(field, found)).map(|ttl| ttl.value);
+    if let Some(tier) = fields.field("trust_tier") {
+        check_tier(tier, found);
+    }
+    fields.close(found);
+}

@@ -1,0 +1,118 @@
+//! A model that does not think, for trying agents where there is no other.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use callboard::messages::{Message, StopReason, ToolCall, Usage};
+use futures::StreamExt;
+use futures::stream;
+use serde_json::{Value, json};
+
+use super::meta::MetaTool;
+use super::model::{Model, ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream};
+
+/// Answers without thinking and without a network: it gives tasks to the agents that it knows of, or uses the tools that it can
+/// use without thinking, and then repeats what it was asked and what it was told. Always the same.
+///
+/// ```
+/// use callboard::messages::Message;
+/// use callboard_agents::{AgentLoop, FakeModel};
+/// use futures::StreamExt;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let mut run = AgentLoop::new(FakeModel).run(vec![Message::user("2 + 2?")]);
+/// while run.next().await.is_some() {}
+/// assert!(run.context().text().contains("2 + 2?"));
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FakeModel;
+
+/// How much of what it was told it repeats, in characters.
+const SHOWN: usize = 200;
+
+/// The most agents that it gives tasks to.
+const MAX_TASKS: usize = 3;
+
+impl Model for FakeModel {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        let mut events: Vec<Result<ModelEvent, ModelError>> = Vec::new();
+        let is_new = request.messages.iter().all(|message| matches!(message, Message::User { .. }));
+        let calls = if is_new { calls(&request) } else { Vec::new() };
+        let stop = if calls.is_empty() { StopReason::Finished } else { StopReason::ToolCalls };
+        let mut written = 0;
+        if calls.is_empty() {
+            let text = said(&request.messages);
+            written += text.len();
+            events.extend(text.split_inclusive(' ').map(|word| Ok(ModelEvent::Text(word.into()))));
+        }
+        for call in calls {
+            written += call.size();
+            events.push(Ok(ModelEvent::ToolCall(call)));
+        }
+        let usage = Usage::of(request.estimated_tokens(), written.div_ceil(3) as u64);
+        events.push(Ok(ModelEvent::Ended(ModelAnswer::new("fake", stop, usage))));
+        stream::iter(events).boxed()
+    }
+
+    fn is_same(&self, other: &dyn Model) -> bool {
+        (other as &dyn Any).is::<Self>()
+    }
+}
+
+/// What it does first.
+fn calls(request: &ModelRequest) -> Vec<ToolCall> {
+    let asked = asked(&request.messages);
+    let call = |number: usize, name: &str, arguments: Value| ToolCall::new(&format!("fake-{number}"), name, arguments);
+    let task = request.tools.iter().find(|tool| *tool.name == *MetaTool::Task.name());
+    // Whoever leads has a team, which the schema of the tool names.
+    let team = task.and_then(|task| task.parameters.pointer("/properties/agent/examples")).and_then(Value::as_array);
+    let team = team.into_iter().flatten().take(MAX_TASKS).filter_map(Value::as_str);
+    let tasks: Vec<ToolCall> = team
+        .enumerate()
+        .map(|(number, agent)| call(number, MetaTool::Task.name(), json!({ "agent": agent, "task": &*asked })))
+        .collect();
+    if !tasks.is_empty() {
+        return tasks;
+    }
+    let search = request.tools.iter().find(|tool| &*tool.name == "FileSearch");
+    search
+        .into_iter()
+        .map(|tool| call(0, &tool.name, json!({ "pattern": "TODO|FIXME|unsafe|unwrap", "max": 5 })))
+        .collect()
+}
+
+fn said(messages: &[Message]) -> String {
+    let mut text = format!(
+        "The fake model does not think; it only shows how things go. It was asked: {}",
+        shown(&asked(messages))
+    );
+    let answers = messages.iter().filter_map(|message| match message {
+        Message::Tool { name, text, is_error, .. } => Some((name, text, *is_error)),
+        Message::User { .. } | Message::Assistant { .. } => None,
+    });
+    for (name, answer, is_error) in answers {
+        let how = if is_error { "failed with" } else { "answered" };
+        text.push_str(&format!("\n- {name} {how}: {}", shown(answer)));
+    }
+    text
+}
+
+fn asked(messages: &[Message]) -> Arc<str> {
+    let first = messages.iter().find_map(|message| match message {
+        Message::User { text } => Some(Arc::clone(text)),
+        Message::Assistant { .. } | Message::Tool { .. } => None,
+    });
+    first.unwrap_or_default()
+}
+
+fn shown(text: &str) -> String {
+    let line = text.lines().collect::<Vec<_>>().join(" / ");
+    match line.char_indices().nth(SHOWN) {
+        None => line,
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}

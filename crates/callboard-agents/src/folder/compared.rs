@@ -1,0 +1,309 @@
+//! What stands in files against the agents that stand: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use callboard::actors::AgentSpec;
+use callboard::messages::AgentName;
+use callboard_text::{quoted, visible};
+
+use crate::definition::{Definition, DefinitionReader, DefinitionSource, name_alike};
+use crate::llm::Teammate;
+
+use super::catalog::{Bytes, Catalog, Current};
+use super::{AgentFolder, FileChange, FileReport, Files, Known, Standing};
+
+/// What a board has to do, and what is to be told of it.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Agents that go.
+    pub(crate) gone: Vec<AgentName>,
+    /// Agents that come or change.
+    pub(crate) put: Vec<Put>,
+    /// What becomes of each file if all of that is done, by name.
+    pub(crate) reports: Vec<FileReport>,
+    files: BTreeMap<String, Known>,
+    /// As it stands then.
+    catalog: Option<Catalog>,
+}
+
+/// An agent that comes or changes.
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) file: String,
+    pub(crate) agent: AgentName,
+    pub(crate) spec: AgentSpec,
+}
+
+/// Definitions by their files.
+type ByFile<'a, T> = BTreeMap<&'a str, T>;
+
+impl AgentFolder {
+    /// What the files say by themselves.
+    pub(super) fn definitions(&self, read: &Files) -> impl Iterator<Item = Result<Definition, String>> {
+        let reader = Definition::reader().tools(&self.tools).root(&self.root);
+        read.agents.iter().map(move |(file, bytes)| {
+            let bytes = bytes.as_ref().map_err(|error| format!("{}: {error}", visible(file)))?;
+            definition(&reader, file, bytes)
+        })
+    }
+
+    /// What has to be done for the agents to be as these files say.
+    pub(crate) fn compare(&self, read: &Files) -> Changes {
+        let (mut new, mut refused): (ByFile<'_, Definition>, ByFile<'_, String>) = Default::default();
+        for (file, definition) in read.agents.keys().zip(self.definitions(read)) {
+            match definition.and_then(|definition| self.may_permit(file, self.may_declare(file, definition)?)) {
+                Ok(definition) => drop(new.insert(file, definition)),
+                Err(why) => drop(refused.insert(file, why)),
+            }
+        }
+        let (catalog, report) = self.models_now(&self.standing(&new, &refused), read.catalog.as_ref()).unzip();
+        // A file that is refused leaves its older agent, which may stand in the way of others.
+        loop {
+            let standing = self.standing(&new, &refused);
+            match self.made(&standing, &new, catalog.as_ref()) {
+                Ok(made) => {
+                    let mut changes = self.changes(&standing, made, &refused);
+                    changes.reports.splice(..0, report);
+                    return Changes { catalog, ..changes };
+                }
+                Err((file, why)) => {
+                    new.remove(file);
+                    refused.insert(file, format!("{}: {why}", visible(file)));
+                }
+            }
+        }
+    }
+
+    /// The definition, unless it declares a program that may not come now.
+    fn may_declare(&self, file: &str, definition: Definition) -> Result<Definition, String> {
+        if definition.process.as_ref().is_none_or(|process| self.programs.have(process)) {
+            return Ok(definition);
+        }
+        let name = quoted(definition.name.as_str());
+        Err(format!(
+            "{}: the program of {name} is not one that was declared when the folder was loaded, and tools can write in this \
+             folder\n  advice: look at the file, and begin anew",
+            visible(file)
+        ))
+    }
+
+    /// The definition, unless it permits more than may come now.
+    fn may_permit(&self, file: &str, definition: Definition) -> Result<Definition, String> {
+        match self.permissions.loaded().and_then(|loaded| loaded.beyond(&definition)) {
+            None => Ok(definition),
+            Some(more) => Err(format!(
+                "{}: {} would be permitted more than at the start: {more}\n  advice: look at the file; such a change takes effect \
+                 at the next start",
+                visible(file),
+                quoted(definition.name.as_str())
+            )),
+        }
+    }
+
+    /// The models, unless one is asked elsewhere or with another key than may come now.
+    fn may_ask(&self, catalog: &Catalog, offered: Current) -> Result<Current, String> {
+        let loaded = self.permissions.loaded().and_then(|loaded| loaded.models.as_ref());
+        let elsewhere = loaded.map(|loaded| offered.models.elsewhere(loaded)).unwrap_or_default();
+        if elsewhere.is_empty() {
+            return Ok(offered);
+        }
+        let elsewhere: Vec<_> = elsewhere.iter().map(|name| quoted(name)).collect();
+        Err(format!(
+            "{}: another `provider`, `url` or `key_variable` than at the start: {}\n  advice: look at the file; such a change takes \
+             effect at the next start",
+            visible(&catalog.name()),
+            elsewhere.join(", ")
+        ))
+    }
+
+    /// The agents that are to be: the new ones, and the older ones of files that are refused.
+    fn standing<'a>(&self, new: &ByFile<'a, Definition>, refused: &ByFile<'a, String>) -> ByFile<'a, Definition> {
+        let older = refused.keys().filter_map(|file| Some((*file, self.older(file)?.definition.clone())));
+        older.chain(new.clone()).collect()
+    }
+
+    /// The catalog as it stands with this in its file, and what is to be told of it.
+    fn models_now(&self, standing: &ByFile<'_, Definition>, bytes: Option<&Bytes>) -> Option<(Catalog, FileReport)> {
+        let mut catalog = self.catalog.clone()?;
+        let agents = standing.iter().map(|(file, definition)| (*file, definition));
+        let offered = catalog.offered(bytes?).and_then(|offered| self.may_ask(&catalog, offered));
+        let offered = offered.and_then(|offered| catalog.fitting(offered, agents));
+        let change = catalog.take(offered);
+        let file = catalog.name();
+        Some((catalog, FileReport { file, change }))
+    }
+
+    /// The agent that stands for a file.
+    fn older(&self, file: &str) -> Option<&Standing> {
+        self.files.get(file)?.agent.as_ref()
+    }
+
+    /// The agent that stood for a file that is gone, and has this name: the file has another name now.
+    fn moved(&self, name: &AgentName, files: &BTreeSet<&str>) -> Option<&Standing> {
+        let gone = self.files.iter().filter(|(file, _)| !files.contains(&***file));
+        gone.filter_map(|(_, known)| known.agent.as_ref()).find(|agent| agent.definition.name == *name)
+    }
+
+    /// Makes the agents that differ from those that stand, in themselves, in whom they are told of or in their models.
+    ///
+    /// # Errors
+    /// The first file that cannot be taken, and why.
+    fn made<'a>(
+        &self,
+        standing: &ByFile<'a, Definition>,
+        new: &ByFile<'a, Definition>,
+        catalog: Option<&Catalog>,
+    ) -> Result<ByFile<'a, (Standing, AgentSpec)>, (&'a str, String)> {
+        self.check_names(standing, new)?;
+        let mut made = BTreeMap::new();
+        for (file, definition) in standing {
+            let others = standing.values().filter(|other| other.name != definition.name);
+            let team =
+                others.map(|other| Teammate { name: other.name.to_string(), description: other.description.clone() });
+            // A program is told of nobody, and is not made anew when others change.
+            let is_program = definition.process.is_some();
+            let team = if is_program { Vec::new() } else { team.collect() };
+            let models = catalog.filter(|_| !is_program).map_or(0, Catalog::generation);
+            let wanted = Standing { definition: definition.clone(), team, models };
+            if self.older(file) == Some(&wanted) {
+                continue;
+            }
+            match self.agent(&wanted, catalog) {
+                Ok(spec) => drop(made.insert(*file, (wanted, spec))),
+                Err(why) if new.contains_key(file) => return Err((*file, why)),
+                // An older one goes on as it is.
+                Err(_) => {}
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether each name is there once. Who had one keeps it.
+    fn check_names<'a>(
+        &self,
+        standing: &ByFile<'a, Definition>,
+        new: &ByFile<'a, Definition>,
+    ) -> Result<(), (&'a str, String)> {
+        let had = |file: &str, name: &AgentName| self.older(file).is_some_and(|older| older.definition.name == *name);
+        let (keep, take): (Vec<_>, Vec<_>) =
+            standing.iter().partition(|(file, definition)| had(file, &definition.name));
+        let mut owners: BTreeMap<&AgentName, &str> = BTreeMap::new();
+        for (file, definition) in keep.into_iter().chain(take) {
+            let others = standing.values().map(|other| &other.name);
+            if let Some(defect) = name_alike(&definition.name, others).filter(|_| new.contains_key(file)) {
+                let advice = defect.advice.map(|advice| format!("\n  advice: {advice}")).unwrap_or_default();
+                return Err((file, defect.problem + &advice));
+            }
+            if let Some(owner) = owners.insert(&definition.name, file)
+                && new.contains_key(file)
+            {
+                let (owner, name) = (visible(owner), quoted(definition.name.as_str()));
+                let advice = "give one of them another name";
+                return Err((*file, format!("{owner} has an agent of the name {name} too\n  advice: {advice}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be done and told, file by file.
+    fn changes<'a>(
+        &self,
+        standing: &ByFile<'a, Definition>,
+        mut made: ByFile<'a, (Standing, AgentSpec)>,
+        refused: &ByFile<'a, String>,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        let files: BTreeSet<&str> = standing.keys().chain(refused.keys()).copied().collect();
+        for file in &files {
+            let (why, older) = (refused.get(file), self.older(file));
+            let change = match (why, standing.get(file)) {
+                (Some(why), stays) => self.refused(file, why, stays),
+                (None, Some(definition)) if self.leaves(&definition.name) => FileChange::Unchanged,
+                (None, Some(definition)) => {
+                    let before = older.or_else(|| self.moved(&definition.name, &files));
+                    changed(before.map(|before| &before.definition), definition)
+                }
+                (None, None) => FileChange::Unchanged,
+            };
+            changes.reports.push(FileReport { file: (*file).to_owned(), change });
+            let mut agent = older.cloned();
+            if let Some((standing, spec)) = made.remove(file) {
+                let name = standing.definition.name.clone();
+                if !self.leaves(&name) {
+                    changes.put.push(Put { file: (*file).to_owned(), agent: name, spec });
+                }
+                agent = Some(standing);
+            }
+            changes.files.insert((*file).to_owned(), Known { refusal: why.cloned(), agent });
+        }
+        let here: BTreeSet<&AgentName> = standing.values().map(|definition| &definition.name).collect();
+        for (file, known) in &self.files {
+            let Some(agent) = known.agent.as_ref().map(|agent| &agent.definition.name) else { continue };
+            if self.leaves(agent) {
+                continue;
+            }
+            if !files.contains(&**file) && !here.contains(agent) {
+                let change = FileChange::Removed { agent: agent.clone() };
+                changes.reports.push(FileReport { file: file.clone(), change });
+            }
+            if !here.contains(agent) {
+                changes.gone.push(agent.clone());
+            }
+        }
+        changes.reports.sort_by(|one, other| one.file.cmp(&other.file));
+        changes
+    }
+
+    fn leaves(&self, agent: &AgentName) -> bool {
+        self.left.contains(agent.as_str())
+    }
+
+    /// What is wrong with a file is told once.
+    fn refused(&self, file: &str, why: &str, stays: Option<&Definition>) -> FileChange {
+        match self.files.get(file).and_then(|known| known.refusal.as_deref()) {
+            Some(before) if before == why => FileChange::Unchanged,
+            Some(_) | None => {
+                FileChange::Refused { why: why.to_owned(), stays: stays.map(|definition| definition.name.clone()) }
+            }
+        }
+    }
+
+    /// Takes what was done.
+    pub(crate) fn take(&mut self, changes: Changes) {
+        (self.files, self.catalog) = (changes.files, changes.catalog);
+    }
+}
+
+impl Changes {
+    /// Whether there is a catalog that was never taken.
+    pub(super) fn lacks_models(&self) -> bool {
+        self.catalog.as_ref().is_some_and(|catalog| catalog.current().is_none())
+    }
+
+    /// The board could not do this: the file stays as it was known.
+    pub(crate) fn fail(&mut self, folder: &AgentFolder, file: &str, error: &str) {
+        let why = format!("{}: {error}", visible(file));
+        let older = folder.older(file).cloned();
+        if let Some(report) = self.reports.iter_mut().find(|report| report.file == file) {
+            report.change = folder.refused(file, &why, older.as_ref().map(|older| &older.definition));
+        }
+        self.files.insert(file.to_owned(), Known { refusal: Some(why), agent: older });
+    }
+}
+
+fn definition(reader: &DefinitionReader, file: &str, bytes: &[u8]) -> Result<Definition, String> {
+    let source = DefinitionSource { origin: file.to_owned(), bytes: bytes.to_vec() };
+    let mut read = reader.all(&[source]);
+    read.swap_remove(0).map_err(|defects| defects.to_string())
+}
+
+fn changed(before: Option<&Definition>, now: &Definition) -> FileChange {
+    let agent = now.name.clone();
+    match before {
+        None => FileChange::Added { agent },
+        Some(before) if before == now => FileChange::Unchanged,
+        Some(before) => {
+            FileChange::Changed { before: Some(before.name.clone()).filter(|before| *before != agent), agent }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The files of a folder of agents, as they are read.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use callboard_text::visible;
+
+use crate::definition::DefinitionSource;
+
+use super::catalog::{self, Bytes};
+
+/// The most files of a folder.
+const MAX_FILES: usize = 1_000;
+
+/// Why a folder of agents is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// It cannot be listed.
+    #[error("the folder {} cannot be read: {error}", visible(folder))]
+    Unreadable {
+        /// The folder.
+        folder: String,
+        /// Why.
+        error: String,
+    },
+    /// It has too many files.
+    #[error("the folder {} has more than {max} agents", visible(folder))]
+    TooMany {
+        /// The folder.
+        folder: String,
+        /// The most.
+        max: usize,
+    },
+    /// Something is wrong with its files.
+    #[error("{}", defects.join("\n\n"))]
+    Wrong {
+        /// What is wrong, file by file.
+        defects: Vec<String>,
+    },
+}
+
+/// What stands in the files `*.toml` of a folder, by their names, and in that of the catalog; or why one cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    pub(super) agents: BTreeMap<String, Result<Vec<u8>, String>>,
+    /// If there is to be one.
+    pub(super) catalog: Option<Bytes>,
+}
+
+impl Files {
+    /// Reads all files. One that goes meanwhile is not there.
+    ///
+    /// # Errors
+    /// The folder cannot be listed, or has too many files.
+    pub(crate) fn read(folder: &Path, catalog: Option<&Path>) -> Result<Self, FolderError> {
+        let shown = || folder.display().to_string();
+        let cannot = |error: io::Error| FolderError::Unreadable { folder: shown(), error: error.to_string() };
+        let mut files = BTreeMap::new();
+        for entry in folder.read_dir().map_err(cannot)? {
+            let path = entry.map_err(cannot)?.path();
+            if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("toml")) {
+                continue;
+            }
+            let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+            match DefinitionSource::in_folder(folder, &path).map(|source| source.bytes) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                read => drop(files.insert(name, read.map_err(|error| error.to_string()))),
+            }
+            if files.len() > MAX_FILES {
+                return Err(FolderError::TooMany { folder: shown(), max: MAX_FILES });
+            }
+        }
+        Ok(Self { agents: files, catalog: catalog.map(catalog::bytes) })
+    }
+}

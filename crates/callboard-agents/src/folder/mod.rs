@@ -1,0 +1,354 @@
+//! A folder of agents that can be read again while they work.
+//!
+//! What stands in the files is compared with what stands (`compare`), without touching a board: what would be new, different, gone
+//! or wrong; so is the file with the models that they choose among (`catalog`). A board then does it ([`Reload::reload`](super::Reload::reload)) and says file by file what it did. A
+//! file counts as a whole: nothing of one that is wrong is taken, and its agent stays as it was.
+
+mod catalog;
+mod compared;
+mod files;
+mod permissions;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use callboard::actors::AgentSpec;
+use callboard::env::can_start_thread;
+
+use super::catalog::Models;
+use super::definition::{Definition, ProcessSettings};
+use super::llm::{LlmAgent, Teammate};
+use super::model::Model;
+use super::process;
+use super::tool::Tools;
+
+use catalog::Catalog;
+pub use catalog::CatalogFile;
+pub(crate) use files::Files;
+pub use files::FolderError;
+use permissions::Loaded;
+pub use told::{FileChange, FileReport};
+
+/// Finds the model of an agent, or says why there is none.
+type ModelOf = Arc<dyn Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync>;
+
+/// Agents that are defined in the files `*.toml` of a folder, with the tools and models that they may have. It knows what it has
+/// read, so that it can tell what has changed since.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard_agents::{AgentFolder, FakeModel, Reload};
+/// use std::sync::Arc;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path();
+/// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write poems.\"")?;
+/// let mut folder = AgentFolder::new(path).model(Arc::new(FakeModel));
+/// let board = folder.load()?.into_iter().fold(Callboard::builder(), |board, agent| board.with(agent)).start().await?;
+///
+/// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write prose.\"")?;
+/// std::fs::write(path.join("critic.toml"), "[agent]\nname = \"critic\"\nsystem_promt = \"You find faults.\"")?;
+/// let told: Vec<String> = board.reload(&mut folder).await?.iter().map(ToString::to_string).collect();
+/// assert!(told[0].starts_with("critic.toml: refused"), "{told:?}");
+/// assert_eq!(told[1], "poet.toml: changed: later turns of poet use it");
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a folder is read when it is loaded"]
+pub struct AgentFolder {
+    path: PathBuf,
+    tools: Tools,
+    model: ModelOf,
+    root: PathBuf,
+    programs: Programs,
+    permissions: Permissions,
+    /// The models, if a file says which there are; `model` is not asked then.
+    catalog: Option<Catalog>,
+    files: BTreeMap<String, Known>,
+    /// Agents that others stand for.
+    left: BTreeSet<String>,
+}
+
+/// Which programs its files may declare.
+#[derive(Clone, Debug, Default)]
+enum Programs {
+    /// Any.
+    #[default]
+    Any,
+    /// Those that they declared when it was loaded; `None` until then.
+    AsLoaded(Option<Vec<Arc<ProcessSettings>>>),
+}
+
+/// What its files may permit agents.
+#[derive(Clone, Debug, Default)]
+enum Permissions {
+    /// Anything.
+    #[default]
+    Any,
+    /// What they permitted when it was loaded; `None` until then.
+    AsLoaded(Option<Arc<Loaded>>),
+}
+
+impl Permissions {
+    fn loaded(&self) -> Option<&Loaded> {
+        match self {
+            Self::Any | Self::AsLoaded(None) => None,
+            Self::AsLoaded(Some(loaded)) => Some(loaded),
+        }
+    }
+}
+
+impl Programs {
+    /// Whether a file may declare it now.
+    fn have(&self, settings: &Arc<ProcessSettings>) -> bool {
+        match self {
+            Self::Any | Self::AsLoaded(None) => true,
+            Self::AsLoaded(Some(loaded)) => loaded.contains(settings),
+        }
+    }
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Why what it said last was not taken.
+    refusal: Option<String>,
+    /// The agent that stands for it.
+    agent: Option<Standing>,
+}
+
+/// An agent, and whom it was told of.
+#[derive(Clone, Debug, PartialEq)]
+struct Standing {
+    definition: Definition,
+    team: Vec<Teammate>,
+    /// Which models it chose among: the number of the catalog.
+    models: u64,
+}
+
+impl AgentFolder {
+    /// A folder whose agents have no tools, and choose among the models that there are: none, until something is said.
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        Self {
+            path: path.as_ref().to_owned(),
+            tools: Tools::new(),
+            model: Arc::new(|_| Err("there are no models; say `models`, `catalog`, `model` or `model_of`".to_owned())),
+            root: PathBuf::from("."),
+            programs: Programs::Any,
+            permissions: Permissions::Any,
+            catalog: None,
+            files: BTreeMap::new(),
+            left: BTreeSet::new(),
+        }
+    }
+
+    /// The tools that there are. Each agent has those that its definition lets it have.
+    pub fn tools(mut self, tools: &Tools) -> Self {
+        self.tools = tools.clone();
+        self
+    }
+
+    /// The folder that programs start in which are agents, and from which their paths are told (the current one).
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = folder.into();
+        self
+    }
+
+    /// Takes no other programs than those that its files declare when it is loaded: a file that declares another one later is not
+    /// taken. It is for folders that tools of agents can write in, because a program is not confined as they are. All else may
+    /// change.
+    pub fn keep_programs(mut self) -> Self {
+        self.programs = Programs::AsLoaded(None);
+        self
+    }
+
+    /// Takes no change that permits an agent more than when the folder was loaded: tools, effects or namespaces that it did not
+    /// have, a mode with more of them, uses of tools that people are no longer asked about, `idempotent` for more tools, or an
+    /// `on_unknown` that leaves more to it; nor a model that is asked at another address, of another provider or with the key of another variable. A new agent may
+    /// have what some agent had; where there was none, none may come. It is for folders that tools of agents can write in. All else may change.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// use callboard_agents::{AgentFolder, FakeModel, Reload};
+    /// use std::sync::Arc;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path();
+    /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\n[agent.capabilities]\nallowed_tools = []")?;
+    /// let mut folder = AgentFolder::new(path).model(Arc::new(FakeModel)).keep_permissions();
+    /// let board = folder.load()?.into_iter().fold(Callboard::builder(), |board, agent| board.with(agent)).start().await?;
+    ///
+    /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"")?;
+    /// let told = board.reload(&mut folder).await?;
+    /// assert!(told[0].refusal().unwrap().contains("all tools"));
+    /// # board.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn keep_permissions(mut self) -> Self {
+        self.permissions = Permissions::AsLoaded(None);
+        self
+    }
+
+    /// The models that agents choose among.
+    pub fn models(self, models: &Models) -> Self {
+        let models = models.clone();
+        self.model_of(move |definition| match models.chosen(&definition.model) {
+            Ok(chosen) => Ok(Arc::new(chosen)),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    /// The models that agents choose among, as a file says that is read again with theirs.
+    pub fn catalog(self, file: CatalogFile) -> Self {
+        Self { catalog: Some(Catalog::new(file)), ..self }
+    }
+
+    /// One model for all agents, whatever their files say.
+    pub fn model(self, model: Arc<dyn Model>) -> Self {
+        self.model_of(move |_| Ok(Arc::clone(&model)))
+    }
+
+    /// Finds the model of an agent, or says why there is none.
+    pub fn model_of(
+        mut self,
+        model: impl Fn(&Definition) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+    ) -> Self {
+        (self.model, self.catalog) = (Arc::new(model), None);
+        self
+    }
+
+    /// Leaves agents of these names to others that have them on the board: their files are read and checked, and the agents of the
+    /// folder are told of them, but they are neither made nor replaced nor stopped.
+    pub fn leaving<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.left.extend(names.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the catalog is, if a file says which models there are.
+    #[must_use]
+    pub fn catalog_path(&self) -> Option<&Path> {
+        self.catalog.as_ref().map(|catalog| catalog.file.path())
+    }
+
+    /// The models that stand, if a file says which there are and it was taken.
+    #[must_use]
+    pub fn current_models(&self) -> Option<&Models> {
+        Some(&self.catalog.as_ref()?.current()?.models)
+    }
+
+    /// Reads all files for a board that has yet to start.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be read, or something is wrong with any of them: all of it.
+    pub fn load(&mut self) -> Result<Vec<AgentSpec>, FolderError> {
+        self.load_if(|wrong| wrong.is_empty()).map(|(specs, _)| specs)
+    }
+
+    /// As [`AgentFolder::load`], without the agents of files with which something is wrong: the reports of those files are
+    /// returned beside the others. Later reloads take them once they are right.
+    ///
+    /// ```
+    /// use callboard_agents::{AgentFolder, FakeModel};
+    /// use std::sync::Arc;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path();
+    /// std::fs::write(path.join("poet.toml"), "[agent]\nname = \"poet\"\nsystem_prompt = \"You write poems.\"")?;
+    /// std::fs::write(path.join("critic.toml"), "[agent]\nname = \"critic\"\nsystem_promt = \"You find faults.\"")?;
+    /// let (agents, refused) = AgentFolder::new(path).model(Arc::new(FakeModel)).load_valid()?;
+    /// assert_eq!(agents.len(), 1);
+    /// assert!(refused[0].refusal().unwrap().starts_with("critic.toml:3:1: an agent has no key \"system_promt\""));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The folder cannot be read, or something is wrong with the file of the models: no agent has one then.
+    pub fn load_valid(&mut self) -> Result<(Vec<AgentSpec>, Vec<FileReport>), FolderError> {
+        self.load_if(|_| true)
+    }
+
+    /// Loads it if these reports of files with which something is wrong permit that.
+    fn load_if(
+        &mut self,
+        permits: impl FnOnce(&[FileReport]) -> bool,
+    ) -> Result<(Vec<AgentSpec>, Vec<FileReport>), FolderError> {
+        let read = Files::read(&self.path, self.catalog_path())?;
+        let before = std::mem::take(&mut self.files);
+        if let Permissions::AsLoaded(loaded) = &mut self.permissions {
+            *loaded = None;
+        }
+        let mut changes = self.compare(&read);
+        let mut wrong: Vec<FileReport> =
+            changes.reports.iter().filter(|report| report.refusal().is_some()).cloned().collect();
+        let lacks_models = self.catalog.is_some() && changes.lacks_models();
+        if lacks_models {
+            // What agents miss without it is not their fault.
+            wrong.truncate(1);
+        }
+        if lacks_models || !permits(&wrong) {
+            self.files = before;
+            let defects = wrong.iter().filter_map(FileReport::refusal).map(str::to_owned).collect();
+            return Err(FolderError::Wrong { defects });
+        }
+        let specs = std::mem::take(&mut changes.put).into_iter().map(|put| put.spec).collect();
+        self.take(changes);
+        if let Programs::AsLoaded(loaded) = &mut self.programs {
+            let standing = self.files.values().filter_map(|known| known.agent.as_ref());
+            *loaded = Some(standing.filter_map(|agent| agent.definition.process.clone()).collect());
+        }
+        if matches!(self.permissions, Permissions::AsLoaded(_)) {
+            // Also those that are left out, as for want of a model: they were there.
+            let agents = self.definitions(&read).filter_map(Result::ok).collect();
+            let models = self.catalog.as_ref().and_then(Catalog::current).map(|current| current.models.clone());
+            self.permissions = Permissions::AsLoaded(Some(Arc::new(Loaded { agents, models })));
+        }
+        Ok((specs, wrong))
+    }
+
+    /// Reads its files.
+    pub(crate) async fn read(&self) -> Result<Files, FolderError> {
+        let (path, catalog) = (self.path.clone(), self.catalog_path().map(Path::to_owned));
+        if !can_start_thread() {
+            return Files::read(&path, catalog.as_deref());
+        }
+        let read = tokio::task::spawn_blocking(move || Files::read(&path, catalog.as_deref())).await;
+        read.unwrap_or_else(|error| {
+            let folder = self.path.display().to_string();
+            Err(FolderError::Unreadable { folder, error: error.to_string() })
+        })
+    }
+
+    /// Whether an agent of this name stands for one of its files.
+    pub(crate) fn stands(&self, name: &str) -> bool {
+        self.files.values().filter_map(|known| known.agent.as_ref()).any(|agent| agent.definition.name.as_str() == name)
+    }
+
+    /// The agent, with its model of the catalog, if there is one.
+    fn agent(&self, wanted: &Standing, catalog: Option<&Catalog>) -> Result<AgentSpec, String> {
+        let Standing { definition, team, .. } = wanted;
+        if definition.process.is_some() {
+            return process::spec(definition, &self.root).map_err(|error| error.to_string());
+        }
+        let model = match catalog {
+            Some(catalog) => catalog.model(definition)?,
+            None => (self.model)(definition)?,
+        };
+        let agent = LlmAgent::new(definition, model, &self.tools, team).map_err(|error| error.to_string())?;
+        Ok(agent.spec())
+    }
+}
+
+impl fmt::Debug for AgentFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentFolder").field("path", &self.path).field("files", &self.files).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,261 @@
+//! An answer of `genai`, as events.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ::genai::adapter::AdapterKind;
+use ::genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason as Said, StreamEnd, ToolChunk};
+use callboard::messages::{Json, Message, StopReason, ToolCall, Usage};
+use callboard_text::cut;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::time::{Sleep, sleep};
+
+use crate::model::{
+    MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelEvent, ModelRequest, ModelStream, estimated_tokens,
+};
+
+use super::asked::{Signed, SignedPart};
+use super::refused::Teller;
+
+struct Answer {
+    stream: ChatStream,
+    kind: AdapterKind,
+    teller: Teller,
+    /// The ids of the conversation's calls: new ones must be others.
+    ids: HashSet<Arc<str>>,
+    estimated_input: u64,
+    /// Bytes that it has said.
+    said: usize,
+    /// How much of each call has come so far, in bytes.
+    calls: HashMap<String, usize>,
+    /// Runs since it has said something: signs of life say nothing.
+    silence: Option<Pin<Box<Sleep>>>,
+    /// It has said something, or begun to call a tool: whatever goes wrong now, it has begun.
+    has_begun: bool,
+    ready: VecDeque<ModelEvent>,
+    is_over: bool,
+}
+
+pub(super) fn events(stream: ChatStream, request: &ModelRequest, kind: AdapterKind, teller: Teller) -> ModelStream {
+    let calls = request.messages.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::User { .. } | Message::Tool { .. } => &[],
+    });
+    let answer = Answer {
+        stream,
+        kind,
+        teller,
+        ids: calls.map(|call| Arc::clone(&call.id)).collect(),
+        estimated_input: request.estimated_tokens(),
+        said: 0,
+        calls: HashMap::new(),
+        silence: None,
+        has_begun: false,
+        ready: VecDeque::new(),
+        is_over: false,
+    };
+    futures::stream::unfold(answer, |mut answer| async move {
+        let event = answer.next().await?;
+        Some((event, answer))
+    })
+    .boxed()
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.is_over {
+                return None;
+            }
+            let patience = self.teller.patience(self.has_begun);
+            let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(patience)));
+            let told = tokio::select! {
+                biased;
+                () = silence => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.silent(self.has_begun)));
+                }
+                told = self.stream.next() => told,
+            };
+            match told {
+                Some(Ok(ChatStreamEvent::End(end))) if !is_complete(self.kind, &end) => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.ended_early(self.has_begun)));
+                }
+                Some(Ok(event)) => {
+                    self.take(event);
+                    if self.said + self.calls.values().sum::<usize>() > MAX_REPLY || self.calls.len() > MAX_CALLS {
+                        self.is_over = true;
+                        return Some(Err(self.teller.too_long()));
+                    }
+                }
+                Some(Err(error)) => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.error(error, self.has_begun)));
+                }
+                None => {
+                    self.is_over = true;
+                    return Some(Err(self.teller.ended_early(self.has_begun)));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: ChatStreamEvent) {
+        match event {
+            ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
+            ChatStreamEvent::Chunk(chunk) => self.say(chunk.content, ModelEvent::Text),
+            ChatStreamEvent::ReasoningChunk(chunk) => self.say(chunk.content, ModelEvent::Reasoning),
+            // It is told at the end, when it is known to be whole.
+            ChatStreamEvent::ToolCallChunk(ToolChunk { tool_call }) => {
+                (self.has_begun, self.silence) = (true, None);
+                let (id, size) = match tool_call.fn_arguments.as_str() {
+                    // What there is of a call so far.
+                    Some(text) => (tool_call.call_id, text.len()),
+                    // A call of its own, though others may have the same id.
+                    None => {
+                        let id = format!("{} {}", tool_call.call_id, self.calls.len());
+                        (id, Json::from(tool_call.fn_arguments).size())
+                    }
+                };
+                self.calls.insert(id, size + tool_call.fn_name.len());
+            }
+            ChatStreamEvent::End(end) => self.end(end),
+        }
+    }
+
+    fn say(&mut self, text: String, event: fn(Arc<str>) -> ModelEvent) {
+        if !text.is_empty() {
+            (self.has_begun, self.silence) = (true, None);
+            self.said += text.len();
+            self.ready.push_back(event(text.into()));
+        }
+    }
+
+    fn end(&mut self, end: StreamEnd) {
+        self.is_over = true;
+        let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
+        let calls = calls(parts, self.kind, &mut self.ids);
+        self.said += calls.iter().map(ToolCall::size).sum::<usize>();
+        let stop = stop(end.captured_stop_reason, !calls.is_empty());
+        self.ready.extend(calls.into_iter().map(ModelEvent::ToolCall));
+        let told =
+            end.captured_usage.filter(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some());
+        let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or_default()).unwrap_or_default();
+        let usage = told.as_ref().map(|usage| Usage::of(tokens(usage.prompt_tokens), tokens(usage.completion_tokens)));
+        let estimate = Usage::of(self.estimated_input, estimated_tokens(self.said));
+        let answer = ModelAnswer::new(self.teller.name(), stop, usage.unwrap_or(estimate));
+        self.ready.push_back(ModelEvent::Ended(ModelAnswer { is_estimate: usage.is_none(), ..answer }));
+    }
+}
+
+/// Whether the provider has said that its answer is complete: with some, `genai` ends an answer by itself when the connection was closed in
+/// good order.
+fn is_complete(kind: AdapterKind, end: &StreamEnd) -> bool {
+    let (has_reason, has_usage) = (end.captured_stop_reason.is_some(), end.captured_usage.is_some());
+    match kind {
+        // It tells in each piece what the answer has taken so far.
+        AdapterKind::Gemini => has_reason,
+        // These tell it at the end, and older servers no reason.
+        AdapterKind::GeminiIx | AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::OpenAIResp => {
+            has_reason || has_usage
+        }
+        _ => true,
+    }
+}
+
+fn calls(parts: Vec<ContentPart>, kind: AdapterKind, ids: &mut HashSet<Arc<str>>) -> Vec<ToolCall> {
+    let signed = |part| {
+        let signed = Signed { by: kind.as_lower_str().to_owned(), part };
+        // A text or a JSON value can always be written.
+        serde_json::to_string(&signed).map(Arc::<str>::from).ok()
+    };
+    let (mut leading, mut calls) = (Vec::new(), Vec::new());
+    let mut is_more_than_signatures = false;
+    for part in parts {
+        match part {
+            ContentPart::ThoughtSignature(signature) => leading.extend(signed(SignedPart::Signature(signature))),
+            ContentPart::ReasoningContent(text) => {
+                is_more_than_signatures = true;
+                leading.extend(signed(SignedPart::Reasoning(text)));
+            }
+            ContentPart::Custom(part) => {
+                is_more_than_signatures = true;
+                leading.extend(signed(SignedPart::Custom(part.data)));
+            }
+            ContentPart::ToolCall(call) => {
+                let own = call.thought_signatures.unwrap_or_default().into_iter();
+                calls.push(ToolCall {
+                    id: unused(&call.call_id, ids),
+                    name: call.fn_name.into(),
+                    arguments: arguments(call.fn_arguments),
+                    signatures: own.filter_map(|signature| signed(SignedPart::Signature(signature))).collect(),
+                });
+            }
+            ContentPart::Text(_) | ContentPart::Binary(_) | ContentPart::ToolResponse(_) => {}
+        }
+    }
+    // Signatures alone are at the calls already.
+    if is_more_than_signatures && let Some(first) = calls.first_mut() {
+        first.signatures = leading;
+    }
+    calls
+}
+
+/// The id, made one that no other call of the conversation has: some servers count from zero in every answer.
+fn unused(id: &str, ids: &mut HashSet<Arc<str>>) -> Arc<str> {
+    let id = if id.is_empty() { "call" } else { id };
+    let others = (2_u32..).map(|number| Arc::from(format!("{id}-{number}")));
+    let unused = [Arc::<str>::from(id)].into_iter().chain(others).find(|id| !ids.contains(id)).unwrap_or_default();
+    ids.insert(Arc::clone(&unused));
+    unused
+}
+
+/// The arguments; text if they are no JSON, or nest too deep to be kept.
+fn arguments(arguments: Value) -> Json {
+    match arguments {
+        // What models of tools without arguments write.
+        Value::String(text) if text.trim().is_empty() => Json::from(json!({})),
+        Value::Null => Json::from(json!({})),
+        other => {
+            let arguments = Json::from(other);
+            if arguments.is_too_deep() { Json::from(arguments.to_string()) } else { arguments }
+        }
+    }
+}
+
+fn stop(said: Option<Said>, has_calls: bool) -> StopReason {
+    match said {
+        // Some say that they have finished when they want tools.
+        Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None if has_calls => {
+            StopReason::ToolCalls
+        }
+        Some(Said::Completed(_) | Said::StopSequence(_) | Said::ToolCall(_)) | None => StopReason::Finished,
+        Some(Said::MaxTokens(_)) => StopReason::Length,
+        Some(Said::ContentFilter(_)) => StopReason::Filtered,
+        Some(Said::Other(said)) => StopReason::Other(cut(&said).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_nobody_has_ended_is_not_complete() {
+        let nothing = StreamEnd::default();
+        let usage = StreamEnd { captured_usage: Some(Default::default()), ..StreamEnd::default() };
+        let reason = StreamEnd { captured_stop_reason: Some(Said::from("stop".to_owned())), ..StreamEnd::default() };
+        use AdapterKind::{Anthropic, Gemini, GeminiIx, Ollama, OllamaCloud, OpenAI, OpenAIResp};
+        for kind in [Gemini, GeminiIx, Ollama, OllamaCloud, OpenAIResp] {
+            assert!(!is_complete(kind, &nothing) && is_complete(kind, &reason), "{kind}");
+            assert_eq!(is_complete(kind, &usage), kind != Gemini, "{kind}");
+        }
+        assert!([OpenAI, Anthropic].into_iter().all(|kind| is_complete(kind, &nothing)));
+    }
+}

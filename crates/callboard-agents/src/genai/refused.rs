@@ -1,0 +1,245 @@
+//! What went wrong, by kind and in words.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use ::genai::webc::{Error as WebError, StreamTimeout};
+use ::genai::{BoxError, Error};
+use callboard_text::visible;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use crate::model::{MAX_CALLS, MAX_REPLY, ModelError, ModelErrorKind};
+
+use super::GenaiModel;
+
+/// Tells of a model's errors, never with its key.
+pub(super) struct Teller {
+    pub(super) model: GenaiModel,
+}
+
+/// The longest message of a provider that is shown, in characters.
+const MAX_MESSAGE: usize = 300;
+
+impl Teller {
+    pub(super) fn name(&self) -> &str {
+        &self.model.name
+    }
+
+    /// An error of `genai`. `has_begun` says whether the model had said anything.
+    pub(super) fn error(&self, error: Error, has_begun: bool) -> ModelError {
+        match error {
+            Error::HttpError { status, body, headers, .. } => self.status(status, &body, &headers),
+            Error::WebStream { error, .. } => self.transport(error, has_begun),
+            Error::WebModelCall { webc_error, .. } | Error::WebAdapterCall { webc_error, .. } => {
+                self.web(webc_error, has_begun)
+            }
+            Error::ChatResponse { body, .. } => self.told_in_the_stream(&body, has_begun),
+            Error::StreamParse { serde_error, .. } => self.malformed(&serde_error.to_string()),
+            Error::SerdeJson(error) => self.malformed(&error.to_string()),
+            Error::JsonValueExt(error) => self.malformed(&error.to_string()),
+            Error::InvalidJsonResponseElement { info } => self.malformed(info),
+            Error::NoChatResponse { .. } => self.malformed("there is no answer in it"),
+            Error::RequiresApiKey { .. } | Error::NoAuthResolver { .. } | Error::NoAuthData { .. } => {
+                self.refused("wants a key", "")
+            }
+            // What is left is wrong with the request, and was found before anything was sent.
+            other => self.because(ModelErrorKind::Rejected, "cannot be asked this", &other.to_string()),
+        }
+    }
+
+    /// The connection was closed in good order, and the answer was not complete.
+    pub(super) fn ended_early(&self, has_begun: bool) -> ModelError {
+        if has_begun {
+            self.because(ModelErrorKind::CutOff, "broke off: its answer ended without saying that it was complete", "")
+        } else {
+            let hint = "is there a server of its kind at this address?";
+            self.because(ModelErrorKind::Unavailable, "ended its answer before it had said anything", hint)
+        }
+    }
+
+    /// How long it may say nothing.
+    pub(super) fn patience(&self, has_begun: bool) -> Duration {
+        if has_begun { self.model.timeouts.piece } else { self.model.timeouts.begin }
+    }
+
+    /// It has said nothing for that long, though the connection may be there.
+    pub(super) fn silent(&self, has_begun: bool) -> ModelError {
+        let time = self.patience(has_begun).as_secs_f64();
+        if has_begun {
+            self.broken(true, &format!("has said nothing for {time} s"), "")
+        } else {
+            self.because(ModelErrorKind::Unavailable, &format!("has not begun to answer within {time} s"), "")
+        }
+    }
+
+    pub(super) fn too_long(&self) -> ModelError {
+        self.malformed(&format!("it has more than {} MiB or {MAX_CALLS} calls", MAX_REPLY >> 20))
+    }
+
+    fn transport(&self, error: BoxError, has_begun: bool) -> ModelError {
+        let error = match error.downcast::<Error>() {
+            Ok(error) => return self.error(*error, has_begun),
+            Err(error) => error,
+        };
+        let error = match error.downcast::<reqwest::Error>() {
+            Ok(error) => return self.connection(*error, has_begun),
+            Err(error) => error,
+        };
+        if error.is::<std::string::FromUtf8Error>() {
+            return self.malformed("it is not UTF-8");
+        }
+        match error.downcast_ref::<StreamTimeout>() {
+            Some(StreamTimeout::Headers) => self.silent(false),
+            Some(StreamTimeout::Read) => {
+                let text = format!("has said nothing for {} s", self.model.timeouts.piece.as_secs_f64());
+                self.broken(has_begun, &text, "")
+            }
+            None => self.broken(has_begun, "broke off", &innermost(&*error)),
+        }
+    }
+
+    fn web(&self, error: WebError, has_begun: bool) -> ModelError {
+        match error {
+            WebError::ResponseFailedStatus { status, body, headers } => self.status(status, &body, &headers),
+            WebError::ResponseFailedNotJson { .. } => self.malformed("it is not JSON"),
+            WebError::ResponseFailedInvalidJson { cause, .. } => self.malformed(&cause),
+            WebError::JsonValueExt(error) => self.malformed(&error.to_string()),
+            WebError::Reqwest(error) => self.connection(error, has_begun),
+        }
+    }
+
+    fn connection(&self, error: reqwest::Error, has_begun: bool) -> ModelError {
+        // Its own text has the address in it.
+        let error = error.without_url();
+        let why = innermost(&error);
+        if error.is_connect() {
+            let why = if error.is_timeout() { "it took too long".to_owned() } else { why };
+            self.because(ModelErrorKind::NotSent, "is not reached", &why)
+        } else if error.is_builder() {
+            self.because(ModelErrorKind::Rejected, "cannot be asked this", &why)
+        } else {
+            self.broken(has_begun, "broke off", &why)
+        }
+    }
+
+    /// A failure that is the provider's own if it had not begun yet.
+    fn broken(&self, has_begun: bool, what: &str, why: &str) -> ModelError {
+        let kind = if has_begun { ModelErrorKind::CutOff } else { ModelErrorKind::Unavailable };
+        self.because(kind, what, why)
+    }
+
+    fn status(&self, status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+        let message = message(body);
+        let kind = match status.as_u16() {
+            429 => ModelErrorKind::RateLimited(retry_after(headers)),
+            // 529 is Anthropic's word for too much to do.
+            408 | 500..=599 => ModelErrorKind::Unavailable,
+            401 | 403 => return self.refused(&format!("takes no request with our key ({status})"), &message),
+            _ => ModelErrorKind::Rejected,
+        };
+        let what = match kind {
+            ModelErrorKind::RateLimited(Some(wait)) => {
+                format!("limits the rate of requests, and asks for a wait of {} s ({status})", wait.as_secs_f64())
+            }
+            ModelErrorKind::RateLimited(None) => format!("limits the rate of requests ({status})"),
+            ModelErrorKind::Unavailable => format!("has failed ({status})"),
+            ModelErrorKind::NotSent
+            | ModelErrorKind::CutOff
+            | ModelErrorKind::Malformed
+            | ModelErrorKind::Rejected
+            | ModelErrorKind::Unauthorised => format!("refuses the request ({status})"),
+        };
+        let error = self.because(kind, &what, &message);
+        // Turned away at the door: nothing was read.
+        let is_free = error.is_free || [502, 503, 529].contains(&status.as_u16());
+        ModelError { is_free, ..error }
+    }
+
+    /// An error that came in a stream, where there is no status any more.
+    fn told_in_the_stream(&self, body: &Value, has_begun: bool) -> ModelError {
+        let error = body.get("error").unwrap_or(body);
+        let word = ["type", "code", "status"].into_iter().find_map(|key| error.get(key)?.as_str()).unwrap_or_default();
+        let message = message(&body.to_string());
+        if has_begun {
+            return self.because(ModelErrorKind::CutOff, &format!("broke off ({word})"), &message);
+        }
+        let kind = match word {
+            "authentication_error"
+            | "permission_error"
+            | "invalid_api_key"
+            | "UNAUTHENTICATED"
+            | "PERMISSION_DENIED" => {
+                return self.refused(&format!("takes no request with our key ({word})"), &message);
+            }
+            "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => ModelErrorKind::RateLimited(None),
+            "invalid_request_error" | "not_found_error" | "request_too_large" | "INVALID_ARGUMENT" | "NOT_FOUND" => {
+                ModelErrorKind::Rejected
+            }
+            _ => ModelErrorKind::Unavailable,
+        };
+        self.because(kind, &format!("has answered with an error ({word})"), &message)
+    }
+
+    fn malformed(&self, why: &str) -> ModelError {
+        self.because(ModelErrorKind::Malformed, "has sent what cannot be read", why)
+    }
+
+    fn refused(&self, what: &str, why: &str) -> ModelError {
+        let what = match &self.model.key_variable {
+            Some(variable) => format!("{what}: look at {variable}"),
+            None => format!("{what}: name the variable that has its key"),
+        };
+        self.because(ModelErrorKind::Unauthorised, &what, why)
+    }
+
+    fn because(&self, kind: ModelErrorKind, what: &str, why: &str) -> ModelError {
+        let whose = match &self.model.address {
+            Some(address) => format!("{} at {}", self.model.provider.name(), address.shown()),
+            None => self.model.provider.name().to_string(),
+        };
+        let text = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
+        // The key goes before anything is cut: the rest of one is as good as a whole.
+        let text = match &self.model.key {
+            Some(key) => key.taken_out_of(&text),
+            None => text,
+        };
+        let text = format!("{whose} {text}");
+        ModelError::new(kind, shortened(&text))
+    }
+}
+
+/// What a provider says in the body of an error: its message, if it is one as they write them.
+fn message(body: &str) -> String {
+    let parsed = serde_json::from_str::<Value>(body).ok();
+    let told = parsed.as_ref().and_then(|body| {
+        let at = |path: &str| body.pointer(path).and_then(Value::as_str);
+        at("/error/message").or_else(|| at("/message")).or_else(|| at("/error"))
+    });
+    told.unwrap_or(body).trim().to_owned()
+}
+
+/// As one line, fit to be shown, and cut.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE) {
+        None => visible(text),
+        Some((end, _)) => format!("{}…", visible(&text[..end])),
+    }
+}
+
+/// How long the provider wants us to wait. A date is not looked at: none of them sends one.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let seconds = number("retry-after-ms").map(|millis| millis / 1_000.0).or_else(|| number("retry-after"))?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// The innermost cause: what is around it says again and again that something failed.
+fn innermost(error: &dyn StdError) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

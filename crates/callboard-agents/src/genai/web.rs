@@ -1,0 +1,57 @@
+//! Connections to providers.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use tracing::Dispatch;
+use tracing::dispatcher::with_default;
+
+use crate::model::{ModelError, ModelErrorKind};
+use crate::web::{self, Way};
+
+/// Shared connections. They are made ready when the first request is sent.
+#[derive(Clone)]
+pub(super) struct Web {
+    connect: Duration,
+    made: Arc<[OnceLock<Result<reqwest::Client, String>>; 4]>,
+}
+
+impl Web {
+    pub(super) fn new(connect: Duration) -> Self {
+        Self { connect, made: Arc::default() }
+    }
+
+    /// What requests are sent with.
+    pub(super) fn client(&self, way: Way) -> Result<reqwest::Client, ModelError> {
+        let made = &self.made[usize::from(way.is_here) * 2 + usize::from(way.is_plain)];
+        let client = made.get_or_init(|| make(self.connect, way).map_err(|error| error.to_string()));
+        client.clone().map_err(|error| {
+            let text = format!("TLS cannot be made ready on this machine: {error}");
+            ModelError::new(ModelErrorKind::NotSent, text)
+        })
+    }
+}
+
+fn make(connect: Duration, way: Way) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
+    let client = web::client(way)?.connect_timeout(connect).tcp_nodelay(true).pool_max_idle_per_host(4);
+    // Little that is sent must not become a lot that is held.
+    Ok(client.no_gzip().no_deflate().no_brotli().no_zstd().build()?)
+}
+
+/// The stream, polled with the log off.
+pub(super) fn quiet<S: Stream>(stream: S) -> Quiet<S> {
+    Quiet(Box::pin(stream))
+}
+
+pub(super) struct Quiet<S>(Pin<Box<S>>);
+
+impl<S: Stream> Stream for Quiet<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        with_default(&Dispatch::none(), || self.0.as_mut().poll_next(context))
+    }
+}

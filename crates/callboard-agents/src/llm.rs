@@ -1,0 +1,249 @@
+//! An agent that thinks with a language model.
+
+use std::sync::Arc;
+
+use callboard::actors::{Agent, AgentSpec, Turn, TurnError};
+use callboard::messages::{Command, Json, Message};
+use callboard_documents::template::Fault;
+use futures::FutureExt as _;
+
+use super::definition::Definition;
+use super::looping::AgentLoop;
+use super::made::{self, Draft};
+use super::meta::MetaTool;
+use super::model::Model;
+use super::prompt::{Prompt, PromptValues};
+use super::tool::Tools;
+
+/// An agent as its [`Definition`] says, with a model and tools. A cheap clone.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard_agents::testing::ScriptedModel;
+/// use callboard_agents::{Definition, LlmAgent, Tools};
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let definition = Definition::from_toml("poet.toml", "[agent]\nname = \"poet\"\nsystem_prompt = \"You are {{ agent.name }}.\"")?;
+/// let model = ScriptedModel::new().says("Leaves fall.");
+/// let poet = LlmAgent::new(&definition, std::sync::Arc::new(model), &Tools::new(), &[])?;
+/// let board = Callboard::builder().with(poet.spec()).start().await?;
+/// let run = board.submit(Task::new("A line about autumn, please.")).await?;
+/// assert_eq!(run.result().await?.output, "Leaves fall.");
+/// # board.shutdown().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct LlmAgent(Arc<Parts>);
+
+#[derive(Clone, Debug)]
+struct Parts {
+    definition: Definition,
+    team: Vec<Teammate>,
+    /// All tools that there are.
+    board_tools: Tools,
+    thinker: AgentLoop,
+    prompt: Prompt,
+}
+
+/// Why an agent cannot be made of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// Its prompt, or a section of it, cannot be used.
+    #[error("agent {agent}: {}: {problem}", section.as_deref().unwrap_or("system_prompt"))]
+    Prompt {
+        /// The agent.
+        agent: String,
+        /// The section.
+        section: Option<String>,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// What it may use in a turn is less than its first call of a model may need, so that every turn would fail.
+    #[error(
+        "agent {agent}: its budget of {budget} tokens in a turn is less than one call of its model may need, {needed}: {max_tokens} \
+         for the answer and about {} for its tools; raise `tokens` under [agent.limits] to {needed} or more, or lower \
+         `max_tokens` under [agent.model]", needed - u64::from(*max_tokens)
+    )]
+    Budget {
+        /// The agent.
+        agent: String,
+        /// The most tokens of one turn.
+        budget: u64,
+        /// What is reserved for one call at least.
+        needed: u64,
+        /// How many of them are for the answer.
+        max_tokens: u32,
+    },
+    /// It may use a tool that is not there.
+    #[error("agent {agent} may use the tool {tool:?}, and there is none")]
+    UnknownTool {
+        /// The agent.
+        agent: String,
+        /// The tool.
+        tool: String,
+    },
+    /// It is a program: no model thinks for it.
+    #[error(
+        "agent {agent} is a program, and thinks with no model: make it with ProcessAgent::spec, or have an AgentFolder make it"
+    )]
+    IsProgram {
+        /// The agent.
+        agent: String,
+    },
+    /// It declares no program.
+    #[error("agent {agent} is no program, it has no [agent.process]: make it with LlmAgent::new")]
+    NoProgram {
+        /// The agent.
+        agent: String,
+    },
+    /// The folder that its program starts in cannot be told.
+    #[error("agent {agent}: the folder of its program cannot be determined: {error}")]
+    NoFolder {
+        /// The agent.
+        agent: String,
+        /// Why.
+        error: String,
+    },
+    /// It is a program, and this build has none.
+    #[error("agent {agent} is a program: build callboard-agents for Unix, with its cargo feature `process`")]
+    NoProcesses {
+        /// The agent.
+        agent: String,
+    },
+}
+
+/// Another agent, as a prompt may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Teammate {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+}
+
+impl LlmAgent {
+    /// An agent as its definition says, of the tools that there are those that it may use. `team` are the others, for its prompt.
+    ///
+    /// # Errors
+    /// Its prompt names what nobody supplies, it may use a tool that is not there, its budget is less than one call of its
+    /// model may need, or it is a program.
+    pub fn new(
+        definition: &Definition,
+        model: Arc<dyn Model>,
+        tools: &Tools,
+        team: &[Teammate],
+    ) -> Result<Self, DefinitionError> {
+        let agent = || definition.name.to_string();
+        if definition.process.is_some() {
+            return Err(DefinitionError::IsProgram { agent: agent() });
+        }
+        let allowed = definition.allowed_tools.as_deref();
+        for tool in allowed.unwrap_or_default() {
+            if MetaTool::of(tool).is_none() && tools.get(tool).is_none() {
+                return Err(DefinitionError::UnknownTool { agent: agent(), tool: tool.to_string() });
+            }
+        }
+        let team = with_built_in(team, definition);
+        let own = tools.for_agent(definition.mode, allowed);
+        let prompt = Prompt::of(&definition.system_prompt, &definition.sections, definition.mode, &own)
+            .map_err(|(section, Fault { problem, .. })| DefinitionError::Prompt { agent: agent(), section, problem })?;
+        let is_allowed = |tool: &MetaTool| match allowed {
+            Some(allowed) => allowed.iter().any(|name| **name == *tool.name()),
+            // There is nothing to search for if all is shown.
+            None => !tool.is_on_request() && (*tool != MetaTool::ToolSearch || !definition.hidden_tools.is_empty()),
+        };
+        let meta: Vec<MetaTool> = MetaTool::ALL.into_iter().filter(is_allowed).collect();
+        let thinker = AgentLoop::of(model)
+            .tools(own)
+            .hidden(definition.hidden_tools.iter().map(|name| &**name))
+            .asking(definition.ask.iter().map(|name| &**name))
+            .idempotent(definition.idempotent.iter().map(|name| &**name))
+            .meta_for(meta, &team)
+            .max_iterations(definition.max_iterations)
+            .max_tokens(definition.max_tokens)
+            .token_budget(definition.tokens)
+            .tier(definition.tier())
+            .output(definition.output.clone())
+            .conversation(definition.told_context, definition.told_tokens)
+            .compact_at(definition.compact_at);
+        let (needed, max_tokens) = (thinker.least_reservation(definition.authority), definition.max_tokens);
+        if let Some(budget) = definition.tokens.filter(|budget| *budget < needed) {
+            return Err(DefinitionError::Budget { agent: agent(), budget, needed, max_tokens });
+        }
+        // Its prompt is made ready.
+        let mut definition = definition.clone();
+        (definition.system_prompt, definition.sections) = Default::default();
+        Ok(Self(Arc::new(Parts { definition, team, board_tools: tools.clone(), thinker, prompt })))
+    }
+
+    /// The same agent, which gives no tasks to others.
+    pub(super) fn without_tasks(mut self) -> Self {
+        let parts = Arc::make_mut(&mut self.0);
+        parts.thinker = parts.thinker.clone().without(|tool| tool == MetaTool::Task);
+        self
+    }
+
+    /// How a board runs it.
+    #[must_use]
+    pub fn spec(&self) -> AgentSpec {
+        let (this, definition) = (self.clone(), &self.0.definition);
+        let has_effects = self.0.thinker.own_tools().specs().any(|spec| spec.effect.is_dangerous());
+        let keeps_agents = self.0.thinker.tool_names().any(|name| name == MetaTool::AgentKeep.name());
+        let spec = definition.on_a_board(AgentSpec::new(definition.name.as_str(), move || this.clone()));
+        let spec = spec.with_effects(has_effects);
+        if keeps_agents { spec.keeps_agents() } else { spec }
+    }
+}
+
+/// The others of a team, and the built-in agents that the agent is to know of.
+fn with_built_in(team: &[Teammate], definition: &Definition) -> Vec<Teammate> {
+    let mut team: Vec<Teammate> = team.iter().filter(|mate| mate.name != definition.name.as_str()).cloned().collect();
+    for agent in &definition.built_in_team {
+        // One that the user has replaced is there as what it is now.
+        if team.iter().all(|mate| mate.name != agent.name()) && definition.name.as_str() != agent.name() {
+            team.push(Teammate { name: agent.name().to_owned(), description: agent.definition().description });
+        }
+    }
+    team
+}
+
+impl Agent for LlmAgent {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        let thinker = self.0.thinker.clone().renewed().boxed().await;
+        let system = self.0.prompt(&turn, thinker.own_tools()).map_err(TurnError::terminal)?;
+        let asked = match turn.input_json().as_str() {
+            Some(text) => text.to_owned(),
+            None => turn.input_json().to_string(),
+        };
+        let mut messages = turn.conversation()?;
+        messages.push(Message::user(asked));
+        thinker.system(system).turn(&turn, messages).await
+    }
+
+    /// An agent of its model and of those of its tools that the draft names.
+    fn make(&self, draft: &Json) -> Result<AgentSpec, String> {
+        let draft: Draft = draft.parse().map_err(|error| error.to_string())?;
+        let Parts { definition, thinker, team, .. } = &*self.0;
+        let has = thinker.tool_names().map(Arc::from).collect();
+        let definition = made::within(definition, &has, &draft)?;
+        let (model, own) = (Arc::clone(thinker.model()), thinker.own_tools());
+        let made = Self::new(&definition, model, own, team).map_err(|error| error.to_string())?;
+        Ok(made.spec())
+    }
+}
+
+impl Parts {
+    fn prompt(&self, turn: &Turn, tools: &Tools) -> Result<String, String> {
+        let values = PromptValues {
+            agent: &self.definition,
+            tools,
+            board_tools: &self.board_tools,
+            team: &self.team,
+            task: turn.task().body.as_ref().into(),
+            input: turn.input_json().clone(),
+            state: &|| turn.state().to_json(),
+            previous_agent: Json::from(turn.previous_agent().map(|agent| agent.as_str())),
+        };
+        self.prompt.text(&values)
+    }
+}

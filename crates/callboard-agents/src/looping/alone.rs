@@ -1,0 +1,180 @@
+//! A loop without a board: a stream of what it does, and a handle to stop it, to decide, and to answer.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use callboard::messages::{Action, AgentEvent, Command, Json, LoopEnd, Message};
+use futures::future::{Abortable, BoxFuture};
+use futures::{FutureExt, Stream};
+use parking_lot::Mutex;
+
+use super::context::LoopContext;
+use super::host::{Alone, Desk, Permission};
+use super::{AgentLoop, Finish};
+
+/// A loop that runs while its events are read.
+pub struct LoopRun {
+    work: Option<Abortable<Work>>,
+    handle: LoopHandle,
+    handoff: Option<Command>,
+}
+
+/// How it ends, and whom control would go to.
+type Work = BoxFuture<'static, (LoopEnd, Option<Command>)>;
+
+/// Looks into a loop, stops it, and says what people say. A cheap clone.
+#[derive(Clone)]
+pub struct LoopHandle {
+    context: Arc<Mutex<LoopContext>>,
+    desk: Arc<Desk>,
+}
+
+impl LoopRun {
+    pub(super) fn new(agent: AgentLoop, messages: Vec<Message>) -> Self {
+        let host = Alone::new();
+        let (context, registration) = LoopContext::begin_cancellable(messages);
+        let context = Arc::new(Mutex::new(context));
+        let handle = LoopHandle { context: Arc::clone(&context), desk: Arc::clone(host.desk()) };
+        let work = async move {
+            match agent.drive(&host, &context).await {
+                Ok(Finish::HandedOff(command)) => (LoopEnd::HandedOff, Some(*command)),
+                Ok(finish) => (finish.end(), None),
+                Err(error) => (LoopEnd::Failed(error.to_string().into()), None),
+            }
+        };
+        Self { work: Some(Abortable::new(work.boxed(), registration)), handle, handoff: None }
+    }
+
+    /// To stop it, decide and answer from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> LoopHandle {
+        self.handle.clone()
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn context(&self) -> LoopContext {
+        self.handle.context()
+    }
+
+    /// The command of a handoff, once it has ended with one: whom control would go to, and with what.
+    #[must_use]
+    pub fn handoff(&self) -> Option<&Command> {
+        self.handoff.as_ref()
+    }
+}
+
+impl Stream for LoopRun {
+    type Item = AgentEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
+        // What was said before it was stopped is told first.
+        if let Some(event) = self.handle.desk.shown.lock().pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        let Some(work) = &mut self.work else { return Poll::Ready(None) };
+        match work.poll_unpin(context) {
+            Poll::Pending => match self.handle.desk.shown.lock().pop_front() {
+                Some(event) => Poll::Ready(Some(event)),
+                None => Poll::Pending,
+            },
+            Poll::Ready(done) => {
+                self.work = None;
+                let (end, handoff) = done.unwrap_or((LoopEnd::Cancelled, None));
+                self.handoff = handoff;
+                self.handle.desk.close();
+                let mut shown = self.handle.desk.shown.lock();
+                shown.push_back(AgentEvent::Ended { end });
+                Poll::Ready(shown.pop_front())
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Nobody waits for decisions and answers any more.
+    fn close(&self) {
+        self.permissions.lock().clear();
+        self.questions.lock().clear();
+    }
+}
+
+/// Nobody waits for this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call {call:?} waits for nothing like this; it may have been settled, or the loop has ended")]
+pub struct NotPending {
+    /// The call.
+    pub call: String,
+}
+
+impl LoopHandle {
+    /// Stops the loop at the await where it is.
+    pub fn cancel(&self) {
+        self.context.lock().cancel.cancel();
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn context(&self) -> LoopContext {
+        self.context.lock().clone()
+    }
+
+    /// Allows a use of a tool.
+    ///
+    /// # Errors
+    /// Nobody asks for it.
+    pub fn allow(&self, call: &str) -> Result<(), NotPending> {
+        self.decide(call, Permission::Granted)
+    }
+
+    /// Allows a use of a tool with other arguments.
+    ///
+    /// # Errors
+    /// Nobody asks for it.
+    pub fn allow_with(&self, call: &str, arguments: impl Into<Json>) -> Result<(), NotPending> {
+        let arguments = arguments.into();
+        self.decide(call, |mut action| {
+            action.arguments = arguments;
+            Permission::Granted(action)
+        })
+    }
+
+    /// Does not allow it; the model is told why.
+    ///
+    /// # Errors
+    /// Nobody asks for it.
+    pub fn deny(&self, call: &str, reason: &str) -> Result<(), NotPending> {
+        self.decide(call, |_| Permission::Denied { reason: reason.into() })
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// It was not asked, or is answered.
+    pub fn answer(&self, call: &str, answer: impl Into<Json>) -> Result<(), NotPending> {
+        let waiting = self.desk.questions.lock().remove(call);
+        let not_pending = || NotPending { call: call.to_owned() };
+        waiting.ok_or_else(not_pending)?.send(answer.into()).map_err(|_| not_pending())
+    }
+
+    fn decide(&self, call: &str, decision: impl FnOnce(Action) -> Permission) -> Result<(), NotPending> {
+        let waiting = self.desk.permissions.lock().remove(call);
+        let not_pending = || NotPending { call: call.to_owned() };
+        let (action, sender) = waiting.ok_or_else(not_pending)?;
+        sender.send(decision(action)).map_err(|_| not_pending())
+    }
+}
+
+impl fmt::Debug for LoopRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopRun").field("context", &*self.handle.context.lock()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LoopHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! A model's answer, as it comes in.
+
+use std::time::Duration;
+
+use callboard::actors::{Reservation, TurnError};
+use callboard::messages::{AgentEvent, Json, ToolCall, Usage};
+use futures::StreamExt;
+
+use crate::model::{MAX_CALLS, MAX_REPLY, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
+
+use super::AgentLoop;
+use super::context::Reply;
+use super::host::Host;
+
+/// A provider that wants us to wait longer than this is not asked again in the turn: its attempts come sooner.
+const FAR_OFF: Duration = Duration::from_secs(60);
+
+/// What a model has answered so far.
+struct Heard {
+    said: String,
+    calls: Vec<ToolCall>,
+    /// In bytes.
+    size: usize,
+    /// Nothing where nobody counts.
+    reserved: Option<Reservation>,
+}
+
+/// What follows from a piece of an answer.
+enum Next {
+    Listen,
+    /// Another try is made. What was set aside for the one before stays spent, for it may have been counted.
+    Reserve,
+    Done(Json),
+}
+
+impl AgentLoop {
+    /// Asks the model once. No piece of the answer is kept over a wait, because an agent waits here most of the time.
+    pub(super) fn ask<'a>(
+        &'a self,
+        host: &'a dyn Host,
+        request: ModelRequest,
+        needed: u64,
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send + 'a {
+        let request = Box::new(request);
+        async move {
+            let reserved = host.reserve(needed).await?;
+            let mut heard = Heard { said: String::new(), calls: Vec::new(), size: 0, reserved };
+            let mut answer = self.means.model.call(*request);
+            while let Some(event) = answer.next().await {
+                match self.hear(host, event, &mut heard)? {
+                    Next::Listen => {}
+                    Next::Reserve => heard.reserved = host.reserve(needed).await?,
+                    Next::Done(reply) => return Ok(reply),
+                }
+            }
+            Err(TurnError::transient(format!("model {}: its answer has no end", self.means.model.name())))
+        }
+    }
+
+    fn hear(
+        &self,
+        host: &dyn Host,
+        event: Result<ModelEvent, ModelError>,
+        heard: &mut Heard,
+    ) -> Result<Next, TurnError> {
+        let mut next = Next::Listen;
+        match event {
+            Ok(ModelEvent::Text(text)) => {
+                heard.said.push_str(&text);
+                heard.size += text.len();
+                host.show(AgentEvent::Text { text });
+            }
+            Ok(ModelEvent::Reasoning(text)) => {
+                heard.size += text.len();
+                host.show(AgentEvent::Reasoning { text });
+            }
+            Ok(ModelEvent::ToolCall(call)) => {
+                heard.size += call.size();
+                heard.calls.push(call);
+            }
+            Ok(ModelEvent::Failed { model, error, next: follower }) => {
+                host.show(AgentEvent::ModelFailed { model, error: error.to_string().into(), next: follower });
+                if !error.is_free {
+                    next = Next::Reserve;
+                }
+            }
+            Ok(ModelEvent::Ended(answer)) => return heard.ended(answer).map(Next::Done),
+            Err(error) => {
+                if let Some(reserved) = heard.reserved.take().filter(|_| error.is_free) {
+                    drop(reserved.release());
+                }
+                return Err(self.failed(&error));
+            }
+        }
+        if heard.size > MAX_REPLY || heard.calls.len() > MAX_CALLS {
+            let (model, most) = (self.means.model.name(), MAX_REPLY >> 20);
+            let text = format!("model {model}: its answer has more than {most} MiB or {MAX_CALLS} calls");
+            return Err(TurnError::terminal(text));
+        }
+        Ok(next)
+    }
+
+    fn failed(&self, error: &ModelError) -> TurnError {
+        let text = format!("model {}: {error}", self.means.model.name());
+        // Attempts come one soon after the other.
+        let is_far_off = matches!(error.kind, ModelErrorKind::RateLimited(Some(wait)) if wait > FAR_OFF);
+        if error.kind.is_transient() && !is_far_off { TurnError::transient(text) } else { TurnError::terminal(text) }
+    }
+}
+
+impl Heard {
+    fn ended(&mut self, answer: ModelAnswer) -> Result<Json, TurnError> {
+        let ModelAnswer { stop, usage, model, cost, is_estimate } = answer;
+        let usage = Usage { cost: cost.unwrap_or_default(), ..usage };
+        if let Some(reserved) = self.reserved.take() {
+            drop(reserved.settle(usage));
+        }
+        let (text, calls) = (std::mem::take(&mut self.said).into(), std::mem::take(&mut self.calls));
+        let reply = Reply { text, calls, stop, usage, is_estimate, model, cost };
+        Json::of(reply).map_err(|error| TurnError::terminal(format!("the model's answer: {error}")))
+    }
+}

@@ -1,0 +1,246 @@
+//! What a loop knows at any moment, and how answers change it. Pure: no model is asked here, and no tool used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use callboard::messages::{Action, AgentEvent, Cost, Json, Message, StopReason, ToolCall, Usage};
+use futures::future::{AbortHandle, AbortRegistration};
+use serde::{Deserialize, Serialize};
+
+use crate::compaction::Compacted;
+
+/// Where a loop stands.
+#[derive(Clone, Debug, Default)]
+pub struct LoopContext {
+    /// How often the model was asked.
+    pub iteration: u32,
+    /// How many tools it has called.
+    pub tool_calls: u32,
+    /// The tokens of all answers, and what they cost, as far as prices are known.
+    pub usage: Usage,
+    /// The conversation; once it has become too long, the task with a summary, and the newest messages.
+    pub history: Arc<Vec<Message>>,
+    /// Where in it this loop began.
+    pub(super) begun_at: usize,
+    /// Tools that a search has made available.
+    pub activated: BTreeSet<Arc<str>>,
+    /// What the model said in each iteration.
+    pub texts: Vec<Arc<str>>,
+    /// What people are asked consent for just now, by call.
+    pub pending_permissions: BTreeMap<Arc<str>, Action>,
+    /// What people are asked just now, by call.
+    pub pending_questions: BTreeMap<Arc<str>, Json>,
+    /// Stops the loop at the await where it is.
+    pub cancel: CancelToken,
+    /// It has read what strangers wrote.
+    pub is_marked: bool,
+    /// Its answer did not fit, and it was asked again.
+    pub(super) is_asked_again: bool,
+    /// What it is without what is summed up, if some of it is.
+    pub(super) compacted: Option<Compacted>,
+    /// It could not be summed up, and it is not tried again.
+    pub(super) is_left_long: bool,
+    /// The ids of all calls.
+    ids: BTreeSet<Arc<str>>,
+}
+
+/// Stops a loop. A cheap clone; a tool or a subscriber may keep one. The default one stops nothing: a turn is stopped by its
+/// board.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Option<AbortHandle>);
+
+impl CancelToken {
+    /// The loop goes no further than the await where it is, and what it waits for is dropped.
+    pub fn cancel(&self) {
+        if let Some(handle) = &self.0 {
+            handle.abort();
+        }
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.as_ref().is_some_and(AbortHandle::is_aborted)
+    }
+}
+
+/// What a model answered, as a run's journal keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub(super) text: Arc<str>,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) stop: StopReason,
+    pub(super) usage: Usage,
+    pub(super) is_estimate: bool,
+    pub(super) model: Arc<str>,
+    pub(super) cost: Option<Cost>,
+}
+
+impl Reply {
+    /// What it took, for whoever watches.
+    pub(super) fn usage(&self) -> AgentEvent {
+        let Self { usage, is_estimate, model, cost, .. } = self;
+        AgentEvent::Usage { model: Arc::clone(model), usage: *usage, is_estimate: *is_estimate, cost: *cost }
+    }
+}
+
+/// What a tool answered, as a run's journal keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    pub(super) text: Arc<str>,
+    pub(super) is_error: bool,
+    pub(super) is_untrusted: bool,
+}
+
+impl Answered {
+    pub(super) fn error(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), is_error: true, is_untrusted: false }
+    }
+
+    pub(super) fn of(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), is_error: false, is_untrusted: false }
+    }
+}
+
+/// What comes after an answer of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum After {
+    /// These are used, and the model is asked again.
+    Use(Vec<ToolCall>),
+    /// It has answered.
+    Answer(Arc<str>),
+    /// It has not, and will not.
+    Fail(&'static str),
+}
+
+impl LoopContext {
+    /// The beginning of a conversation.
+    pub(super) fn begin(history: Vec<Message>) -> Self {
+        Self { begun_at: history.len(), history: Arc::new(history), ..Self::default() }
+    }
+
+    /// As [`LoopContext::begin`], with what its token stops.
+    pub(super) fn begin_cancellable(history: Vec<Message>) -> (Self, AbortRegistration) {
+        let (handle, registration) = AbortHandle::new_pair();
+        (Self { cancel: CancelToken(Some(handle)), ..Self::begin(history) }, registration)
+    }
+
+    /// The messages that this loop has added, of those that are not summed up.
+    #[must_use]
+    pub fn new_messages(&self) -> &[Message] {
+        self.history.get(self.begun_at..).unwrap_or_default()
+    }
+
+    /// All that the model has said.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let said: Vec<&str> = self.texts.iter().map(|text| &**text).filter(|text| !text.is_empty()).collect();
+        said.join("\n")
+    }
+
+    /// Takes an answer of the model.
+    pub(super) fn replied(&mut self, reply: Reply) -> After {
+        let Reply { text, calls, stop, usage, is_estimate: _, model: _, cost: _ } = reply;
+        self.usage += usage;
+        let calls = self.told_apart(calls);
+        self.tool_calls = self.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+        self.texts.push(Arc::clone(&text));
+        let said = Arc::clone(&text);
+        Arc::make_mut(&mut self.history).push(Message::Assistant { text, calls: calls.clone() });
+        if !calls.is_empty() {
+            return After::Use(calls);
+        }
+        match stop {
+            // A model that wants tools and names none has said all that it will say.
+            StopReason::Finished | StopReason::ToolCalls | StopReason::Other(_) => After::Answer(said),
+            StopReason::Length => After::Fail("the model's answer was cut: raise its `max_tokens`"),
+            StopReason::Filtered => After::Fail("the provider withheld the model's answer"),
+        }
+    }
+
+    /// Takes a conversation whose older part is summed up.
+    pub(super) fn shortened(&mut self, history: Vec<Message>, compacted: Compacted) {
+        (self.history, self.begun_at, self.compacted) = (Arc::new(history), 1, Some(compacted));
+    }
+
+    /// Takes the answers of the tools, in the order of their calls.
+    pub(super) fn answered(&mut self, answers: impl IntoIterator<Item = (ToolCall, Answered)>) {
+        let history = Arc::make_mut(&mut self.history);
+        for (call, Answered { text, is_error, is_untrusted }) in answers {
+            self.is_marked |= is_untrusted;
+            history.push(Message::Tool { call: call.id, name: call.name, text, is_error });
+        }
+    }
+
+    /// Calls that can be told apart: some models number theirs anew in each answer, or not at all.
+    fn told_apart(&mut self, mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+        for (position, call) in calls.iter_mut().enumerate() {
+            let mut again = 0;
+            while call.id.is_empty() || !self.ids.insert(Arc::clone(&call.id)) {
+                again += 1;
+                call.id = format!("call-{}-{position}-{again}", self.iteration).into();
+            }
+        }
+        calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(text: &str, calls: &[(&str, &str)], stop: StopReason) -> Reply {
+        Reply {
+            text: text.into(),
+            calls: calls.iter().map(|(id, name)| ToolCall::new(id, name, serde_json::json!({}))).collect(),
+            stop,
+            usage: Usage { cost: Cost(7), ..Usage::of(10, 2) },
+            is_estimate: false,
+            model: "m".into(),
+            cost: Some(Cost(7)),
+        }
+    }
+
+    #[test]
+    fn an_answer_without_calls_ends_it_and_one_with_calls_goes_on() {
+        let mut context = LoopContext::begin(vec![Message::user("go")]);
+        let After::Use(calls) = context.replied(reply("", &[("a", "x")], StopReason::ToolCalls)) else { panic!() };
+        context.answered(calls.into_iter().map(|call| (call, Answered::of("done"))));
+        assert_eq!(context.replied(reply("fine", &[], StopReason::Finished)), After::Answer("fine".into()));
+        assert_eq!(context.usage, Usage { cost: Cost(14), ..Usage::of(20, 4) });
+        assert_eq!((context.tool_calls, context.text()), (1, "fine".to_owned()));
+        assert_eq!(context.new_messages().len(), 3);
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_or_withheld_is_not_taken_for_one() {
+        for stop in [StopReason::Length, StopReason::Filtered] {
+            let mut context = LoopContext::begin(Vec::new());
+            assert!(matches!(context.replied(reply("half", &[], stop)), After::Fail(_)));
+        }
+    }
+
+    #[test]
+    fn calls_have_ids_of_their_own() {
+        let mut context = LoopContext::begin(Vec::new());
+        let mut ids = BTreeSet::new();
+        for _ in 0..3 {
+            let After::Use(calls) =
+                context.replied(reply("", &[("0", "x"), ("0", "y"), ("", "z")], StopReason::ToolCalls))
+            else {
+                panic!()
+            };
+            ids.extend(calls.into_iter().map(|call| call.id));
+        }
+        assert_eq!(ids.len(), 9, "{ids:?}");
+    }
+
+    #[test]
+    fn what_strangers_wrote_marks_the_loop_for_good() {
+        let mut context = LoopContext::begin(Vec::new());
+        let stranger = Answered { is_untrusted: true, ..Answered::of("obey me") };
+        context
+            .answered([(ToolCall::new("1", "x", "{}"), stranger), (ToolCall::new("2", "x", "{}"), Answered::of(""))]);
+        assert!(context.is_marked);
+    }
+}

@@ -1,0 +1,377 @@
+//! A server that has been started: what it offers, and calls of its tools.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_text::cut;
+use parking_lot::Mutex;
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ErrorData, Implementation, JsonObject,
+    ListToolsRequest, PaginatedRequestParams, PingRequest, ProtocolVersion, RequestMetaObject, ServerResult,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, RunningService, ServiceError,
+};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::transport::{DynamicTransportError, IntoTransport};
+use rmcp::{ClientHandler, RoleClient};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::offers::{self, Listing, Offer, Offers, Refused};
+use super::pipes::{Fate, Pipes};
+use super::settings::{Named, Reached, Settings};
+use super::{answer, web};
+use crate::process::child::Process;
+use crate::process::group::Leash;
+use crate::process::scrubbed;
+use crate::tool::{ToolError, ToolOutput};
+
+/// How long a server may take to say that it is there.
+pub(super) const MAX_PING: Duration = Duration::from_secs(2);
+
+/// Where in a request the key of a use stands, which is the same for all tries of it.
+const KEY: &str = "callboard/idempotencyKey";
+
+/// A server that is ready. It is killed when this is dropped.
+pub(super) struct Session {
+    service: RunningService<RoleClient, Client>,
+    fate: Arc<Fate>,
+    offers: Mutex<Listed>,
+    /// Held by each call that waits for its answer.
+    waiting: Arc<()>,
+    _leash: Option<Leash>,
+}
+
+/// What was listed last, and how often the list had changed before that.
+#[derive(Default)]
+struct Listed {
+    offers: Arc<Offers>,
+    changes: u64,
+}
+
+/// What a server is told about us, and what it may ask: nothing. What it says by itself is that its tools have changed.
+pub(super) struct Client(Arc<Fate>);
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new("callboard", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), us)
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.0.note_change();
+    }
+}
+
+impl Session {
+    /// Starts the server, and asks it for its tools.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub(super) async fn open(settings: &Arc<Settings>) -> Result<(Self, Vec<Refused>), Unready> {
+        let time = settings.start_timeout;
+        let fate = Mutex::new(Arc::default());
+        match timeout(time, Self::agree(settings, &fate)).await {
+            Ok(opened) => opened.map_err(Unready::told),
+            Err(_) => {
+                let remark = fate.lock().remark();
+                Err(Unready { why: format!("was not ready within {time:?}{remark}"), is_silence: true })
+            }
+        }
+    }
+
+    async fn agree(settings: &Arc<Settings>, current: &Mutex<Arc<Fate>>) -> Result<(Self, Vec<Refused>), String> {
+        let newest = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
+        let begun = match Self::begin(settings, newest, current).await {
+            Err(Unwelcome { is_odd: true, .. }) => {
+                // Older ones may give up when they are asked what they do not know.
+                Self::begin(settings, ClientLifecycleMode::Initialize, current).await
+            }
+            begun => begun,
+        };
+        let session = begun.map_err(|unready| unready.why)?;
+        let refused = session.list_again(settings).await?;
+        Ok((session, refused))
+    }
+
+    async fn begin(
+        settings: &Arc<Settings>,
+        lifecycle: ClientLifecycleMode,
+        current: &Mutex<Arc<Fate>>,
+    ) -> Result<Self, Unwelcome> {
+        let fate = Arc::new(Fate::default());
+        *current.lock() = Arc::clone(&fate);
+        let (service, leash) = match &settings.reached {
+            Reached::Program { command, env, env_from } => {
+                let process = started(settings, command, env, env_from).map_err(Unwelcome::plain)?;
+                let leash = process.leash.another();
+                (serve(Pipes::new(process, &fate), lifecycle, &fate).await?, Some(leash))
+            }
+            Reached::Address { url, bearer } => {
+                let transport = web::transport(url, bearer.as_ref()).map_err(Unwelcome::plain)?;
+                (serve(transport, lifecycle, &fate).await?, None)
+            }
+        };
+        Ok(Self { service, fate, offers: Mutex::default(), waiting: Arc::default(), _leash: leash })
+    }
+
+    /// Whether it takes no more calls.
+    pub(super) fn is_over(&self) -> bool {
+        self.fate.is_over() || self.service.is_transport_closed()
+    }
+
+    pub(super) fn offers(&self) -> Arc<Offers> {
+        Arc::clone(&self.offers.lock().offers)
+    }
+
+    /// The tools as they are now: they are listed again if the server has reported a change since.
+    pub(super) async fn current(&self, settings: &Settings) -> Result<Arc<Offers>, String> {
+        if self.offers.lock().changes != self.fate.changes() {
+            self.list_again(settings).await?;
+        }
+        Ok(self.offers())
+    }
+
+    /// Lists the tools, and gives those that cannot be used. A change that is reported meanwhile has them listed once more.
+    async fn list_again(&self, settings: &Settings) -> Result<Vec<Refused>, String> {
+        let changes = self.fate.changes();
+        let (offers, refused) = self.list(settings).await?;
+        *self.offers.lock() = Listed { offers: Arc::new(offers), changes };
+        Ok(refused)
+    }
+
+    async fn list(&self, settings: &Settings) -> Result<(Offers, Vec<Refused>), String> {
+        let mut listing = Listing::new(settings);
+        let mut cursor = None;
+        loop {
+            let (page, next) =
+                self.page(cursor).await.map_err(|error| self.why(&error, "its tools could be listed"))?;
+            listing.add(page)?;
+            if next.is_none() {
+                return Ok(listing.finish());
+            }
+            cursor = next;
+        }
+    }
+
+    async fn page(&self, cursor: Option<String>) -> Result<(Vec<Value>, Option<String>), ServiceError> {
+        let mut params = PaginatedRequestParams::default();
+        params.cursor = cursor;
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        // A page in which a tool is written wrong is none to the library, but the others in it can be used.
+        let page = match self.service.send_request(request).await? {
+            ServerResult::ListToolsResult(page) => serde_json::to_value(page).unwrap_or_default(),
+            ServerResult::CustomResult(page) => page.0,
+            _ => return Err(ServiceError::UnexpectedResponse),
+        };
+        let Value::Object(mut page) = page else { return Err(ServiceError::UnexpectedResponse) };
+        let Some(Value::Array(tools)) = page.remove("tools") else { return Err(ServiceError::UnexpectedResponse) };
+        Ok((tools, page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
+    }
+
+    /// Uses a tool, if it is still what agents were told.
+    pub(super) async fn call(
+        &self,
+        settings: &Settings,
+        (tool, offer): (&str, &Offer),
+        arguments: JsonObject,
+        key: &str,
+    ) -> Result<ToolOutput, ToolError> {
+        let current = self.current(settings).await.map_err(ToolError)?;
+        offers::is_same(tool, offer, &current).map_err(ToolError)?;
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut meta = RequestMetaObject::new();
+        meta.insert(KEY.to_owned(), key.into());
+        params.meta = Some(meta);
+        let _waiting = Arc::clone(&self.waiting);
+        match self.service.call_tool(params).await {
+            Ok(result) => {
+                answer::of(result, settings.max_output).map_err(|ToolError(said)| ToolError(format!("says: {said}")))
+            }
+            Err(error) => Err(ToolError(self.why(&error, "the tool had answered"))),
+        }
+    }
+
+    /// After a call without an answer: a server that does not even say that it is there is begun anew by the next call.
+    /// While others wait for its answers it may be at work on theirs.
+    pub(super) async fn end_if_deaf(&self, patience: Duration) {
+        if Arc::strong_count(&self.waiting) > 1 {
+            return;
+        }
+        let ping = self.service.send_request(ClientRequest::PingRequest(PingRequest::default()));
+        if timeout(patience.min(MAX_PING), ping).await.is_err() {
+            self.fate.end();
+            self.service.cancellation_token().cancel();
+        }
+    }
+
+    /// What else there is to say about a silent server.
+    pub(super) fn remark(&self) -> String {
+        self.fate.remark()
+    }
+
+    /// Why a request failed, as it goes on after the server's name.
+    fn why(&self, error: &ServiceError, before: &str) -> String {
+        match error {
+            ServiceError::McpError(error) => refused(error),
+            ServiceError::TransportSend(error) => {
+                // Whatever has happened to it, the next call begins anew.
+                self.fate.end();
+                self.service.cancellation_token().cancel();
+                self.fate.why().unwrap_or_else(|| undelivered(error))
+            }
+            ServiceError::TransportClosed => {
+                let why = self.fate.why().unwrap_or_else(|| "closed the connection".to_owned());
+                match why.split_once(":\n") {
+                    Some((how, said)) => format!("{how} before {before}:\n{said}"),
+                    None => format!("{why} before {before}"),
+                }
+            }
+            ServiceError::UnexpectedResponse => {
+                "answered something else than was asked, or with a task, which is not supported".to_owned()
+            }
+            other => cut(&other.to_string()),
+        }
+    }
+}
+
+/// Why a server cannot be used.
+#[derive(Clone, Debug)]
+pub(super) struct Unready {
+    /// As it goes on after its name.
+    pub(super) why: String,
+    /// It has not said anything in time.
+    pub(super) is_silence: bool,
+}
+
+impl Unready {
+    pub(super) fn told(why: String) -> Self {
+        Self { why, is_silence: false }
+    }
+}
+
+/// Why a greeting did not go well.
+struct Unwelcome {
+    why: String,
+    /// It may be one of an older kind, which another greeting suits.
+    is_odd: bool,
+}
+
+impl Unwelcome {
+    fn plain(why: String) -> Self {
+        Self { why, is_odd: false }
+    }
+}
+
+fn started(
+    settings: &Arc<Settings>,
+    command: &[String],
+    env: &[(String, String)],
+    env_from: &[Named],
+) -> Result<Process, String> {
+    let [program, arguments @ ..] = command else { return Err("names no program".to_owned()) };
+    let mut program = scrubbed(program.as_ref());
+    program.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
+    for named in env_from {
+        program.env(&named.variable, named.secret()?.expose());
+    }
+    let whose = Arc::clone(settings);
+    let hear = move |pid: i32, line: String| {
+        let (line, server) = (whose.redacted(line), &*whose.name);
+        tracing::info!(target: "callboard::mcp", server, pid, "{line}");
+        line
+    };
+    Process::start(program, hear).map_err(|error| format!("cannot be started: {error}"))
+}
+
+async fn serve<T, E, A>(
+    transport: T,
+    lifecycle: ClientLifecycleMode,
+    fate: &Arc<Fate>,
+) -> Result<RunningService<RoleClient, Client>, Unwelcome>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: Error + Send + Sync + 'static,
+{
+    let served = Client(Arc::clone(fate)).serve_with_lifecycle(transport, lifecycle).await;
+    served.map_err(|error| unready(&error, fate))
+}
+
+fn unready(error: &ClientInitializeError, fate: &Fate) -> Unwelcome {
+    match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unready(fallback, fate),
+        ClientInitializeError::JsonRpcError(error) => Unwelcome::plain(refused(error)),
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            Unwelcome::plain("speaks no version of the protocol that callboard speaks".to_owned())
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            let why = fate.why().unwrap_or_else(|| undelivered(error));
+            Unwelcome { why, is_odd: !error_is_plain(error) }
+        }
+        ClientInitializeError::ConnectionClosed(_) => {
+            let why = fate.why().unwrap_or_else(|| "closed the connection".to_owned());
+            Unwelcome { why, is_odd: true }
+        }
+        other => {
+            let why =
+                format!("did not answer as a server does that begins: {}{}", cut(&other.to_string()), fate.remark());
+            Unwelcome { why, is_odd: true }
+        }
+    }
+}
+
+/// What a server has refused, in its own words.
+fn refused(error: &ErrorData) -> String {
+    format!("refuses (code {}): {}", error.code.0, error.message)
+}
+
+/// Whether another greeting would change nothing.
+fn error_is_plain(error: &DynamicTransportError) -> bool {
+    match http_error(error) {
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => true,
+        Some(StreamableHttpError::Client(error)) => error.is_connect(),
+        Some(_) | None => false,
+    }
+}
+
+fn http_error(error: &DynamicTransportError) -> Option<&StreamableHttpError<reqwest::Error>> {
+    error.error.downcast_ref()
+}
+
+/// Why a request did not reach the server, or its answer us, without the address, which may have a secret in it.
+fn undelivered(error: &DynamicTransportError) -> String {
+    match http_error(error) {
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
+            "refuses requests without a token; name the variable with its token in `bearer_from`, and set it".to_owned()
+        }
+        Some(StreamableHttpError::SessionExpired) => "has ended the session".to_owned(),
+        Some(StreamableHttpError::UnexpectedServerResponse(said)) if said.starts_with("HTTP 3") => {
+            format!(
+                "redirects to another address ({}); write that address as the url, which often ends with a `/`",
+                cut(said.trim_end_matches([':', ' ']))
+            )
+        }
+        Some(StreamableHttpError::HttpStatus(error)) => format!("answered with HTTP {}", error.status),
+        Some(StreamableHttpError::Client(error)) => match error.status() {
+            Some(status) => format!("answered with HTTP {}", status.as_u16()),
+            None if error.is_timeout() => "was not reached in time".to_owned(),
+            None => format!("cannot be reached: {}", cut(&deepest(error).to_string())),
+        },
+        Some(error) => format!("gave an answer that cannot be read: {}", cut(&error.to_string())),
+        None => format!("cannot be reached: {}", cut(&deepest(&*error.error).to_string())),
+    }
+}
+
+/// What an error comes from in the end.
+fn deepest<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause
+}

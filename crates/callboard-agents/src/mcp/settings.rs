@@ -1,0 +1,93 @@
+//! What the document says of a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::messages::Effect;
+use reqwest::Url;
+
+use crate::process::redacted;
+use crate::secret::Secret;
+use crate::tool::{USUAL_OUTPUT, USUAL_TIMEOUT};
+use crate::web;
+
+/// How long a server may take to start and to list its tools, if nobody says otherwise: some are fetched first.
+pub(super) const USUAL_START: Duration = Duration::from_secs(30);
+
+/// A server.
+pub(super) struct Settings {
+    pub(super) name: Arc<str>,
+    /// Where it is declared: the document and the line, as `mcp.toml:3`.
+    pub(super) place: Arc<str>,
+    pub(super) reached: Reached,
+    /// Those of its tools that are taken; all, if nothing is said.
+    pub(super) tools: Option<BTreeSet<String>>,
+    pub(super) effect: Effect,
+    /// By tool, where it differs.
+    pub(super) effects: BTreeMap<String, Effect>,
+    pub(super) timeout: Duration,
+    pub(super) start_timeout: Duration,
+    /// In bytes.
+    pub(super) max_output: usize,
+}
+
+/// How a server is reached.
+pub(super) enum Reached {
+    /// It is a program that is started, with its arguments.
+    Program { command: Vec<String>, env: Vec<(String, String)>, env_from: Vec<Named> },
+    /// It is at an address.
+    Address { url: Url, bearer: Option<Named> },
+}
+
+/// What a variable of the board's environment has in it, if it is set.
+pub(super) struct Named {
+    pub(super) variable: String,
+    pub(super) secret: Option<Secret>,
+}
+
+impl Settings {
+    pub(super) fn new(name: &str, reached: Reached) -> Self {
+        Self {
+            name: name.into(),
+            place: "".into(),
+            reached,
+            tools: None,
+            effect: Effect::Executes,
+            effects: BTreeMap::new(),
+            timeout: USUAL_TIMEOUT,
+            start_timeout: USUAL_START,
+            max_output: USUAL_OUTPUT,
+        }
+    }
+
+    /// What people know it by: its program, or its address without what may be secret.
+    pub(super) fn reached_by(&self) -> String {
+        match &self.reached {
+            Reached::Program { command, .. } => command.first().cloned().unwrap_or_default(),
+            Reached::Address { url, .. } => web::shown(url),
+        }
+    }
+
+    /// What using the tool may change. What the server says of it is not asked.
+    pub(super) fn effect_of(&self, tool: &str) -> Effect {
+        self.effects.get(tool).copied().unwrap_or(self.effect)
+    }
+
+    /// The text without the secrets that the server was given.
+    pub(super) fn redacted(&self, text: String) -> String {
+        let named = match &self.reached {
+            Reached::Program { env_from, .. } => env_from.as_slice(),
+            Reached::Address { bearer, .. } => bearer.as_slice(),
+        };
+        redacted(named.iter().filter_map(|named| named.secret.as_ref()), text)
+    }
+}
+
+impl Named {
+    /// # Errors
+    /// The variable is not set: what to do.
+    pub(super) fn secret(&self) -> Result<&Secret, String> {
+        self.secret.as_ref().ok_or_else(|| format!("needs the variable {}, which is not set; set it", self.variable))
+    }
+}

@@ -1,0 +1,218 @@
+//! What an agent needs of a language model: one call, answered as a stream.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::messages::{Cost, Message, StopReason, ToolCall, Usage};
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+
+use super::tool::ToolSpec;
+
+/// A language model: something that is given a conversation and says how it goes on.
+///
+/// ```
+/// use callboard::messages::{StopReason, Usage};
+/// use callboard_agents::{Model, ModelAnswer, ModelEvent, ModelRequest, ModelStream};
+/// use futures::StreamExt;
+///
+/// /// Says how many messages there are.
+/// struct Counter;
+///
+/// impl Model for Counter {
+///     fn name(&self) -> &str { "counter" }
+///
+///     fn call(&self, request: ModelRequest) -> ModelStream {
+///         let text = format!("{} so far", request.messages.len());
+///         let usage = Usage::of(10, 3);
+///         let answer = ModelAnswer::new(self.name(), StopReason::Finished, usage);
+///         let events = [ModelEvent::Text(text.into()), ModelEvent::Ended(answer)];
+///         futures::stream::iter(events.map(Ok)).boxed()
+///     }
+/// }
+/// ```
+pub trait Model: Any + Send + Sync + 'static {
+    /// What the model is called, in events and errors.
+    fn name(&self) -> &str;
+
+    /// Asks. Nothing is sent before the stream is polled, and the call is given up when it is dropped. The last event of a
+    /// call that went well is [`ModelEvent::Ended`]; an error ends the stream.
+    fn call(&self, request: ModelRequest) -> ModelStream;
+
+    /// Whether the other one asks the same model at the same place in the same way (false). What is known of it and its
+    /// connections go on with a catalog that is read again ([`Models::after`](super::Models::after)).
+    fn is_same(&self, other: &dyn Model) -> bool {
+        let _ = other;
+        false
+    }
+
+    /// Whether it is asked at the same server, with the key of the same variable, as the other one: a catalog that is read again may
+    /// have it then also where permissions are kept ([`AgentFolder::keep_permissions`](super::AgentFolder::keep_permissions)). By
+    /// default, models of one type are.
+    fn has_server_of(&self, other: &dyn Model) -> bool {
+        Any::type_id(self) == Any::type_id(other)
+    }
+}
+
+/// How a model answers.
+pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+/// What a model is asked.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    /// What it is told about its part.
+    pub system: Arc<str>,
+    /// The conversation so far; shared with whoever asks.
+    pub messages: Arc<Vec<Message>>,
+    /// The tools that it may call.
+    pub tools: Vec<Arc<ToolSpec>>,
+    /// The most tokens that it may write.
+    pub max_tokens: u32,
+    /// The same for all tries of one call: providers that know of it answer a repetition from their memory.
+    pub idempotency_key: Arc<str>,
+}
+
+impl ModelRequest {
+    /// How many tokens the request has, as an estimate: a token for every three bytes, which is more than English takes and
+    /// about what code does. The provider's figures are the truth.
+    #[must_use]
+    pub fn estimated_tokens(&self) -> u64 {
+        let messages: usize = self.messages.iter().map(|message| message.size() + 16).sum();
+        let tools: usize = self.tools.iter().map(|tool| tool.size()).sum();
+        estimated_tokens(self.system.len() + messages + tools)
+    }
+}
+
+/// How many tokens a text of so many bytes has, as [`ModelRequest::estimated_tokens`] has it.
+pub(crate) const fn estimated_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(3)
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelEvent {
+    /// Some of what it says.
+    Text(Arc<str>),
+    /// Some of what it thinks, of models that show it.
+    Reasoning(Arc<str>),
+    /// A whole call of a tool.
+    ToolCall(ToolCall),
+    /// A model was not reached, or broke off before it had said anything; another is asked, or the same again.
+    Failed {
+        /// The model.
+        model: Arc<str>,
+        /// Why.
+        error: ModelError,
+        /// The one that is asked next.
+        next: Arc<str>,
+    },
+    /// The answer is complete.
+    Ended(ModelAnswer),
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelAnswer {
+    /// The model that has answered.
+    pub model: Arc<str>,
+    /// Why.
+    pub stop: StopReason,
+    /// What it took, as the provider has it.
+    pub usage: Usage,
+    /// The provider did not say what it took: the usage is an estimate.
+    pub is_estimate: bool,
+    /// What it cost, if the model's prices are known.
+    pub cost: Option<Cost>,
+}
+
+impl ModelAnswer {
+    /// An answer whose usage the provider has told, and whose prices are not known.
+    #[must_use]
+    pub fn new(model: &str, stop: StopReason, usage: Usage) -> Self {
+        Self { model: model.into(), stop, usage, is_estimate: false, cost: None }
+    }
+}
+
+/// The most bytes of one answer: a provider that goes on and on is cut off.
+pub(super) const MAX_REPLY: usize = 4 << 20;
+
+/// The most calls in one answer.
+pub(super) const MAX_CALLS: usize = 64;
+
+/// Why a call did not go well. The kind says what may be done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelError {
+    /// What kind of failure it is.
+    pub kind: ModelErrorKind,
+    /// What went wrong, in words.
+    pub text: Cow<'static, str>,
+    /// The provider counts no tokens for the call: as the kind says, or, when several models were asked, as the last one did. The
+    /// others were told of as they failed ([`ModelEvent::Failed`]).
+    pub is_free: bool,
+}
+
+/// What kind of failure ended a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// The provider was not reached: nothing was sent, and nothing is owed.
+    NotSent,
+    /// The provider wants less of us; after this time it may be asked again, if it said when. Nothing is owed.
+    RateLimited(Option<Duration>),
+    /// The provider has a fault of its own, before it had said anything.
+    Unavailable,
+    /// It broke off after it had begun. What it had said is paid for.
+    CutOff,
+    /// It answered with something that cannot be understood.
+    Malformed,
+    /// The provider refuses the request: asking again is of no use.
+    Rejected,
+    /// There is no key for the provider, or it takes ours no more.
+    Unauthorised,
+}
+
+impl ModelErrorKind {
+    /// Whether the same model may be asked the same again at once or soon: nothing was said yet.
+    #[must_use]
+    pub const fn is_worth_another_try(self) -> bool {
+        match self {
+            Self::NotSent | Self::RateLimited(_) | Self::Unavailable => true,
+            Self::CutOff | Self::Malformed | Self::Rejected | Self::Unauthorised => false,
+        }
+    }
+
+    /// Whether it is known that the provider counts no tokens for the call.
+    #[must_use]
+    pub const fn is_free(self) -> bool {
+        match self {
+            Self::NotSent | Self::RateLimited(_) | Self::Rejected | Self::Unauthorised => true,
+            Self::Unavailable | Self::CutOff | Self::Malformed => false,
+        }
+    }
+
+    /// Whether the turn may go better when it is tried again later.
+    #[must_use]
+    pub const fn is_transient(self) -> bool {
+        match self {
+            Self::NotSent | Self::RateLimited(_) | Self::Unavailable | Self::CutOff | Self::Malformed => true,
+            Self::Rejected | Self::Unauthorised => false,
+        }
+    }
+}
+
+impl ModelError {
+    /// A failure of this kind.
+    pub fn new(kind: ModelErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, text: text.into(), is_free: kind.is_free() }
+    }
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ModelError {}

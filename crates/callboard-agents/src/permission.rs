@@ -1,0 +1,38 @@
+//! Which uses of a tool people are asked about (SEMANTICS 13).
+
+use callboard::messages::{Consent, Effect};
+use serde::{Deserialize, Serialize};
+
+/// Where an agent comes from. It is never claimed, but follows from how the agent was made, and never changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Made while the board runs, by another agent.
+    Dynamic,
+    /// Read from a file.
+    #[default]
+    UserDefined,
+    /// Compiled in.
+    BuiltIn,
+}
+
+impl Tier {
+    /// Whether a use of a tool may go ahead, or people decide. `is_marked` says that the run has read what strangers wrote.
+    ///
+    /// ```
+    /// use callboard::messages::Consent;
+    /// use callboard_agents::{Effect, Tier};
+    /// assert_eq!(Tier::BuiltIn.consent(Effect::Executes, false), Consent::Auto);
+    /// assert_eq!(Tier::BuiltIn.consent(Effect::Executes, true), Consent::Ask);
+    /// assert_eq!(Tier::UserDefined.consent(Effect::Writes, false), Consent::Ask);
+    /// assert_eq!(Tier::Dynamic.consent(Effect::Reads, true), Consent::Auto);
+    /// ```
+    #[must_use]
+    pub const fn consent(self, effect: Effect, is_marked: bool) -> Consent {
+        let is_trusted = match self {
+            Self::BuiltIn => !is_marked,
+            Self::UserDefined | Self::Dynamic => false,
+        };
+        if is_trusted || !effect.is_dangerous() { Consent::Auto } else { Consent::Ask }
+    }
+}

@@ -1,0 +1,22 @@
+//! Where programs cannot be agents: who declares one is told.
+
+use std::path::Path;
+
+use callboard::actors::AgentSpec;
+use callboard_documents::Defect;
+
+use crate::definition::{Definition, ProcessSettings};
+use crate::llm::DefinitionError;
+
+/// # Errors
+/// Always.
+pub(super) fn find(_settings: &ProcessSettings, _folder: &Path) -> Result<(), Defect> {
+    let problem = "an agent cannot be a program in this build of callboard";
+    Err(Defect::new(&None, problem).advise("build it for Unix, with its cargo feature `process`"))
+}
+
+/// # Errors
+/// Always.
+pub(super) fn spec(definition: &Definition, _root: &Path) -> Result<AgentSpec, DefinitionError> {
+    Err(DefinitionError::NoProcesses { agent: definition.name.to_string() })
+}

@@ -1,0 +1,293 @@
+//! A running program: its streams, its end, and the end of everything that it has started.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::{Pin, pin};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::{Env, can_start_thread};
+use callboard::messages::visible;
+use callboard_confine::{CoreDumps, Started, apart, start};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::signal::unix::{Signal as Changes, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::group::{Group, Leash};
+use super::lines::{Line, Lines};
+use super::stray;
+
+/// The longest line of a process, in bytes.
+pub(crate) const MAX_LINE: usize = 8 << 20;
+
+/// How much of a line on standard error is logged, in bytes.
+const MAX_LOGGED: usize = 4 << 10;
+
+/// How much of what a program said last stands in an error, in lines and in bytes.
+const KEPT_LINES: usize = 20;
+const KEPT_BYTES: usize = 4 << 10;
+
+/// How long a program that has closed its output may take to exit.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long is read on after a program has exited, if its streams do not end: processes that have left its group may hold
+/// them.
+const LAST_CALL: Duration = Duration::from_secs(1);
+
+/// A program that was started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) leash: Leash,
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+}
+
+/// What a program reads; nothing once it has closed it.
+#[derive(Debug)]
+pub(crate) struct Input(Option<ChildStdin>);
+
+/// What a program writes, and how it ends.
+#[derive(Debug)]
+pub(crate) struct Output {
+    stdout: Lines<ChildStdout>,
+    end: watch::Receiver<Option<End>>,
+    /// Runs from when it is known to have ended: what it has written is still read.
+    last_call: Option<Pin<Box<Sleep>>>,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// `None` if somebody else was told.
+    status: Option<ExitStatus>,
+    /// It went on after it had closed its standard output, and was killed.
+    was_mute: bool,
+    /// What it said last on its standard error.
+    said: String,
+}
+
+impl Process {
+    /// Starts a program. `hear` is told what it says on its standard error, line by line, with its process id, and gives back
+    /// what may stand in an error.
+    pub(crate) fn start(
+        mut command: Command,
+        hear: impl Fn(i32, String) -> String + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let changes = signal(SignalKind::child())?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mark = Env::system().id().to_string();
+        apart(command.as_std_mut(), CoreDumps::Inherited);
+        stray::mark(command.as_std_mut(), &mark, None);
+        let (mut child, started) = start(|| command.kill_on_drop(true).spawn(), Child::id)?;
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) =
+            (pid, child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(io::Error::other("it has no standard streams"));
+        };
+        let group = Group::of(Some(pid));
+        let (ended, end) = watch::channel(None);
+        tokio::spawn(keep((child, started), (pid, mark), Arc::clone(&group), stderr, hear, changes, ended));
+        let output = Output { stdout: Lines::new(stdout, MAX_LINE), end, last_call: None };
+        Ok(Self { leash: Leash::on(&group), input: Input(Some(stdin)), output })
+    }
+
+    /// Whether it can take another turn: nothing of the last one is left in its streams.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.input.0.is_some() && !self.output.stdout.has_more() && self.output.end.borrow().is_none()
+    }
+
+    /// How it ended, once it has closed its output.
+    pub(crate) async fn end(mut self) -> End {
+        self.output.end(&self.leash).await
+    }
+}
+
+impl Input {
+    /// Whether it reads no more.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only the pipes of MCP servers ask"))]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Writes some of it; how much. One that does not read any more is not told, and may still say something.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> usize {
+        let Some(stdin) = &mut self.0 else { return bytes.len() };
+        match stdin.write(bytes).await {
+            Ok(written) if written > 0 => written,
+            Ok(_) | Err(_) => {
+                self.0 = None;
+                bytes.len()
+            }
+        }
+    }
+}
+
+impl Output {
+    /// The beginning of what it writes without having been asked; nothing when it has ended.
+    pub(crate) async fn disturbance(&mut self) -> Vec<u8> {
+        tokio::select! {
+            biased;
+            read = self.stdout.peek() => read.map(<[u8]>::to_vec).unwrap_or_default(),
+            _ = self.end.wait_for(Option::is_some) => Vec::new(),
+        }
+    }
+
+    /// The next line; `None` when there are no more. Nothing is lost when the future is dropped.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
+        if self.last_call.is_none() {
+            tokio::select! {
+                biased;
+                line = self.stdout.next() => return line.ok().flatten(),
+                // Its keeper is gone only with the runtime.
+                _ = self.end.wait_for(Option::is_some) => {}
+            }
+        }
+        let last_call = self.last_call.get_or_insert_with(|| Box::pin(sleep(LAST_CALL)));
+        tokio::select! {
+            biased;
+            line = self.stdout.next() => line.ok().flatten(),
+            () = last_call => None,
+        }
+    }
+
+    /// How it ended, once it has closed its output.
+    pub(crate) async fn end(&mut self, leash: &Leash) -> End {
+        let is_over = timeout(GRACE, self.end.wait_for(Option::is_some)).await.is_ok();
+        leash.kill();
+        let end = self.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        let end = end.unwrap_or(End { status: None, was_mute: false, said: String::new() });
+        End { was_mute: !is_over, ..end }
+    }
+}
+
+impl End {
+    /// `exited with status 3`, when, and what it wrote last on its standard error.
+    pub(crate) fn told(&self, when: &str) -> String {
+        let how = match self.status {
+            _ if self.was_mute => "closed its standard output".to_owned(),
+            Some(status) => in_words(status),
+            None => "ended".to_owned(),
+        };
+        let (colon, said) = if self.said.is_empty() { ("", "") } else { (":\n", &*self.said) };
+        format!("{how}{when}{colon}{said}")
+    }
+}
+
+/// `exited with status 3`, or `was ended by signal: 9 (SIGKILL)`.
+fn in_words(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exited with status {code}"),
+        None => format!("was ended by {status}"),
+    }
+}
+
+/// Kills the group when the runtime ends.
+struct Keeping(Arc<Group>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// The processes that a program has started and that have left its group. They are found by what they have of its environment, and
+/// end when this is dropped: also if the runtime ends before anybody has looked for them. That reads `/proc`, so it blocks.
+struct Orphans(String);
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
+        stray::kill(stray::MARK, &self.0);
+    }
+}
+
+/// Sees a program to its end: logs what it says on its standard error, and takes its status once its group is killed, so that
+/// no zombie stays.
+async fn keep(
+    (mut child, started): (Child, Started),
+    (pid, mark): (Pid, String),
+    group: Arc<Group>,
+    stderr: ChildStderr,
+    hear: impl Fn(i32, String) -> String,
+    changes: Changes,
+    ended: watch::Sender<Option<End>>,
+) {
+    // The group goes first, whichever way this ends.
+    let (orphans, keeping) = (Orphans(mark), Keeping(group));
+    let (mut lines, mut said) = (Lines::new(stderr, MAX_LOGGED), Said::default());
+    let mut is_listening = true;
+    let mut exited = pin!(exited(pid, changes));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut exited => break,
+            line = lines.next(), if is_listening => match line {
+                Ok(Some(line)) => said.add(line, &hear, pid),
+                Ok(None) | Err(_) => is_listening = false,
+            },
+        }
+    }
+    drop(keeping);
+    let status = child.wait().await.ok();
+    drop(started);
+    if can_start_thread() {
+        let _ = timeout(LAST_CALL, spawn_blocking(move || drop(orphans))).await;
+    } else {
+        drop(orphans);
+    }
+    let rest = async {
+        while let Ok(Some(line)) = lines.next().await {
+            said.add(line, &hear, pid);
+        }
+    };
+    // What is held open by others is closed here.
+    let _ = timeout(LAST_CALL, rest).await;
+    ended.send_replace(Some(End { status, was_mute: false, said: said.text() }));
+}
+
+/// Returns when the program has exited; its status stays to be taken.
+async fn exited(pid: Pid, mut changes: Changes) {
+    loop {
+        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
+            Ok(None) => {}
+            Err(Errno::INTR) => continue,
+            // Whoever takes the status of all children has taken this one's.
+            Ok(Some(_)) | Err(_) => return,
+        }
+        if changes.recv().await.is_none() {
+            return;
+        }
+    }
+}
+
+/// The last lines on a standard error.
+#[derive(Default)]
+struct Said {
+    lines: VecDeque<String>,
+    bytes: usize,
+}
+
+impl Said {
+    fn add(&mut self, line: Line, hear: &impl Fn(i32, String) -> String, pid: Pid) {
+        let (text, rest) = match &line {
+            Line::Whole(text) | Line::Unended(text) => (text, ""),
+            Line::Cut(text) => (text, "…"),
+        };
+        let line = hear(pid.as_raw_nonzero().get(), visible(&String::from_utf8_lossy(text)) + rest);
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.lines.len() > KEPT_LINES || (self.bytes > KEPT_BYTES && self.lines.len() > 1) {
+            self.bytes -= self.lines.pop_front().map_or(0, |line| line.len());
+        }
+    }
+
+    fn text(self) -> String {
+        Vec::from(self.lines).join("\n")
+    }
+}

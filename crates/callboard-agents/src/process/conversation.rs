@@ -1,0 +1,477 @@
+//! One turn of a process: what it asks for is asked of the turn, in the order of its lines, and what comes of it is told.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::task::Poll;
+
+use callboard::actors::context::{ContextAccess, ContextError};
+use callboard::actors::{DelegationError, Reservation, Turn, TurnError};
+use callboard::messages::{Command, FailureKind, Intent, Json, OnUnknown, Usage};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::child::{MAX_LINE, Process};
+use super::lines::Line;
+use super::protocol::{
+    AnswerLine, BadLine, Delegate, Ending, Entry, Id, OutgoingLine, Request, Said, TurnLine, Unmet, read,
+};
+use super::tokens::Tokens;
+
+/// How many requests of a turn may be open at once, answers that are not read yet included; and how many reservations.
+const MAX_OPEN: usize = 64;
+
+/// How many failed requests a turn may still end as.
+const KEPT_FAILURES: usize = 64;
+
+/// How many notices of an attempt are passed on.
+const MAX_NOTICES: usize = 1_000;
+
+/// Why a turn could not be taken to its end.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The process has closed its output.
+    Ended {
+        /// It has said something in this turn.
+        has_spoken: bool,
+    },
+    /// It said what it must not say.
+    Unfit(String),
+    /// The turn itself cannot go on.
+    Turn(TurnError),
+}
+
+/// How a turn came to its end.
+pub(super) struct Ended {
+    pub(super) result: Result<Command, TurnError>,
+    /// Nothing is left open: the process may take another one.
+    pub(super) is_clean: bool,
+}
+
+/// What came of a request.
+enum Reply {
+    Value(Json),
+    Reserved(Reservation),
+    Unmet {
+        kind: Unmet,
+        error: TurnError,
+        output: Option<Json>,
+    },
+    /// It was a step, and the process has done it.
+    Known,
+    /// The turn cannot go on.
+    Fatal(TurnError),
+}
+
+/// A turn under way.
+pub(super) struct Conversation<'a> {
+    process: &'a mut Process,
+    turn: &'a Turn,
+    id: String,
+    open: FuturesUnordered<BoxFuture<'static, (Id, Reply)>>,
+    /// The ids of the open ones; steps that the process works on have where their values go.
+    ids: HashMap<Id, Option<oneshot::Sender<Json>>>,
+    reservations: HashMap<Id, Reservation>,
+    tokens: Tokens,
+    failures: VecDeque<(Id, TurnError)>,
+    notices: usize,
+    unread: Unread,
+    begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>,
+    begins: mpsc::Receiver<(Id, oneshot::Sender<Json>)>,
+}
+
+/// Lines that the process has yet to read.
+#[derive(Default)]
+pub(super) struct Unread {
+    lines: VecDeque<Vec<u8>>,
+    /// How much of the first one is written.
+    written: usize,
+}
+
+impl Unread {
+    pub(super) fn add(&mut self, message: &OutgoingLine<'_>) -> Result<(), serde_json::Error> {
+        self.lines.push_back(message.line()?);
+        Ok(())
+    }
+
+    /// What is to be written next; nothing if all is.
+    pub(super) fn next(&self) -> &[u8] {
+        self.lines.front().map_or(&[], |line| &line[self.written..])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Some of what is next was written.
+    pub(super) fn take(&mut self, written: usize) {
+        self.written += written;
+        if self.next().is_empty() {
+            self.lines.pop_front();
+            self.written = 0;
+        }
+    }
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) fn new(process: &'a mut Process, turn: &'a Turn, token_budget: Option<u64>) -> Self {
+        let (begun, begins) = mpsc::channel(MAX_OPEN);
+        Self {
+            process,
+            turn,
+            id: turn.id().to_string(),
+            open: FuturesUnordered::new(),
+            ids: HashMap::new(),
+            reservations: HashMap::new(),
+            tokens: Tokens::up_to(token_budget),
+            failures: VecDeque::new(),
+            notices: 0,
+            unread: Unread::default(),
+            begun,
+            begins,
+        }
+    }
+
+    /// Has the process take the turn.
+    pub(super) async fn hold(mut self) -> Result<Ended, Broken> {
+        self.tell_turn()?;
+        let mut has_spoken = false;
+        loop {
+            // First what is known already: a step that was done is journaled before the next line is read.
+            tokio::select! {
+                biased;
+                Some((id, reply)) = self.open.next(), if !self.open.is_empty() => self.reply(id, reply)?,
+                Some((id, value)) = self.begins.recv() => {
+                    self.ids.insert(id, Some(value));
+                    self.tell(&OutgoingLine::Go { id })?;
+                }
+                written = self.process.input.write(self.unread.next()), if !self.unread.is_empty() => {
+                    self.unread.take(written);
+                }
+                line = self.process.output.line() => {
+                    let Some(line) = whole(line, has_spoken)? else { return Err(Broken::Ended { has_spoken }) };
+                    has_spoken = true;
+                    if let Some(ended) = self.hear(&line).await? {
+                        return Ok(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_turn(&mut self) -> Result<(), Broken> {
+        let (turn, id) = (self.turn, self.id.clone());
+        let line = TurnLine {
+            id: &id,
+            attempt: turn.attempt(),
+            agent: turn.agent(),
+            task: &turn.task().body,
+            input: turn.input_json(),
+            state: turn.state().to_json(),
+            previous_agent: turn.previous_agent(),
+            chain: turn.chain(),
+            trace: turn.trace(),
+            deadline_ms: turn.deadline().map(|deadline| deadline.as_millis()),
+            earlier_answers: turn.earlier_answers().iter().map(AnswerLine::from).collect(),
+            is_marked: turn.is_marked(),
+            authority: turn.authority().effects().collect(),
+            conversation: turn.conversation().map_err(Broken::Turn)?,
+        };
+        self.tell(&OutgoingLine::Turn(Box::new(line)))
+    }
+
+    fn tell(&mut self, message: &OutgoingLine<'_>) -> Result<(), Broken> {
+        let told = self.unread.add(message);
+        told.map_err(|error| Broken::Turn(TurnError::terminal(format!("a line cannot be written: {error}"))))
+    }
+
+    /// Takes a line; the turn's end, if that is it.
+    async fn hear(&mut self, line: &[u8]) -> Result<Option<Ended>, Broken> {
+        let bad = |why: &dyn std::fmt::Display| Broken::Unfit(wrote(&BadLine::new(line, why)));
+        match read(line).map_err(|bad| Broken::Unfit(wrote(&bad)))? {
+            Said::Asks(id, request) => {
+                if self.ids.contains_key(&id) || self.reservations.contains_key(&id) {
+                    return Err(bad(&format!("the id {id} is that of an open request")));
+                }
+                if self.ids.len() + self.unread.lines.len() >= MAX_OPEN {
+                    let why =
+                        format!("at most {MAX_OPEN} requests may be open at once, or have answers that were not read");
+                    return Err(bad(&why));
+                }
+                let asked = self.ask(id, request).map_err(|why| bad(&why))?;
+                self.ids.insert(id, None);
+                self.begin(id, asked).await?;
+            }
+            Said::Did(id, value) => {
+                // The sender is taken and the id stays, until the step is journaled.
+                let Some(done) = self.ids.get_mut(&id).and_then(Option::take) else {
+                    return Err(bad(&format!("there is no step with the id {id} that was told to go")));
+                };
+                let _ = done.send(value);
+            }
+            Said::Tells(text) => self.notice(&text),
+            Said::Reads(source) => self.turn.mark(&source),
+            Said::Ends(turn, ending) => {
+                if turn != self.id {
+                    return Err(bad(&format!("it ends another turn; this one is {:?}", self.id)));
+                }
+                let result = match ending {
+                    Ending::Command(command) => Ok(*command),
+                    Ending::Error(text, false) => Err(TurnError::transient(text)),
+                    Ending::Error(text, true) => Err(TurnError::terminal(text)),
+                    Ending::AsFailed(id) => {
+                        let failed = self.failures.iter().rev().find(|(failed, _)| *failed == id);
+                        Err(failed.ok_or_else(|| bad(&format!("no request with the id {id} has failed")))?.1.clone())
+                    }
+                };
+                let is_clean = self.ids.is_empty() && self.unread.is_empty() && self.process.is_clean();
+                return Ok(Some(Ended { result, is_clean }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn notice(&mut self, text: &str) {
+        self.notices += 1;
+        if self.notices <= MAX_NOTICES {
+            self.turn.notice(text);
+        }
+        if self.notices == MAX_NOTICES {
+            self.turn.notice(&format!("further notices of this attempt are not passed on: there were {MAX_NOTICES}"));
+        }
+    }
+
+    /// Polls a request once before the next line is read: that is how it takes its place in the order of the turn's requests.
+    async fn begin(&mut self, id: Id, mut asked: BoxFuture<'static, Reply>) -> Result<(), Broken> {
+        match poll_fn(|context| Poll::Ready(asked.poll_unpin(context))).await {
+            Poll::Ready(reply) => self.reply(id, reply)?,
+            Poll::Pending => self.open.push(asked.map(move |reply| (id, reply)).boxed()),
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, id: Id, reply: Reply) -> Result<(), Broken> {
+        self.ids.remove(&id);
+        match reply {
+            Reply::Value(value) => self.tell(&OutgoingLine::Result { id, value: &value }),
+            Reply::Reserved(reservation) => {
+                self.reservations.insert(id, reservation);
+                self.tell(&OutgoingLine::Result { id, value: &Json::from(id) })
+            }
+            Reply::Unmet { kind, error, output } => {
+                self.tokens.settle(id, 0);
+                self.tell(&OutgoingLine::Failed { id, kind, error: &error.to_string(), output: output.as_ref() })?;
+                if self.failures.len() == KEPT_FAILURES {
+                    self.failures.pop_front();
+                }
+                self.failures.push_back((id, error));
+                Ok(())
+            }
+            Reply::Known => Ok(()),
+            Reply::Fatal(error) => Err(Broken::Turn(error)),
+        }
+    }
+
+    /// What is asked of the turn; `Err` says why that cannot be.
+    fn ask(&mut self, id: Id, request: Request) -> Result<BoxFuture<'static, Reply>, String> {
+        let turn = self.turn.clone();
+        Ok(match request {
+            Request::Step(name, once) => step(turn, name, once, id, self.begun.clone()).boxed(),
+            Request::Delegate(delegate) => delegated(turn, delegate).boxed(),
+            Request::Ask(question) => async move { Reply::of(turn.ask(question).await) }.boxed(),
+            Request::Approve(action, each_time) => async move {
+                let approved = match each_time {
+                    true => turn.approve_each_time(action).await,
+                    false => turn.approve(action).await,
+                };
+                Reply::of(approved.and_then(|action| Json::of(action).map_err(TurnError::from)))
+            }
+            .boxed(),
+            Request::CheckHandoff(command) => async move {
+                match turn.check_handoff(&command).await {
+                    Ok(None) => Reply::Value(Json::null()),
+                    Ok(Some(refusal)) => Reply::failed(refusal.into()),
+                    Err(error) => Reply::failed(error),
+                }
+            }
+            .boxed(),
+            Request::Context(entry) => async move { of_context(turn.context(), entry).await }.boxed(),
+            Request::Reserve(_) if self.reservations.len() >= MAX_OPEN => {
+                return Err(format!("at most {MAX_OPEN} reservations may be open at once"));
+            }
+            Request::Reserve(tokens) => {
+                let held = self.tokens.hold(id, tokens);
+                async move {
+                    let reserved = match held {
+                        Ok(()) => turn.reserve(tokens).await,
+                        Err(error) => return Reply::Unmet { kind: Unmet::Refused, error, output: None },
+                    };
+                    reserved.map_or_else(Reply::failed, Reply::Reserved)
+                }
+                .boxed()
+            }
+            Request::Settle(reserved, usage) => {
+                let reservation = self.reservations.remove(&reserved);
+                let reservation = reservation.ok_or_else(|| format!("there is no open reservation {reserved}"))?;
+                self.tokens.settle(reserved, usage.map_or(0, Usage::total));
+                let told = match usage {
+                    Some(usage) => reservation.settle(usage),
+                    None => reservation.release(),
+                };
+                async move {
+                    match told.await {
+                        Ok(()) => Reply::Value(Json::null()),
+                        Err(late) => Reply::Unmet { kind: Unmet::TooLate, error: late.into(), output: None },
+                    }
+                }
+                .boxed()
+            }
+        })
+    }
+}
+
+impl Reply {
+    fn of(answer: Result<Json, TurnError>) -> Self {
+        answer.map_or_else(Self::failed, Self::Value)
+    }
+
+    /// A refusal is told. What else keeps a turn from asking ends it.
+    fn failed(error: TurnError) -> Self {
+        let kind = match error.kind() {
+            FailureKind::Refused => Unmet::Refused,
+            FailureKind::Denied => Unmet::Denied,
+            FailureKind::Transient
+            | FailureKind::Terminal
+            | FailureKind::Panic
+            | FailureKind::Timeout
+            | FailureKind::InvalidCommand
+            | FailureKind::ChangedTurn
+            | FailureKind::OutcomeUnknown
+            | FailureKind::Unregistered => return Self::Fatal(error),
+        };
+        Self::Unmet { kind, error, output: None }
+    }
+}
+
+/// A line that was read to its end; `None` when there are no more.
+fn whole(line: Option<Line>, has_spoken: bool) -> Result<Option<Vec<u8>>, Broken> {
+    match line {
+        Some(Line::Whole(line)) => Ok(Some(line)),
+        Some(Line::Cut(line)) => {
+            let why = format!("it has more than {} MiB", MAX_LINE >> 20);
+            Err(Broken::Unfit(wrote(&BadLine::new(&line[..line.len().min(400)], why))))
+        }
+        Some(Line::Unended(_)) => Err(Broken::Ended { has_spoken }),
+        None => Ok(None),
+    }
+}
+
+fn wrote(bad: &BadLine) -> String {
+    format!("wrote a line that is not of the protocol: {bad}")
+}
+
+/// A step whose work the process does, once it is told to go.
+async fn step(
+    turn: Turn,
+    name: String,
+    once: Option<(Intent, Option<OnUnknown>)>,
+    id: Id,
+    begun: mpsc::Sender<(Id, oneshot::Sender<Json>)>,
+) -> Reply {
+    let mut has_begun = false;
+    let work = async {
+        has_begun = true;
+        let (done, value) = oneshot::channel();
+        // There is room for as many as may be open.
+        let _ = begun.send((id, done)).await;
+        match value.await {
+            Ok(value) => Ok::<_, TurnError>(value),
+            // The turn has ended: that is not the step's result.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let done: Result<Option<Json>, TurnError> = match once {
+        None => turn.step(&name, work).await.map(Some),
+        Some((intent, on_unknown)) => {
+            let effect = turn.effect_of(intent);
+            let effect = match on_unknown {
+                Some(on_unknown) => effect.on_unknown(on_unknown),
+                None => effect,
+            };
+            effect.run_or_report(work).await
+        }
+    };
+    match done {
+        Ok(_) if has_begun => Reply::Known,
+        Ok(Some(value)) => Reply::Value(value),
+        Ok(None) => {
+            let error = TurnError::transient("it may have been done, and its result is not known");
+            Reply::Unmet { kind: Unmet::OutcomeUnknown, error, output: None }
+        }
+        Err(error) => Reply::Fatal(error),
+    }
+}
+
+async fn delegated(turn: Turn, delegate: Delegate) -> Reply {
+    let Delegate { to, body, input, tokens, deadline, sees, reference, is_detached } = delegate;
+    let mut delegation = turn.delegate(&to, &body).sees(sees);
+    if let Some(input) = input {
+        delegation = delegation.input(input);
+    }
+    if let Some(tokens) = tokens {
+        delegation = delegation.tokens(tokens);
+    }
+    if let Some(deadline) = deadline {
+        delegation = delegation.deadline(deadline);
+    }
+    if let Some(reference) = reference {
+        delegation = delegation.reference(&reference);
+    }
+    let answer = if is_detached {
+        delegation.detach().await.map(|request| request.to_string().into())
+    } else {
+        delegation.await
+    };
+    match answer {
+        Ok(answer) => Reply::Value(answer),
+        Err(error) => {
+            let DelegationError::NotFinished { output, .. } = &error else { return Reply::failed(error.into()) };
+            let output = Some(output.clone());
+            Reply::Unmet { kind: Unmet::NotFinished, error: error.into(), output }
+        }
+    }
+}
+
+async fn of_context(context: &ContextAccess, entry: Entry) -> Reply {
+    match asked_of_context(context, entry).await {
+        Ok(value) => Reply::Value(value),
+        Err(error) => Reply::Unmet { kind: Unmet::Context, error: error.into(), output: None },
+    }
+}
+
+async fn asked_of_context(context: &ContextAccess, entry: Entry) -> Result<Json, ContextError> {
+    let within = |namespace: Option<String>| namespace.unwrap_or_else(|| context.memory());
+    let value = match entry {
+        Entry::Get { namespace, key } => json!(context.get(&within(namespace), &key).await?),
+        Entry::Set { namespace, key, value, ttl, expected } => {
+            let namespace = within(namespace);
+            json!(match expected {
+                Some(expected) => context.compare_and_set(&namespace, &key, expected, &value, ttl).await?,
+                None => context.set(&namespace, &key, &value, ttl).await?,
+            })
+        }
+        Entry::Query { namespace, prefix: Some(prefix), limit } => {
+            json!(context.query_by_prefix(&within(namespace), &prefix, limit).await?)
+        }
+        Entry::Query { namespace, prefix: None, limit } => json!(context.query(&within(namespace), limit).await?),
+        Entry::Search { namespaces, limit } => {
+            let namespaces: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+            json!(context.search(&namespaces, limit).await?)
+        }
+        Entry::Touch { namespace, key, ttl } => json!(context.touch(&within(namespace), &key, ttl).await?),
+        Entry::Delete { namespace, key } => json!(context.delete(&within(namespace), &key).await?),
+    };
+    Ok(value.into())
+}

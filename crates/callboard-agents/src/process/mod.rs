@@ -1,0 +1,308 @@
+//! Agents that are programs in any language (docs/process-agents.md). A program is started when a turn needs one, takes one
+//! turn at a time, and waits for the next: JSON lines on its standard input and output.
+//!
+//! A program ends with its turn when that is cancelled, takes too long, or is not kept to the protocol, and always with the
+//! agent. Whatever it has started ends with it: the processes of its group, and on Linux those that have left it and have the
+//! program's `CALLBOARD_PROCESS` in their environment, or its limit of resident memory. It runs in real time, also on a board whose time is virtual.
+
+pub(super) mod child;
+mod conversation;
+mod declared;
+pub(super) mod group;
+pub(super) mod lines;
+#[cfg(target_os = "linux")]
+mod orphans;
+mod protocol;
+pub(super) mod stray;
+mod tokens;
+mod variables;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use callboard::actors::{Agent, Turn, TurnError};
+use callboard::messages::{AgentName, Command};
+use callboard_text::quoted;
+use parking_lot::Mutex;
+use tokio::process::Command as Program;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::definition::process::READY_WITHIN;
+use super::secret::Secret;
+
+use child::Process;
+use conversation::{Broken, Conversation, Ended, Unread};
+use lines::Line;
+use protocol::{OutgoingLine, VERSION, read_ready};
+
+pub(super) use declared::{find, spec};
+#[cfg(target_os = "linux")]
+pub use orphans::reap_orphans;
+#[cfg(target_os = "linux")]
+pub use stray::is_program_of_board;
+pub(super) use variables::redacted;
+
+/// The variables of the board's own environment that a program sees; those that begin with `LC_` besides.
+const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
+/// An agent that is a program in any language, spoken to in JSON lines as docs/process-agents.md says.
+///
+/// Several turns at once have a program each; one that has ended its turn waits for the next. A program that dies in a turn
+/// counts as a panic does: the attempt fails, and the agent is rebuilt within its restart window. A program sees `PATH`, `HOME`,
+/// `LANG`, `LC_*` and `TMPDIR` of the environment, and what it is given by [`ProcessAgent::env`] and
+/// [`ProcessAgent::env_from`]. One that a file declares is made by [`ProcessAgent::spec`].
+///
+/// ```
+/// use callboard::prelude::*;
+/// use callboard_agents::ProcessAgent;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// const SHELL: &str = r#"
+///     read hello; echo '{"type":"ready","protocol":1}'
+///     while read turn; do
+///         id=${turn#*'"id":"'}
+///         echo '{"type":"command","turn":"'${id%%'"'*}'","output":"done"}'
+///     done"#;
+/// let worker = AgentSpec::new("worker", || ProcessAgent::new("sh").args(["-c", SHELL]));
+/// let board = Callboard::builder().with(worker).start().await?;
+/// let run = board.submit(Task::new("anything")).await?;
+/// assert_eq!(run.result().await?.output, "done");
+/// # board.shutdown().await;
+/// # Ok::<(), callboard::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ProcessAgent {
+    program: OsString,
+    arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    /// The names of those that it has from the board's own environment.
+    passed: Vec<String>,
+    folder: Option<PathBuf>,
+    ready_within: Duration,
+    token_budget: Option<u64>,
+    /// Programs without a turn; each is with its watcher, which gives it to whoever asks.
+    resting: Mutex<Vec<oneshot::Sender<Claim>>>,
+}
+
+/// Where a program is to go.
+type Claim = oneshot::Sender<Process>;
+
+impl ProcessAgent {
+    /// An agent that is this program, looked for in `PATH`.
+    #[must_use]
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Self {
+            program: program.as_ref().to_owned(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            passed: Vec::new(),
+            folder: None,
+            ready_within: READY_WITHIN,
+            token_budget: None,
+            resting: Mutex::default(),
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds a variable to the program's environment.
+    #[must_use]
+    pub fn env(mut self, variable: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((variable.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Passes a variable of the board's own environment on, as it is when the program is started; a turn for which it is not set
+    /// fails. Where the program says what is in it (8 bytes or more) on its standard error, or in a line that is not of the
+    /// protocol, `[the key]` stands in logs and errors.
+    #[must_use]
+    pub fn env_from(mut self, variable: &str) -> Self {
+        self.passed.push(variable.to_owned());
+        self
+    }
+
+    /// Sets the folder that the program starts in (default: the board's own).
+    #[must_use]
+    pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Sets how long the program may take to say that it is ready (10 s), in real time.
+    #[must_use]
+    pub fn ready_within(mut self, time: Duration) -> Self {
+        self.ready_within = time;
+        self
+    }
+
+    /// Sets how many tokens one attempt of a turn may reserve and use (those of the run). What would be more is refused; what it
+    /// delegates does not count.
+    #[must_use]
+    pub fn token_budget(mut self, tokens: Option<u64>) -> Self {
+        self.token_budget = tokens;
+        self
+    }
+
+    /// The command line, as it stands in errors.
+    fn name(&self) -> String {
+        let words = std::iter::once(&self.program).chain(&self.arguments);
+        let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        format!("the process {}", quoted(&line))
+    }
+
+    fn command(&self, agent: &AgentName) -> Result<Program, TurnError> {
+        let mut program = scrubbed(&self.program);
+        program.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        for variable in &self.passed {
+            let value = std::env::var_os(variable).ok_or_else(|| {
+                TurnError::terminal(format!("{} needs the variable {variable}, which is not set; set it", self.name()))
+            })?;
+            program.env(variable, value);
+        }
+        program.env("CALLBOARD_AGENT", agent.as_str());
+        if let Some(folder) = &self.folder {
+            program.current_dir(folder);
+        }
+        Ok(program)
+    }
+
+    /// What is in the variables that it is passed.
+    fn secrets(&self) -> Vec<Secret> {
+        variables::secrets(&self.passed)
+    }
+
+    /// Starts the program and agrees with it on a version.
+    async fn start(&self, agent: &AgentName) -> Result<Process, TurnError> {
+        let (whose, secrets) = (agent.clone(), self.secrets());
+        let hear = move |pid: i32, line: String| {
+            let line = redacted(&secrets, line);
+            tracing::info!(target: "callboard::process", agent = %whose, pid, "{line}");
+            line
+        };
+        let process = Process::start(self.command(agent)?, hear)
+            .map_err(|error| TurnError::terminal(format!("{} cannot be started: {error}", self.name())))?;
+        let time = self.ready_within;
+        timeout(time, self.agree(process, agent)).await.unwrap_or_else(|_| {
+            let text = format!("{} did not say that it is ready within {time:?}", self.name());
+            Err(TurnError::transient(text))
+        })
+    }
+
+    async fn agree(&self, mut process: Process, agent: &AgentName) -> Result<Process, TurnError> {
+        let terminal = |text: String| TurnError::terminal(format!("{} {text}", self.name()));
+        let mut hello = Unread::default();
+        hello.add(&OutgoingLine::Hello { protocol: VERSION, agent }).map_err(|error| terminal(error.to_string()))?;
+        while !hello.is_empty() {
+            let written = process.input.write(hello.next()).await;
+            hello.take(written);
+        }
+        let line = match process.output.line().await {
+            Some(Line::Whole(line) | Line::Cut(line)) => line,
+            Some(Line::Unended(_)) | None => return Err(self.died(process).await),
+        };
+        match read_ready(&line) {
+            Ok(VERSION) => Ok(process),
+            Ok(version) => Err(terminal(format!(
+                "speaks version {version} of the protocol, and callboard speaks version {VERSION}; use a program that speaks \
+                 version {VERSION}"
+            ))),
+            Err(bad) => Err(terminal(redacted(&self.secrets(), format!("did not say that it is ready: {bad}")))),
+        }
+    }
+
+    /// The error of a turn whose program has ended.
+    async fn died(&self, process: Process) -> TurnError {
+        TurnError::broken(format!("{} {}", self.name(), process.end().await.told(" before it ended its turn")))
+    }
+
+    /// A program that waits for a turn.
+    async fn rested(&self) -> Option<Process> {
+        loop {
+            let watcher = self.resting.lock().pop()?;
+            let (claim, claimed) = oneshot::channel();
+            if watcher.send(claim).is_ok()
+                && let Ok(process) = claimed.await
+            {
+                return Some(process);
+            }
+        }
+    }
+
+    /// Lets a program wait for its next turn.
+    fn rest(&self, process: Process, agent: &AgentName) {
+        let (watcher, claimed) = oneshot::channel();
+        tokio::spawn(watch(process, claimed, self.name(), agent.clone(), self.secrets()));
+        let mut resting = self.resting.lock();
+        resting.retain(|watcher| !watcher.is_closed());
+        resting.push(watcher);
+    }
+}
+
+impl Agent for ProcessAgent {
+    async fn turn(&self, turn: Turn) -> Result<Command, TurnError> {
+        loop {
+            let (mut process, is_fresh) = match self.rested().await {
+                Some(process) => (process, false),
+                None => (self.start(turn.agent()).await?, true),
+            };
+            match Conversation::new(&mut process, &turn, self.token_budget).hold().await {
+                Ok(Ended { result, is_clean }) => {
+                    if is_clean {
+                        self.rest(process, turn.agent());
+                    }
+                    return result;
+                }
+                // It may have gone before it was given the turn.
+                Err(Broken::Ended { has_spoken: false }) if !is_fresh => {}
+                Err(Broken::Ended { .. }) => return Err(self.died(process).await),
+                Err(Broken::Unfit(what)) => {
+                    let what = redacted(&self.secrets(), what);
+                    return Err(TurnError::terminal(format!("{} {what}", self.name())));
+                }
+                Err(Broken::Turn(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A program that sees of the board's own environment what every program needs, and nothing else.
+pub(super) fn scrubbed(program: &OsStr) -> Program {
+    let is_kept =
+        |name: &OsStr| name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with("LC_"));
+    let mut program = Program::new(program);
+    program.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    program
+}
+
+/// Keeps a program until it is asked for, or the agent is gone. One that says anything meanwhile is ended.
+async fn watch(
+    mut process: Process,
+    claimed: oneshot::Receiver<Claim>,
+    name: String,
+    agent: AgentName,
+    secrets: Vec<Secret>,
+) {
+    let said = tokio::select! {
+        biased;
+        said = process.output.disturbance() => said,
+        claimed = claimed => {
+            if let Ok(claim) = claimed {
+                // A turn that has been stopped meanwhile does not take it.
+                let _ = claim.send(process);
+            }
+            return;
+        }
+    };
+    if said.is_empty() {
+        tracing::debug!(target: "callboard::process", %agent, "{name} ended between turns");
+    } else {
+        let said = quoted(&redacted(&secrets, String::from_utf8_lossy(&said).into_owned()));
+        tracing::warn!(target: "callboard::process", %agent, "{name} wrote between turns and is ended: {said}");
+    }
+}

@@ -1,0 +1,472 @@
+//! The lines between callboard and a process agent (docs/process-agents.md). Pure: what may be said, not what comes of it.
+
+mod distinct;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::messages::{
+    Action, AgentName, Chain, Command, ContextStrategy, EarlierAnswer, Effect, Goto, Intent, Json, Message, OnUnknown,
+    Scope, Send, TraceId, Usage,
+};
+use callboard_text::{quoted, visible};
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use distinct::Distinct;
+
+/// The version that is spoken here.
+pub(super) const VERSION: u64 = 1;
+
+/// How much of what is wrong with a line stands in an error, in characters.
+const MAX_WHY: usize = 400;
+
+/// The longest text of a notice or an error, in characters.
+const MAX_TEXT: usize = 4096;
+
+/// What a process chose to know a request by.
+pub(super) type Id = u64;
+
+/// A line to a process.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum OutgoingLine<'a> {
+    /// The first line of all.
+    Hello { protocol: u64, agent: &'a AgentName },
+    /// A turn to take.
+    Turn(Box<TurnLine<'a>>),
+    /// The step is not recorded: do it.
+    Go { id: Id },
+    /// What came of a request.
+    Result { id: Id, value: &'a Json },
+    /// Why nothing came of it.
+    Failed {
+        id: Id,
+        kind: Unmet,
+        error: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output: Option<&'a Json>,
+    },
+}
+
+/// A turn as a process sees it.
+#[derive(Debug, Serialize)]
+pub(super) struct TurnLine<'a> {
+    pub(super) id: &'a str,
+    pub(super) attempt: u32,
+    pub(super) agent: &'a AgentName,
+    pub(super) task: &'a str,
+    pub(super) input: &'a Json,
+    pub(super) state: Json,
+    pub(super) previous_agent: Option<&'a AgentName>,
+    pub(super) chain: &'a Chain,
+    pub(super) trace: TraceId,
+    pub(super) deadline_ms: Option<u64>,
+    pub(super) earlier_answers: Vec<AnswerLine<'a>>,
+    pub(super) is_marked: bool,
+    pub(super) authority: Vec<Effect>,
+    pub(super) conversation: Vec<Message>,
+}
+
+/// What a delegation came to that the asking turn had made before.
+#[derive(Debug, Serialize)]
+pub(super) struct AnswerLine<'a> {
+    pub(super) to: &'a str,
+    pub(super) body: &'a str,
+    pub(super) outcome: &'a str,
+    pub(super) output: &'a Json,
+}
+
+impl<'a> From<&'a EarlierAnswer> for AnswerLine<'a> {
+    fn from(EarlierAnswer { to, body, answer }: &'a EarlierAnswer) -> Self {
+        Self { to, body, outcome: answer.outcome.name(), output: &answer.output }
+    }
+}
+
+/// Why nothing came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Unmet {
+    /// The guard refused it.
+    Refused,
+    /// People or a policy said no, or nobody answered in time.
+    Denied,
+    /// The delegation ended otherwise than finished.
+    NotFinished,
+    /// The shared context did not take it.
+    Context,
+    /// The run had ended before the call reported.
+    TooLate,
+    /// It may have been done, and its result is not known.
+    OutcomeUnknown,
+}
+
+impl OutgoingLine<'_> {
+    /// The line, with its line feed.
+    pub(super) fn line(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// Whether a step may be repeated (SEMANTICS 14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StepClass {
+    Pure,
+    #[default]
+    Idempotent,
+    Once,
+}
+
+/// A line from a process, after its first.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Line {
+    /// Something that is to be done, and not again once its result is known.
+    Step {
+        id: Id,
+        name: String,
+        #[serde(default)]
+        class: StepClass,
+        #[serde(default)]
+        target: String,
+        #[serde(default)]
+        arguments: Json,
+        on_unknown: Option<OnUnknown>,
+    },
+    /// It was done.
+    StepDone { id: Id, value: Json },
+    /// A task for another agent.
+    Delegate {
+        id: Id,
+        to: String,
+        body: String,
+        #[serde(default, deserialize_with = "present")]
+        input: Option<Json>,
+        tokens: Option<u64>,
+        deadline_seconds: Option<u64>,
+        #[serde(default, deserialize_with = "strategy")]
+        sees: ContextStrategy,
+        reference: Option<String>,
+        #[serde(default)]
+        detach: bool,
+    },
+    /// A question to people.
+    Ask { id: Id, question: Json },
+    /// Consent is asked for.
+    Approve {
+        id: Id,
+        action: String,
+        target: String,
+        arguments: Json,
+        #[serde(default)]
+        each_time: bool,
+    },
+    /// Whether control may go there.
+    CheckHandoff {
+        id: Id,
+        #[serde(deserialize_with = "goto")]
+        goto: Goto,
+    },
+    /// An entry of the shared context.
+    ContextGet { id: Id, namespace: Option<String>, key: String },
+    /// Writes one.
+    ContextSet {
+        id: Id,
+        namespace: Option<String>,
+        key: String,
+        value: String,
+        ttl_seconds: Option<u64>,
+        #[serde(default, deserialize_with = "revision")]
+        if_revision: Option<Option<u64>>,
+    },
+    /// The newest entries of a namespace.
+    ContextQuery { id: Id, namespace: Option<String>, prefix: Option<String>, limit: usize },
+    /// The newest entries of several namespaces.
+    ContextSearch { id: Id, namespaces: Vec<String>, limit: usize },
+    /// Lets an entry live longer: 90 days from now, if nothing is said.
+    ContextTouch { id: Id, namespace: Option<String>, key: String, ttl_seconds: Option<u64> },
+    /// Strikes one.
+    ContextDelete { id: Id, namespace: Option<String>, key: String },
+    /// Tokens are set aside.
+    Reserve { id: Id, tokens: u64 },
+    /// What the call used that tokens were set aside for.
+    Settle { id: Id, reservation: Id, input_tokens: u64, output_tokens: u64 },
+    /// That call was not sent.
+    Release { id: Id, reservation: Id },
+    /// Tells whoever watches the run.
+    Notice { text: String },
+    /// The turn has read what strangers wrote.
+    Mark { source: String },
+    /// The turn ends with this.
+    Command {
+        turn: String,
+        #[serde(default, deserialize_with = "present")]
+        output: Option<Json>,
+        #[serde(default)]
+        update: Map<String, Value>,
+        #[serde(default)]
+        overwrite: Map<String, Value>,
+        #[serde(default, deserialize_with = "goto")]
+        goto: Goto,
+        #[serde(default)]
+        scope: PlanScope,
+        #[serde(default)]
+        keeps_edges: bool,
+    },
+    /// The attempt fails: with a text, or as a request of it did.
+    Error {
+        turn: String,
+        text: Option<String>,
+        of: Option<Id>,
+        #[serde(default)]
+        terminal: bool,
+    },
+}
+
+/// As [`Scope`], as a process writes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PlanScope {
+    #[default]
+    Current,
+    Parent,
+}
+
+/// A request whose answer is awaited.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    /// With the intent, and what follows an unknown outcome, if it must not be repeated by itself.
+    Step(String, Option<(Intent, Option<OnUnknown>)>),
+    Delegate(Delegate),
+    Ask(Json),
+    /// Whether it is asked each time, whatever was decided for the whole run.
+    Approve(Action, bool),
+    CheckHandoff(Box<Command>),
+    Context(Entry),
+    Reserve(u64),
+    /// `None`: the call was not sent.
+    Settle(Id, Option<Usage>),
+}
+
+/// What a delegation asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Delegate {
+    pub(super) to: String,
+    pub(super) body: String,
+    pub(super) input: Option<Json>,
+    pub(super) tokens: Option<u64>,
+    pub(super) deadline: Option<Duration>,
+    pub(super) sees: ContextStrategy,
+    pub(super) reference: Option<String>,
+    pub(super) is_detached: bool,
+}
+
+/// What is asked of the shared context. Without a namespace it is the agent's own memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Entry {
+    Get { namespace: Option<String>, key: String },
+    Set { namespace: Option<String>, key: String, value: String, ttl: Option<Duration>, expected: Option<Option<u64>> },
+    Query { namespace: Option<String>, prefix: Option<String>, limit: usize },
+    Search { namespaces: Vec<String>, limit: usize },
+    Touch { namespace: Option<String>, key: String, ttl: Option<Duration> },
+    Delete { namespace: Option<String>, key: String },
+}
+
+/// What a line of a turn means.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// It asks for something.
+    Asks(Id, Request),
+    /// It has done a step.
+    Did(Id, Json),
+    /// It tells something.
+    Tells(String),
+    /// It has read what strangers wrote.
+    Reads(String),
+    /// It ends the turn of this id.
+    Ends(String, Ending),
+}
+
+/// How a process ends its turn.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ending {
+    Command(Box<Command>),
+    /// An error, and whether it is terminal.
+    Error(String, bool),
+    /// As this request failed.
+    AsFailed(Id),
+}
+
+/// A line that is none of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}; the line is {line}")]
+pub(super) struct BadLine {
+    why: String,
+    line: String,
+}
+
+impl BadLine {
+    pub(super) fn new(line: &[u8], why: impl fmt::Display) -> Self {
+        let why: String = why.to_string().chars().take(MAX_WHY).collect();
+        Self { why: visible(&why), line: quoted(&String::from_utf8_lossy(line)) }
+    }
+}
+
+/// What a line of a turn means.
+pub(super) fn read(line: &[u8]) -> Result<Said, BadLine> {
+    let bad = |why: &dyn fmt::Display| BadLine::new(line, why);
+    let fields = object(line)?;
+    let line = Line::deserialize(Value::Object(fields)).map_err(|error| bad(&error))?;
+    line.meaning().map_err(|why| bad(&why))
+}
+
+/// The version that a process says it speaks, with its first line. What else that line holds is up to the version.
+pub(super) fn read_ready(line: &[u8]) -> Result<u64, BadLine> {
+    let fields = object(line)?;
+    let bad = |why| BadLine::new(line, why);
+    if fields.get("type").and_then(Value::as_str) != Some("ready") {
+        return Err(bad("the first line has to be of type `ready`"));
+    }
+    let version = fields.get("protocol").and_then(Value::as_u64);
+    version.ok_or_else(|| bad("`ready` has to say the version that is spoken, as the number `protocol`"))
+}
+
+/// The object of a line. One in which a key stands twice, at whatever depth, is refused: which of the two counts would be a guess.
+fn object(line: &[u8]) -> Result<Map<String, Value>, BadLine> {
+    match serde_json::from_slice(line).map(|Distinct(value)| value) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Err(BadLine::new(line, "it is no JSON object"))
+        }
+        Err(error) => Err(BadLine::new(line, format!("it is no JSON object: {error}"))),
+    }
+}
+
+impl Line {
+    fn meaning(self) -> Result<Said, &'static str> {
+        let seconds = Duration::from_secs;
+        Ok(match self {
+            Self::Step { class: StepClass::Pure | StepClass::Idempotent, on_unknown: Some(_), .. } => {
+                return Err("`on_unknown` is for a step of the class \"once\"");
+            }
+            Self::Step { id, name, class, target, arguments, on_unknown } => {
+                let once = (class == StepClass::Once).then(|| (Intent::new(&name, &target, &arguments), on_unknown));
+                Said::Asks(id, Request::Step(name, once))
+            }
+            Self::StepDone { id, value } => Said::Did(id, value),
+            Self::Delegate { id, to, body, input, tokens, deadline_seconds, sees, reference, detach } => {
+                let (deadline, is_detached) = (deadline_seconds.map(seconds), detach);
+                let delegate = Delegate { to, body, input, tokens, deadline, sees, reference, is_detached };
+                Said::Asks(id, Request::Delegate(delegate))
+            }
+            Self::Ask { id, question } => Said::Asks(id, Request::Ask(question)),
+            Self::Approve { id, action, target, arguments, each_time } => {
+                Said::Asks(id, Request::Approve(Action::new(&action, &target, arguments), each_time))
+            }
+            Self::CheckHandoff { id, goto } => {
+                Said::Asks(id, Request::CheckHandoff(Box::new(Command { goto, ..Command::default() })))
+            }
+            Self::ContextGet { id, namespace, key } => entry(id, Entry::Get { namespace, key }),
+            Self::ContextSet { id, namespace, key, value, ttl_seconds, if_revision } => {
+                let (ttl, expected) = (ttl_seconds.map(seconds), if_revision);
+                entry(id, Entry::Set { namespace, key, value, ttl, expected })
+            }
+            Self::ContextQuery { id, namespace, prefix, limit } => entry(id, Entry::Query { namespace, prefix, limit }),
+            Self::ContextSearch { id, namespaces, limit } => entry(id, Entry::Search { namespaces, limit }),
+            Self::ContextTouch { id, namespace, key, ttl_seconds } => {
+                entry(id, Entry::Touch { namespace, key, ttl: ttl_seconds.map(seconds) })
+            }
+            Self::ContextDelete { id, namespace, key } => entry(id, Entry::Delete { namespace, key }),
+            Self::Reserve { id, tokens } => Said::Asks(id, Request::Reserve(tokens)),
+            Self::Settle { id, reservation, input_tokens, output_tokens } => {
+                Said::Asks(id, Request::Settle(reservation, Some(Usage::of(input_tokens, output_tokens))))
+            }
+            Self::Release { id, reservation } => Said::Asks(id, Request::Settle(reservation, None)),
+            Self::Notice { text } => Said::Tells(shortened(text)),
+            Self::Mark { source } => Said::Reads(shortened(source)),
+            Self::Command { turn, output, update, overwrite, goto, scope, keeps_edges } => {
+                let scope = match scope {
+                    PlanScope::Current => Scope::Current,
+                    PlanScope::Parent => Scope::Parent,
+                };
+                let mut command = Command { output, goto, scope, keeps_edges, ..Command::default() };
+                for (writes, overwrites) in [(update, false), (overwrite, true)] {
+                    for (channel, value) in writes {
+                        command.update.push(&channel, value.into(), overwrites);
+                    }
+                }
+                Said::Ends(turn, Ending::Command(Box::new(command)))
+            }
+            Self::Error { turn, text: Some(text), of: None, terminal } => {
+                Said::Ends(turn, Ending::Error(shortened(text), terminal))
+            }
+            Self::Error { turn, text: None, of: Some(id), terminal: false } => Said::Ends(turn, Ending::AsFailed(id)),
+            Self::Error { .. } => {
+                return Err("an error has a `text`, and may be `terminal`; or it has an `of`, and neither of those");
+            }
+        })
+    }
+}
+
+fn entry(id: Id, entry: Entry) -> Said {
+    Said::Asks(id, Request::Context(entry))
+}
+
+/// No longer than it may be: what is cut is said.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        None => text,
+        Some((end, _)) => format!("{}… ({} characters)", &text[..end], text.chars().count()),
+    }
+}
+
+/// A field that is there, also if it is null.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(from).map(Some)
+}
+
+/// A revision, or null for an entry that must not be there.
+fn revision<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+fn goto<'de, D: Deserializer<'de>>(from: D) -> Result<Goto, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct One {
+        to: String,
+        input: Json,
+    }
+    match Value::deserialize(from)? {
+        Value::Null => Ok(Goto::Next),
+        Value::String(name) if name == "end" => Ok(Goto::End),
+        Value::String(name) => Ok(Goto::Agent(name.into())),
+        list @ Value::Array(_) => {
+            let sends = Vec::<One>::deserialize(list).map_err(|error| de::Error::custom(format!("`goto`: {error}")))?;
+            Ok(Goto::Many(sends.into_iter().map(|One { to, input }| Send::new(&to, input)).collect()))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            Err(de::Error::custom("`goto` is a name, \"end\", or a list of {\"to\", \"input\"}"))
+        }
+    }
+}
+
+fn strategy<'de, D: Deserializer<'de>>(from: D) -> Result<ContextStrategy, D::Error> {
+    let refuse = || de::Error::custom("`sees` is \"none\", \"all\", or a list of channels");
+    match Value::deserialize(from)? {
+        Value::String(word) if word == "none" => Ok(ContextStrategy::None),
+        Value::String(word) if word == "all" => Ok(ContextStrategy::Full),
+        list @ Value::Array(_) => {
+            Vec::<Arc<str>>::deserialize(list).map(ContextStrategy::Channels).map_err(|_| refuse())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => Err(refuse()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The tokens that one attempt of a turn may reserve and use.
+
+use std::collections::HashMap;
+
+use callboard::actors::TurnError;
+
+use super::protocol::Id;
+
+/// What is used and what is set aside, within the most that it may be.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    most: Option<u64>,
+    used: u64,
+    held: HashMap<Id, u64>,
+}
+
+impl Tokens {
+    /// So many; as many as anybody gives if nothing is said.
+    pub(super) fn up_to(most: Option<u64>) -> Self {
+        Self { most, used: 0, held: HashMap::new() }
+    }
+
+    /// Sets tokens aside for a reservation.
+    ///
+    /// # Errors
+    /// There are not so many left.
+    pub(super) fn hold(&mut self, id: Id, tokens: u64) -> Result<(), TurnError> {
+        let taken = self.held.values().fold(self.used, |sum, held| sum.saturating_add(*held));
+        if let Some(most) = self.most.filter(|most| taken.saturating_add(tokens) > *most) {
+            return Err(TurnError::terminal(format!(
+                "the agent may use {most} tokens in a turn, has used or reserved {taken}, and asks for {tokens} more: raise its \
+                 `tokens`, or ask for fewer"
+            )));
+        }
+        self.held.insert(id, tokens);
+        Ok(())
+    }
+
+    /// A reservation has come to its end, with so many of its tokens used; nothing if it was none.
+    pub(super) fn settle(&mut self, id: Id, used: u64) {
+        if self.held.remove(&id).is_some() {
+            self.used = self.used.saturating_add(used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_aside_counts_until_it_is_known_what_was_used() {
+        let mut tokens = Tokens::up_to(Some(100));
+        assert!(tokens.hold(1, 60).is_ok() && tokens.hold(2, 41).is_err() && tokens.hold(2, 40).is_ok());
+        tokens.settle(1, 10);
+        let told = tokens.hold(3, 51).map_err(|error| error.to_string());
+        assert!(
+            told.is_err_and(|told| told.contains("100 tokens in a turn, has used or reserved 50, and asks for 51"))
+        );
+        tokens.settle(2, 0);
+        tokens.settle(2, 90);
+        assert!(tokens.hold(3, 90).is_ok() && tokens.hold(4, u64::MAX).is_err());
+        assert!(Tokens::up_to(None).hold(1, u64::MAX).is_ok());
+    }
+}

@@ -1,0 +1,97 @@
+//! A program as a document declares it: its command line, and the variables that it is given.
+
+use callboard_documents::toml::{DeValue, Field, Item, list, string};
+use callboard_documents::{Defect, Found, Place, Placed};
+use callboard_text::quoted;
+
+/// Variables with names that end so have secrets in them.
+const ENDS_OF_SECRETS: [&str; 5] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY", "PRIVATE_KEY"];
+
+/// A program and its arguments. `example` says how they are written.
+pub(super) fn command(field: Field<'_>, example: &str, found: &mut Found) -> Option<Vec<String>> {
+    let before = found.len();
+    let items = list(field, example, found);
+    let words: Vec<String> = items
+        .iter()
+        .filter_map(|item| string("a word of `command`", "a string", item, found))
+        .map(str::to_owned)
+        .collect();
+    if found.len() > before {
+        return None;
+    }
+    if words.first().is_none_or(|program| program.trim().is_empty()) {
+        let defect = Defect::new(&Some(field.1.span()), "`command` names no program");
+        found.add(defect.advise(example));
+        return None;
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        found.add(Defect::new(&Some(field.1.span()), "`command` has a NUL, which no program can be given"));
+        return None;
+    }
+    Some(words)
+}
+
+/// Variables with their values, which everybody may read. Their lines are not shown: somebody may have written a secret there.
+pub(super) fn environment(item: &Item<'_>, header: &Place, found: &mut Found) -> Vec<(String, String)> {
+    let DeValue::Table(table) = item.get_ref() else {
+        found.add(Defect::new(header, "`env` must be a table").advise("write env = { NAME = \"value\" }"));
+        return Vec::new();
+    };
+    let mut variables = Vec::new();
+    for (name, item) in table.iter() {
+        let name = name.get_ref().to_string();
+        let upper = name.to_ascii_uppercase();
+        if ENDS_OF_SECRETS.iter().any(|end| upper.ends_with(end)) {
+            let problem = format!("`env` has a value for {}, whose name says that it is secret", quoted(&name));
+            let advice = "leave it out here, set it in the environment, and name it in `env_from`";
+            found.add(Defect::new(header, problem).advise(advice));
+            continue;
+        }
+        let is_name = !name.is_empty() && !name.contains(['=', '\0']);
+        match item.get_ref().as_str() {
+            Some(value) if is_name && !value.contains('\0') => variables.push((name, value.to_owned())),
+            Some(_) => {
+                let problem =
+                    format!("the variable {} of `env` has a name or a value that none can have", quoted(&name));
+                found.add(Defect::new(header, problem).advise("leave out `=` in names, and NUL"));
+            }
+            None => {
+                let problem = format!("the variable {} of `env` must be a string", quoted(&name));
+                found.add(Defect::new(header, problem).advise("write its value in quotes"));
+            }
+        }
+    }
+    variables
+}
+
+/// The name of a variable that has a secret in it. What is none may be the secret, and is not shown.
+pub(super) fn variable(name: &Placed<String>, header: &Place, found: &mut Found) -> Option<String> {
+    if is_variable(&name.value) {
+        return Some(name.value.clone());
+    }
+    let problem = "a secret is named by the variable of the environment that it is in, as GITHUB_TOKEN; it is not \
+                   written here";
+    found.add(Defect::new(header, problem));
+    None
+}
+
+/// A list of such names.
+pub(super) fn variables(field: Field<'_>, header: &Place, found: &mut Found) -> Vec<String> {
+    let names = words(field, "the name of a variable", found);
+    names.iter().filter_map(|name| variable(name, header, found)).collect()
+}
+
+/// A list of texts with their places. `what` is what one of them is, in words.
+pub(super) fn words((key, item): Field<'_>, what: &str, found: &mut Found) -> Vec<Placed<String>> {
+    let advice = format!("write {key} = [\"…\", \"…\"]");
+    let items = list((key, item), &advice, found);
+    let one = |item: &Item<'_>| Some(Placed::at(string(what, "a string", item, found)?.to_owned(), item.span()));
+    items.iter().filter_map(one).collect()
+}
+
+/// Whether it can be the name of a variable. What cannot may be a secret that was written in its place.
+pub(super) fn is_variable(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let begins_well = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
+    begins_well && name.len() <= 100 && name.chars().all(is_plain)
+}

@@ -1,0 +1,50 @@
+//! What stands before a tool: one that has not answered in time again and again is left alone for a while (SEMANTICS 3).
+
+use std::time::Duration;
+
+use callboard::supervision::runs::breaker::{Breaker, BreakerPolicy, Signal, Ticket};
+use parking_lot::Mutex;
+
+/// The breaker of one tool. Only silence counts against it: a tool that answers with an error is there.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Mutex<Breaker>);
+
+impl Gate {
+    /// Lets a use through.
+    ///
+    /// # Errors
+    /// After how long the tool may be worth another try.
+    pub(crate) fn admit(&self, now: Duration) -> Result<Admitted<'_>, Duration> {
+        let mut breaker = self.0.lock();
+        breaker.check(&BreakerPolicy::default(), now)?;
+        Ok(Admitted { gate: self, ticket: Some(breaker.admit()) })
+    }
+
+    fn record(&self, ticket: Ticket, signal: Signal, now: Duration) {
+        self.0.lock().record(&BreakerPolicy::default(), ticket, signal, now);
+    }
+}
+
+/// A use that was let through. Dropped, it says nothing about the tool.
+pub(crate) struct Admitted<'a> {
+    gate: &'a Gate,
+    ticket: Option<Ticket>,
+}
+
+impl Admitted<'_> {
+    /// It is over.
+    pub(crate) fn end(mut self, has_answered: bool, now: Duration) {
+        let signal = if has_answered { Signal::Success } else { Signal::Failure };
+        if let Some(ticket) = self.ticket.take() {
+            self.gate.record(ticket, signal, now);
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.gate.record(ticket, Signal::Neutral, Duration::ZERO);
+        }
+    }
+}

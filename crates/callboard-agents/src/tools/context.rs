@@ -1,0 +1,373 @@
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use callboard::actors::context::ContextAccess;
+use callboard::messages::ContextEntry;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::{Effect, Tool, ToolError, ToolOutput, ToolScope, ToolSpec, USUAL_OUTPUT, of_spec, tool};
+use super::beginning;
+
+/// The most entries that a query answers, and what it answers if nothing is said.
+const MAX_ENTRIES: usize = 100;
+const USUAL_ENTRIES: usize = 20;
+
+/// How much of a value a query shows, in bytes.
+const SHOWN: usize = 200;
+
+/// An answer holds the largest value, and what is said about it.
+const OUTPUT: usize = (64 << 10) + 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Get {
+    /// Where the entry lives; left out, it is your own memory. `run` is shared by the agents of this run.
+    namespace: Option<String>,
+    /// Its key there.
+    key: String,
+}
+
+/// Reads an entry of the shared context, and has it kept for 90 days from then, as [`ContextAccess::recall`] does. Name:
+/// `ContextGet`.
+#[must_use]
+pub fn context_get() -> impl Tool {
+    let description = "Reads an entry of the shared context, which agents and people keep between runs. What is read is kept for \
+                       90 days from then.";
+    let mut spec = ToolSpec::of::<Get>("ContextGet", description, Effect::Reads);
+    spec.max_output = OUTPUT;
+    of_spec(spec, |get: Get, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = get.namespace.unwrap_or_else(|| context.memory());
+        match context.recall(&namespace, &get.key).await? {
+            Some(entry) => Ok(ToolOutput {
+                text: format!("{}\n{}", about(&entry), entry.value),
+                is_untrusted: entry.is_untrusted(),
+            }),
+            None => Err(absent(&namespace, &get.key)),
+        }
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    /// Where the entry shall live; left out, it is your own memory. `run` is shared by the agents of this run.
+    namespace: Option<String>,
+    /// Its key there, at most 128 characters.
+    key: String,
+    /// Its text, at most 64 KiB.
+    value: String,
+    /// After how many seconds it is forgotten; left out, it is as the namespace has it.
+    #[schemars(range(min = 1))]
+    ttl_seconds: Option<u64>,
+}
+
+/// Writes an entry of the shared context. Name: `ContextSet`.
+#[must_use]
+pub fn context_set() -> impl Tool {
+    let description = "Writes an entry of the shared context, in place of the one that has the key.";
+    tool("ContextSet", description, Effect::Notes, |set: Set, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = set.namespace.unwrap_or_else(|| context.memory());
+        let ttl = set.ttl_seconds.map(Duration::from_secs);
+        let entry = context.set(&namespace, &set.key, &set.value, ttl).await?;
+        Ok(format!("written: {}", about(&entry)).into())
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Query {
+    /// Where to look; left out, it is your own memory. `run` is shared by the agents of this run.
+    namespace: Option<String>,
+    /// How the keys begin; left out, all are looked at.
+    prefix: Option<String>,
+    /// How many entries at most: 20 if left out.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<usize>,
+}
+
+/// Lists entries of the shared context, newest first. Name: `ContextQuery`.
+#[must_use]
+pub fn context_query() -> impl Tool {
+    let description = "Lists entries of the shared context, newest first, with the beginnings of their values.";
+    tool("ContextQuery", description, Effect::Reads, |query: Query, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = query.namespace.unwrap_or_else(|| context.memory());
+        let limit = query.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MAX_ENTRIES);
+        // One more than is shown tells whether there are more.
+        let found = match &query.prefix {
+            Some(prefix) => newest(context.query_by_prefix(&namespace, prefix, usize::MAX).await?, limit + 1),
+            None => context.query(&namespace, limit + 1).await?,
+        };
+        let is_untrusted = found.iter().any(ContextEntry::is_untrusted);
+        Ok(ToolOutput { text: listed(&found, limit), is_untrusted })
+    })
+}
+
+fn newest(mut found: Vec<ContextEntry>, limit: usize) -> Vec<ContextEntry> {
+    found.sort_by_key(|entry| Reverse((entry.updated_at, entry.revision)));
+    found.truncate(limit);
+    found
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// Where to look.
+    #[schemars(length(min = 1, max = 16))]
+    namespaces: Vec<String>,
+    /// How many entries at most: 20 if left out.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<usize>,
+}
+
+/// Lists entries of several namespaces of the shared context, newest first. Name: `ContextSearch`.
+#[must_use]
+pub fn context_search() -> impl Tool {
+    let description =
+        "Lists entries of several namespaces of the shared context, newest first, with the beginnings of their values.";
+    tool("ContextSearch", description, Effect::Reads, |search: Search, scope: ToolScope| async move {
+        let namespaces: Vec<&str> = search.namespaces.iter().map(String::as_str).collect();
+        let limit = search.limit.unwrap_or(USUAL_ENTRIES).clamp(1, MAX_ENTRIES);
+        let found = context_of(&scope)?.search(&namespaces, limit + 1).await?;
+        let is_untrusted = found.iter().any(ContextEntry::is_untrusted);
+        Ok(ToolOutput { text: listed(&found, limit), is_untrusted })
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Touch {
+    /// Where the entry lives; left out, it is your own memory. `run` is shared by the agents of this run.
+    namespace: Option<String>,
+    /// Its key there.
+    key: String,
+    /// For how many seconds from now it is kept at least; left out, for 90 days.
+    #[schemars(range(min = 1))]
+    ttl_seconds: Option<u64>,
+}
+
+/// Has an entry of the shared context kept longer. Name: `ContextTouch`.
+#[must_use]
+pub fn context_touch() -> impl Tool {
+    let description = "Has an entry of the shared context kept longer. It is never forgotten earlier for it.";
+    tool("ContextTouch", description, Effect::Notes, |touch: Touch, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = touch.namespace.unwrap_or_else(|| context.memory());
+        let is_there = context.touch(&namespace, &touch.key, touch.ttl_seconds.map(Duration::from_secs)).await?;
+        there(is_there, &namespace, &touch.key).map(|()| "kept".to_owned().into())
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    /// Where the entry lives; left out, it is your own memory. `run` is shared by the agents of this run.
+    namespace: Option<String>,
+    /// Its key there.
+    key: String,
+}
+
+/// Deletes an entry of the shared context. Name: `ContextDelete`.
+#[must_use]
+pub fn context_delete() -> impl Tool {
+    let description = "Deletes an entry of the shared context.";
+    tool("ContextDelete", description, Effect::Notes, |delete: Delete, scope: ToolScope| async move {
+        let context = context_of(&scope)?;
+        let namespace = delete.namespace.unwrap_or_else(|| context.memory());
+        let was_there = context.delete(&namespace, &delete.key).await?;
+        there(was_there, &namespace, &delete.key).map(|()| "deleted".to_owned().into())
+    })
+}
+
+fn there(is_there: bool, namespace: &str, key: &str) -> Result<(), ToolError> {
+    if is_there { Ok(()) } else { Err(absent(namespace, key)) }
+}
+
+fn absent(namespace: &str, key: &str) -> ToolError {
+    ToolError(format!("there is no {key:?} in {namespace:?}"))
+}
+
+fn listed(found: &[ContextEntry], limit: usize) -> String {
+    let mut answer = String::new();
+    let mut shown = 0;
+    for entry in found.iter().take(limit) {
+        let value = beginning(&entry.value, SHOWN);
+        let more = if value.len() < entry.value.len() { "…" } else { "" };
+        let lines = format!("{}\n  {}{more}\n", about(entry), value.replace('\n', "\n  "));
+        if answer.len() + lines.len() > USUAL_OUTPUT - 200 {
+            break;
+        }
+        answer.push_str(&lines);
+        shown += 1;
+    }
+    if found.is_empty() {
+        answer.push_str("(there are none)");
+    } else if shown < found.len() {
+        let _ = write!(answer, "({shown} are shown, and there are more; ask with another prefix or limit)");
+    }
+    answer
+}
+
+fn about(entry: &ContextEntry) -> String {
+    let ContextEntry { namespace, key, agent, value, revision, .. } = entry;
+    format!("{namespace} {key} ({} bytes, by {agent}, revision {revision})", value.len())
+}
+
+fn context_of(scope: &ToolScope) -> Result<&ContextAccess, ToolError> {
+    scope.context.as_ref().ok_or_else(|| ToolError("there is no shared context here, outside a board".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use callboard::actors::context::ContextStore;
+    use callboard::env::Env;
+    use callboard::messages::{AgentName, Durability};
+    use callboard::storage::Memory;
+
+    fn access(store: &ContextStore, agent: &str) -> ToolScope {
+        let granted: Arc<[Arc<str>]> = ["plans".into()].into();
+        let access = ContextAccess::outside_turns(store.clone(), AgentName::new(agent).unwrap(), Some(granted));
+        ToolScope { key: "test".into(), context: Some(access) }
+    }
+
+    fn store() -> ContextStore {
+        let env = Env::repeatable(7);
+        let storage = Arc::new(Memory::new(env.clock()));
+        ContextStore::new(storage, env, Durability::Memory, ContextStore::usual_ttls())
+    }
+
+    async fn used(tool: impl Tool, arguments: Value, scope: &ToolScope) -> Result<String, String> {
+        let most = tool.spec().max_output;
+        let answer = tool.call(arguments.into(), scope.clone()).await;
+        let answer = answer.map(|output| output.text).map_err(|failure| failure.to_string());
+        assert!(answer.as_ref().map_or_else(String::len, String::len) <= most);
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_is_read_and_listed() {
+        let store = store();
+        let scope = access(&store, "planner");
+        let said =
+            used(context_set(), json!({ "namespace": "plans", "key": "a/1", "value": "one\ntwo" }), &scope).await;
+        assert_eq!(said.unwrap(), "written: plans a/1 (7 bytes, by planner, revision 1)");
+        let said = used(context_get(), json!({ "namespace": "plans", "key": "a/1" }), &scope).await;
+        assert_eq!(said.unwrap(), "plans a/1 (7 bytes, by planner, revision 1)\none\ntwo");
+        used(context_set(), json!({ "namespace": "plans", "key": "b", "value": "x" }), &scope).await.unwrap();
+        let all = used(context_query(), json!({ "namespace": "plans" }), &scope).await.unwrap();
+        assert!(all.starts_with("plans b (1 bytes") && all.ends_with("revision 1)\n  one\n  two\n"), "{all}");
+        let some = used(context_query(), json!({ "namespace": "plans", "prefix": "a/" }), &scope).await.unwrap();
+        assert!(some.contains("a/1") && !some.contains("plans b"), "{some}");
+        let one = used(context_query(), json!({ "namespace": "plans", "limit": 1 }), &scope).await.unwrap();
+        assert!(one.ends_with("(1 are shown, and there are more; ask with another prefix or limit)"), "{one}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_begins_alike_is_listed_newest_first_and_several_namespaces_are_merged() {
+        let store = store();
+        let scope = access(&store, "planner");
+        for (namespace, key) in [("plans", "a/2"), ("plans", "b"), ("plans", "a/1"), ("memory:planner", "m")] {
+            used(context_set(), json!({ "namespace": namespace, "key": key, "value": "x" }), &scope).await.unwrap();
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let keys = |said: String| -> Vec<String> {
+            said.lines()
+                .filter(|line| line.contains(" bytes, by "))
+                .map(|line| line.split(' ').nth(1).unwrap().to_owned())
+                .collect()
+        };
+        let query = |limit: usize| json!({ "namespace": "plans", "prefix": "a/", "limit": limit });
+        assert_eq!(keys(used(context_query(), query(9), &scope).await.unwrap()), ["a/1", "a/2"]);
+        assert_eq!(keys(used(context_query(), query(1), &scope).await.unwrap()), ["a/1"]);
+        let both = json!({ "namespaces": ["memory:planner", "plans"], "limit": 3 });
+        assert_eq!(keys(used(context_search(), both, &scope).await.unwrap()), ["m", "a/1", "b"]);
+        let others = json!({ "namespaces": ["plans", "memory:other"] });
+        assert!(used(context_search(), others, &scope).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_read_or_touched_is_kept_for_ninety_days_and_what_is_deleted_is_gone() {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let store = store();
+        let scope = access(&store, "planner");
+        for key in ["read", "touched", "left"] {
+            used(context_set(), json!({ "key": key, "value": "x", "ttl_seconds": 60 }), &scope).await.unwrap();
+        }
+        used(context_get(), json!({ "key": "read" }), &scope).await.unwrap();
+        used(context_touch(), json!({ "key": "touched" }), &scope).await.unwrap();
+        tokio::time::advance(89 * DAY).await;
+        for (key, is_there) in [("read", true), ("touched", true), ("left", false)] {
+            let touched = used(context_touch(), json!({ "key": key, "ttl_seconds": 1 }), &scope).await;
+            assert_eq!(touched.is_ok(), is_there, "{key}: {touched:?}");
+        }
+        used(context_delete(), json!({ "key": "read" }), &scope).await.unwrap();
+        let again = used(context_delete(), json!({ "key": "read" }), &scope).await.unwrap_err();
+        assert_eq!(again, "there is no \"read\" in \"memory:planner\"");
+        tokio::time::advance(2 * DAY).await;
+        assert!(used(context_get(), json!({ "key": "touched" }), &scope).await.is_err());
+        for (tool, namespace) in [(true, "security"), (false, "memory:other")] {
+            let entry = json!({ "namespace": namespace, "key": "k" });
+            let refused = if tool {
+                used(context_touch(), entry, &scope).await
+            } else {
+                used(context_delete(), entry, &scope).await
+            };
+            assert!(refused.is_err(), "{namespace}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_ones_own_and_other_namespaces_are_granted() {
+        let store = store();
+        let (one, other) = (access(&store, "one"), access(&store, "other"));
+        used(context_set(), json!({ "key": "k", "value": "mine" }), &one).await.unwrap();
+        assert!(used(context_get(), json!({ "key": "k" }), &one).await.unwrap().ends_with("\nmine"));
+        assert_eq!(
+            used(context_get(), json!({ "key": "k" }), &other).await.unwrap_err(),
+            "there is no \"k\" in \"memory:other\""
+        );
+        assert_eq!(used(context_query(), json!({}), &other).await.unwrap(), "(there are none)");
+        for namespace in ["memory:one", "security", "plans/x", "", "\u{202e}"] {
+            let get = json!({ "namespace": namespace, "key": "k" });
+            assert!(used(context_get(), get, &other).await.is_err(), "{namespace:?}");
+            let set = json!({ "namespace": namespace, "key": "k", "value": "x" });
+            assert!(used(context_set(), set, &other).await.is_err(), "{namespace:?}");
+            let query = json!({ "namespace": namespace });
+            assert!(used(context_query(), query, &other).await.is_err(), "{namespace:?}");
+        }
+        assert!(used(context_get(), json!({ "key": "k" }), &one).await.unwrap().ends_with("\nmine"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_much_is_refused_and_the_largest_value_fits() {
+        let store = store();
+        let scope = access(&store, "writer");
+        let largest = "x".repeat(64 << 10);
+        used(context_set(), json!({ "key": "k", "value": largest, "ttl_seconds": u64::MAX }), &scope).await.unwrap();
+        assert!(used(context_get(), json!({ "key": "k" }), &scope).await.unwrap().ends_with(&largest));
+        assert!(used(context_set(), json!({ "key": "k", "value": largest.clone() + "x" }), &scope).await.is_err());
+        assert!(used(context_set(), json!({ "key": "k".repeat(129), "value": "" }), &scope).await.is_err());
+        for number in 0..150 {
+            let value = "ä".repeat(1000);
+            used(context_set(), json!({ "key": format!("n{number}"), "value": value }), &scope).await.unwrap();
+        }
+        let all = used(context_query(), json!({ "prefix": "n", "limit": 100_000 }), &scope).await.unwrap();
+        assert!(all.contains("n149 ") && all.contains("(100 are shown"), "{}", all.len());
+    }
+
+    #[tokio::test]
+    async fn without_a_board_there_is_none() {
+        let scope = ToolScope { key: "test".into(), context: None };
+        let said = used(context_get(), json!({ "key": "k" }), &scope).await.unwrap_err();
+        assert_eq!(said, "there is no shared context here, outside a board");
+    }
+}

@@ -1,0 +1,499 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::env::Env;
+use callboard::messages::Json;
+use callboard_confine::{CoreDumps, Started, apart, start};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use rustix::fs::{Access, AtFlags};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+use tokio::sync::oneshot;
+
+use super::super::process::group::{Group, Leash};
+use super::super::process::stray::{self, KEY};
+use super::super::{Effect, Tool, ToolError, ToolFailure, ToolOutput, ToolScope, ToolSpec};
+use super::root::Root;
+use super::{beginning, ending};
+
+use home::Home;
+
+pub use protection::Protection;
+
+#[cfg_attr(target_os = "linux", path = "landlock.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
+mod confinement;
+mod home;
+mod protection;
+
+/// How long a command may take, in seconds: if nothing is said, and at most.
+const USUAL_SECONDS: u64 = 60;
+const MAX_SECONDS: u64 = 600;
+
+/// The longest command, in bytes.
+const MAX_COMMAND: usize = 32 << 10;
+
+/// How much is kept of what is printed, in bytes, from its beginning and from its end.
+const HEAD: usize = 12 << 10;
+const TAIL: usize = 16 << 10;
+
+/// The most that a pipe can hold when whoever wrote into it has ended.
+const MAX_PIPE: usize = 1 << 20;
+
+/// What a shell is given of the environment.
+const ENVIRONMENT: [&str; 2] = ["PATH", "LANG"];
+
+/// Where programs are looked for if the environment does not say.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Runs command lines with `sh -c` in the folder of the tools. Name: `ShellExec`.
+///
+/// A command has its own process group, which is killed when the command ends, when its time is over, or when nobody waits for
+/// it any more. It reads nothing, and has of the environment `PATH`, `LANG`, `LC_*`, and what [`ShellExec::env`] names; `HOME`
+/// and `TMPDIR` are an empty folder that goes with it, and `CALLBOARD_KEY` is the same when it is done again. Both outputs come interleaved; the beginning and the end are kept.
+///
+/// The kernel (Linux 6.2 or later, by Landlock and seccomp) keeps the command to the folder, to system folders that it may
+/// read, and to what [`ShellExec::reads`] and [`ShellExec::writes`] name; [`ShellExec::confinement`] returns what of it holds. It cannot be kept from the network this way, and not
+/// from using up memory, processes or disk. So what it prints is taken for what strangers wrote ([`ShellExec::trusted`]). Where the kernel has no such confinement, commands are refused.
+///
+/// It needs a runtime with its drivers enabled (`enable_all`).
+#[derive(Clone, Debug)]
+pub struct ShellExec {
+    root: Root,
+    reads: Vec<PathBuf>,
+    writes: Vec<PathBuf>,
+    env: Vec<String>,
+    kept: Kept,
+    is_unconfined: bool,
+    is_trusted: bool,
+}
+
+/// The capabilities that a confined command of the superuser keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    /// `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`.
+    FilesOfOthers,
+}
+
+impl ShellExec {
+    /// A shell in this folder. The first one of a process removes the private folders that commands of killed processes of this
+    /// user have left.
+    #[must_use]
+    pub fn new(root: &Root) -> Self {
+        home::remove_abandoned();
+        Self {
+            root: root.clone(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            env: Vec::new(),
+            kept: Kept::Nothing,
+            is_unconfined: false,
+            is_trusted: false,
+        }
+    }
+
+    /// Commands may also read this file or folder, and run the programs in it.
+    #[must_use]
+    pub fn reads(mut self, path: impl Into<PathBuf>) -> Self {
+        self.reads.push(path.into());
+        self
+    }
+
+    /// Commands may also write this file or folder.
+    #[must_use]
+    pub fn writes(mut self, path: impl Into<PathBuf>) -> Self {
+        self.writes.push(path.into());
+        self
+    }
+
+    /// Commands see this variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>) -> Self {
+        self.env.push(name.into());
+        self
+    }
+
+    /// Commands of a board that runs as root keep the capabilities `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and `CAP_FOWNER`, so that
+    /// they may change files of other users where they may write at all. They have no capabilities otherwise.
+    #[must_use]
+    pub fn keep_file_capabilities(mut self) -> Self {
+        self.kept = Kept::FilesOfOthers;
+        self
+    }
+
+    /// What commands print is not taken for what strangers wrote: for a machine whose commands reach no network.
+    #[must_use]
+    pub fn trusted(mut self) -> Self {
+        self.is_trusted = true;
+        self
+    }
+
+    /// Commands may do whatever this process may, the board's data folder included.
+    #[must_use]
+    pub fn unconfined(mut self) -> Self {
+        self.is_unconfined = true;
+        self
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Exec {
+    /// A command line for `sh -c`.
+    command: String,
+    /// After how many seconds it is stopped; 60 if left out.
+    #[schemars(range(min = 1, max = 600))]
+    timeout_seconds: Option<u64>,
+}
+
+impl Tool for ShellExec {
+    fn spec(&self) -> ToolSpec {
+        let mut description = "Runs a command line with `sh -c` in the folder that the tools work in, and answers its exit code \
+                               and what it printed (of a lot, the beginning and the end). It reads no input. When it ends, what \
+                               it has left running is stopped."
+            .to_owned();
+        if !self.is_unconfined {
+            description.push_str(" It may write in that folder and in $TMPDIR, and read system folders; nothing else.");
+            if self.root.hidden.iter().any(|hidden| hidden.place.starts_with(&self.root.place)) {
+                description.push_str(" It cannot make files beside folders that are hidden from it; FileWrite can.");
+            }
+        }
+        let mut spec = ToolSpec::of::<Exec>("ShellExec", &description, Effect::Executes).target("command");
+        // Commands are stopped by their own time, so that what they have printed is told.
+        spec.timeout = Duration::from_secs(MAX_SECONDS + 30);
+        spec
+    }
+
+    fn call(&self, arguments: Json, scope: ToolScope) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
+        let shell = self.clone();
+        async move {
+            let exec: Exec =
+                arguments.parse().map_err(|error| ToolError(format!("the arguments do not fit: {error}")))?;
+            // Keys of boards are nobody else's.
+            let key = scope.context.is_some().then_some(scope.key);
+            Ok(shell.exec(exec, key).await?)
+        }
+        .boxed()
+    }
+}
+
+impl ShellExec {
+    async fn exec(self, exec: Exec, key: Option<Arc<str>>) -> Result<ToolOutput, ToolError> {
+        if exec.command.len() > MAX_COMMAND {
+            let size = exec.command.len();
+            return Err(ToolError(format!("the command has {size} bytes; write a script of more than {MAX_COMMAND}")));
+        }
+        let limit = Duration::from_secs(exec.timeout_seconds.unwrap_or(USUAL_SECONDS).clamp(1, MAX_SECONDS));
+        let is_untrusted = !self.is_trusted;
+        let running = self.start(exec.command, key).await?;
+        let (printed, end) = running.end(limit).await?;
+        let said = match end {
+            End::Exited(status) => match status.code() {
+                Some(code) => format!("exit code {code}"),
+                None => format!("ended by {status}"),
+            },
+            End::TimedOut => format!("stopped after {} s, with what it had started", limit.as_secs()),
+        };
+        // A command may have asked anybody on the network.
+        Ok(ToolOutput { text: format!("{said}\n{}", printed.shown()), is_untrusted })
+    }
+
+    /// Starts a command, and waits for it on a thread of its own.
+    async fn start(self, command: String, key: Option<Arc<str>>) -> Result<Running, ToolError> {
+        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        let (output, input) = io::pipe().map_err(failed)?;
+        let rest = output.try_clone().map_err(failed)?;
+        let output = ChildStdout::from_std(OwnedFd::from(output).into()).map_err(failed)?;
+        let (has_started, started) = oneshot::channel();
+        let (has_ended, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("callboard-shell".to_owned());
+        let waits = move || {
+            let mark = Env::system().id().to_string();
+            // After a crash the one that was started before may still run.
+            if let Some(key) = key.as_ref().filter(|_| !has_started.is_closed()) {
+                stray::kill(KEY, key);
+            }
+            if has_started.is_closed() {
+                return;
+            }
+            let home = match Home::new() {
+                Ok(home) => home,
+                Err(error) => return drop(has_started.send(Err(failed(error)))),
+            };
+            let (mut child, started, held) = match self.spawned((&command, key.as_deref(), &mark), input, &home) {
+                Ok(child) => child,
+                Err(error) => return drop(has_started.send(Err(error))),
+            };
+            let group = Group::of(Pid::from_raw(child.id().cast_signed()));
+            // If nobody takes it, or nobody waits any more, what is sent is dropped, and kills.
+            drop(has_started.send(Ok(Leash::on(&group))));
+            see_out(&group);
+            let status = child.wait();
+            drop(started);
+            stray::kill(stray::MARK, &mark);
+            // Nothing of it can use what is given back here.
+            drop(held);
+            drop(home);
+            // Nobody may wait for it any more.
+            let _ = has_ended.send(status);
+        };
+        thread.spawn(waits).map_err(failed)?;
+        match started.await {
+            Ok(group) => Ok(Running { group: group?, output, rest, ended }),
+            Err(_) => Err(ToolError("the command cannot be run: its thread has ended".to_owned())),
+        }
+    }
+
+    fn spawned(
+        &self,
+        (command, key, mark): (&str, Option<&str>, &str),
+        output: io::PipeWriter,
+        home: &Home,
+    ) -> Result<(Child, Started, Option<confinement::Held>), ToolError> {
+        let failed = |error: io::Error| ToolError(format!("the command cannot be run: {error}"));
+        enterable(&self.root).map_err(ToolError)?;
+        let mut shell = self.command((command, key, mark), home);
+        shell.stdin(Stdio::null()).stdout(output.try_clone().map_err(failed)?).stderr(output);
+        let held = if self.is_unconfined { None } else { Some(self.confine(&mut shell, home)?) };
+        let (child, started) = start(|| shell.spawn(), |child| Some(child.id())).map_err(failed)?;
+        Ok((child, started, held))
+    }
+
+    fn confine(&self, command: &mut Command, home: &Home) -> Result<confinement::Held, ToolError> {
+        let own = home.folders();
+        let writes: Vec<_> = self.writes.iter().chain(&own).map(PathBuf::as_path).collect();
+        confinement::confine(command, &self.root, &self.reads, &writes, self.kept)
+            .map_err(|problem| ToolError(format!("commands cannot be confined here, so none is run: {problem}")))
+    }
+
+    fn command(&self, (command, key, mark): (&str, Option<&str>, &str), home: &Home) -> Command {
+        // Not the one of `PATH`, which may have folders that commands write in.
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(command);
+        apart(&mut shell, CoreDumps::Forbidden);
+        shell.env_clear().envs(self.environment()).envs(home.variables());
+        // Whoever is started from here can be told apart from a person, and whether it is done again.
+        stray::mark(&mut shell, mark, key);
+        shell.current_dir(place_of(&self.root));
+        shell
+    }
+
+    fn environment(&self) -> BTreeMap<OsString, OsString> {
+        let is_wanted = |name: &str| {
+            ENVIRONMENT.contains(&name) || name.starts_with("LC_") || self.env.iter().any(|wanted| wanted == name)
+        };
+        let own = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_wanted));
+        [("PATH".into(), USUAL_PATH.into())].into_iter().chain(own).collect()
+    }
+}
+
+/// Whether a command can begin in the folder of the tools: one before may have taken the permission from itself.
+///
+/// # Errors
+/// Why not, and what to do.
+fn enterable(root: &Root) -> Result<(), String> {
+    rustix::fs::accessat(&root.folder, ".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(|error| {
+        let place = root.place.display();
+        let why = io::Error::from(error);
+        format!("the command cannot be run: the folder of the tools, {place}, cannot be entered: {why}. Give its permissions back: chmod u+rwx {place}")
+    })
+}
+
+/// The folder of the tools by its handle, where the system has names for handles.
+fn place_of(root: &Root) -> PathBuf {
+    if cfg!(target_os = "linux") {
+        format!("/proc/self/fd/{}", root.folder.as_raw_fd()).into()
+    } else {
+        root.place.to_path_buf()
+    }
+}
+
+/// A command that runs.
+struct Running {
+    group: Leash,
+    output: ChildStdout,
+    /// The same pipe, to be emptied at the end without waiting.
+    rest: PipeReader,
+    ended: oneshot::Receiver<io::Result<ExitStatus>>,
+}
+
+enum End {
+    Exited(ExitStatus),
+    TimedOut,
+}
+
+impl Running {
+    /// Takes what is printed until the command ends or its time is over.
+    async fn end(mut self, limit: Duration) -> Result<(Printed, End), ToolError> {
+        let mut printed = Printed::default();
+        let mut buffer = vec![0; 64 << 10];
+        let mut is_open = true;
+        let time = tokio::time::sleep(limit);
+        tokio::pin!(time);
+        let status = loop {
+            tokio::select! {
+                biased;
+                status = &mut self.ended => break Some(status),
+                () = &mut time => break None,
+                read = self.output.read(&mut buffer), if is_open => match read {
+                    Ok(0) | Err(_) => is_open = false,
+                    Ok(read) => printed.take(&buffer[..read]),
+                },
+            }
+        };
+        self.group.kill();
+        let gone = |_| ToolError("the command was lost: its thread has ended".to_owned());
+        let end = match status {
+            Some(status) => End::Exited(status.map_err(gone)??),
+            None => {
+                (&mut self.ended).await.map_err(gone)??;
+                End::TimedOut
+            }
+        };
+        // Whoever has left the group may hold the pipe open, so its end is not waited for.
+        let mut left = MAX_PIPE;
+        while let Ok(read @ 1..) = rustix::io::read(&self.rest, &mut *buffer) {
+            printed.take(&buffer[..read]);
+            match left.checked_sub(read) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        Ok((printed, end))
+    }
+}
+
+/// Waits for a command, and kills what it has left. Its number is kept from others until this has been done.
+fn see_out(group: &Group) {
+    let Some(leader) = group.leader() else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    // An error means that it cannot be waited for, so that it has ended.
+    let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(leader), options));
+    group.finish();
+}
+
+/// The beginning and the end of what is printed, and how much it was.
+#[derive(Default)]
+struct Printed {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    all: u64,
+}
+
+impl Printed {
+    fn take(&mut self, bytes: &[u8]) {
+        self.all += bytes.len() as u64;
+        let (head, tail) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend_from_slice(&tail[tail.len().saturating_sub(TAIL)..]);
+        // What is no longer the end is let go now and then, not each time.
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+    }
+
+    fn shown(mut self) -> String {
+        let surplus = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        if self.all == (self.head.len() + self.tail.len()) as u64 {
+            let whole = [&*self.head, &*self.tail].concat();
+            let text = String::from_utf8_lossy(&whole);
+            if text.len() <= HEAD + TAIL {
+                return if text.is_empty() { "(it printed nothing)".to_owned() } else { text.into_owned() };
+            }
+        }
+        let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
+        let (head, tail) = (beginning(&head, HEAD), ending(&tail, TAIL));
+        let mut shown = head.to_owned();
+        let _ = write!(
+            shown,
+            "\n… (it printed {} bytes; here are the first {} and the last {}) …\n{tail}",
+            self.all,
+            head.len(),
+            tail.len()
+        );
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+
+    use super::*;
+
+    fn printed(parts: &[&[u8]]) -> Printed {
+        let mut printed = Printed::default();
+        for part in parts {
+            printed.take(part);
+        }
+        printed
+    }
+
+    #[test]
+    fn what_is_short_is_shown_whole() {
+        assert_eq!(printed(&[b"a", b"b\n"]).shown(), "ab\n");
+        assert_eq!(printed(&[]).shown(), "(it printed nothing)");
+        assert_eq!(printed(&[&b"x".repeat(HEAD), &b"y".repeat(TAIL)]).shown(), "x".repeat(HEAD) + &"y".repeat(TAIL));
+        assert_eq!(printed(&["ü".as_bytes().split_at(1).0, "ü".as_bytes().split_at(1).1]).shown(), "ü");
+    }
+
+    #[test]
+    fn of_what_is_long_the_beginning_and_the_end_are_kept_and_no_more_is_held() {
+        let mut printed = printed(&[b"first"]);
+        let block = vec![b'x'; 64 << 10];
+        for _ in 0..(1 << 30) / block.len() {
+            printed.take(&block);
+            assert!(printed.head.capacity() + printed.tail.capacity() <= 2 * HEAD + 6 * TAIL);
+        }
+        printed.take(b"last");
+        let shown = printed.shown();
+        assert!(shown.starts_with("firstx") && shown.ends_with("xlast"));
+        assert!(shown.contains("it printed 1073741833 bytes"));
+        assert!(shown.len() < HEAD + TAIL + 200);
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_longer_for_that() {
+        let shown = printed(&[&vec![0xff; HEAD + TAIL]]).shown();
+        assert!(shown.len() < HEAD + TAIL + 200 && shown.contains("it printed 28672 bytes"), "{}", shown.len());
+    }
+
+    #[tokio::test]
+    async fn a_command_that_has_begun_before_anybody_knew_is_killed_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let alive = folder.path().join("alive");
+        assert!(Command::new("mkfifo").arg(&alive).status().unwrap().success());
+        let shell = ShellExec::new(&Root::open(folder.path()).unwrap()).unconfined();
+        let mut start = Box::pin(shell.start("exec 3> alive; echo begun >&3; exec sleep 1000".to_owned(), None));
+        assert!(futures::poll!(&mut start).is_pending());
+        let mut pipe = io::BufReader::new(std::fs::File::open(alive).unwrap());
+        let mut said = String::new();
+        io::BufRead::read_line(&mut pipe, &mut said).unwrap();
+        // It runs, and that it does has been said, or is about to be; nobody hears it.
+        drop(start);
+        io::Read::read_to_string(&mut pipe, &mut said).unwrap();
+        assert_eq!(said, "begun\n");
+    }
+
+    #[test]
+    fn a_number_that_may_be_anothers_is_not_killed() {
+        let mut child = Command::new("true").process_group(0).spawn().unwrap();
+        let group = Group::of(Pid::from_raw(child.id().cast_signed()));
+        see_out(&group);
+        assert_eq!(group.leader(), None);
+        assert!(child.wait().unwrap().success(), "it is left to be waited for");
+    }
+}

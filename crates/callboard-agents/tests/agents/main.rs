@@ -1,0 +1,17 @@
+//! Kinds of agents: those that think with a model, what files say of them, their conversations, the models of providers, and what
+//! hostile texts try on them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod agent_loop;
+mod builtin_agents;
+#[path = "../../../../tests/common/mod.rs"]
+mod common;
+mod conversations;
+mod definitions;
+mod hostile;
+mod made_agents;
+#[cfg(feature = "genai")]
+mod models;
+mod reloading;
+mod thinking;

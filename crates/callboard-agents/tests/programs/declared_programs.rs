@@ -1,0 +1,373 @@
+//! Programs as agents that files declare: they work among the others, are bound by what their files say, and change with their
+//! files. The programs are real, and in Python.
+
+#![cfg(all(unix, feature = "process"))]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::builder;
+use callboard::env::Env;
+use callboard::messages::{Limits, Message};
+use callboard::prelude::*;
+use callboard::runtime::{Builder, RunHandle};
+use callboard::supervision::tree::NodeState;
+use callboard_agents::testing::ScriptedModel;
+use callboard_agents::{
+    AgentFolder, CatalogFile, Definition, LlmAgent, ModelEntry, Models, ProcessAgent, Reload, Team, Tools,
+};
+use rustix::process::{Pid, test_kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+/// Longer than anything takes on a busy machine.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// What the programs have in common.
+const PRELUDE: &str = r#"
+import json, os, sys
+
+def tell(**line):
+    print(json.dumps(line), flush=True)
+
+def hear():
+    line = sys.stdin.readline()
+    return json.loads(line) if line else sys.exit()
+
+def ask(**request):
+    tell(id=1, **request)
+    return hear()
+
+def end(turn, output):
+    tell(type="command", turn=turn["id"], output=output)
+
+hear()
+tell(type="ready", protocol=1)
+"#;
+
+/// Says which one it is, with its process; asks a person first if the task is to wait.
+const TELLER: &str = r#"
+while True:
+    turn = hear()
+    if turn["input"] == "wait":
+        ask(type="ask", question="Go on?")
+    end(turn, [sys.argv[1], os.getpid()])
+"#;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("agents")).unwrap();
+    for (name, text) in files {
+        write(&folder, name, text);
+    }
+    folder
+}
+
+fn write(folder: &TempDir, file: &str, text: &str) {
+    let text = if file.ends_with(".py") { format!("{PRELUDE}{text}") } else { text.to_owned() };
+    fs::write(folder.path().join(file), text).unwrap();
+}
+
+/// The file of an agent that is a program, which is given the word.
+fn teller(description: &str, word: &str) -> String {
+    format!(
+        "[agent]\nname = \"teller\"\ndescription = \"{description}\"\n[agent.process]\n\
+         command = [\"python3\", \"teller.py\", \"{word}\"]\n[agent.limits]\nconcurrency = 1\n"
+    )
+}
+
+fn agents(folder: &TempDir, model: &ScriptedModel) -> AgentFolder {
+    AgentFolder::new(folder.path().join("agents")).root(folder.path()).model(Arc::new(model.clone()))
+}
+
+async fn start(agents: &mut AgentFolder) -> Callboard {
+    agents.load().unwrap().into_iter().fold(builder(), Builder::with).start().await.unwrap()
+}
+
+async fn reload(board: &Callboard, agents: &mut AgentFolder) -> Vec<String> {
+    board.reload(agents).await.unwrap().iter().map(ToString::to_string).collect()
+}
+
+async fn ended(run: &RunHandle) -> Json {
+    let result = timeout(AT_MOST, run.result()).await.expect("the run does not end").unwrap();
+    assert_eq!(result.outcome, Outcome::Finished, "{:#?}", run.history().await);
+    result.output
+}
+
+async fn output(board: &Callboard, task: Task) -> Json {
+    ended(&board.submit(task).await.unwrap()).await
+}
+
+/// What the teller has said: its word, and its process.
+fn told(output: &Json) -> (String, Pid) {
+    let (word, pid): (String, i32) = output.parse().unwrap();
+    (word, Pid::from_raw(pid).unwrap())
+}
+
+/// Waits until a process is gone, and its status taken.
+async fn reaped(pid: Pid) {
+    let wait = async {
+        while test_kill_process(pid).is_ok() {
+            yield_now().await;
+        }
+    };
+    timeout(AT_MOST, wait).await.expect("it is still there");
+}
+
+#[tokio::test]
+async fn a_program_from_a_file_works_among_agents_that_think() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/process/word_counter.py");
+    let counter = format!(
+        "[agent]\nname = \"counter\"\ndescription = \"Counts words.\"\n[agent.process]\ncommand = [\"python3\", {example:?}]\n\
+         [agent.announces]\ncapabilities = [\"counting\"]\n"
+    );
+    let folder = folder(&[
+        ("agents/lead.toml", "[agent]\nname = \"lead\"\nsystem_prompt = \"You lead.\"\n"),
+        ("agents/editor.toml", "[agent]\nname = \"namer\"\n[agent.announces]\nrole = \"editor\"\n"),
+        ("agents/counter.toml", &counter),
+    ]);
+    let model = ScriptedModel::new()
+        .calls("Task", json!({ "agent": "counting", "task": "to be or not to be" }))
+        .says("On being")
+        .says("It is about being.");
+    let board = start(&mut agents(&folder, &model)).await;
+    assert_eq!(output(&board, Task::new("What is it about?").to("lead")).await, "It is about being.");
+    let requests = model.requests();
+    assert_eq!(requests.len(), 3);
+    let task = requests[0].tools.iter().find(|tool| &*tool.name == "Task").unwrap();
+    assert!(task.description.contains("- counter: Counts words."), "{}", task.description);
+    let answer = requests[2].messages.iter().find_map(|message| match message {
+        Message::Tool { text, .. } => Some(text.to_string()),
+        _ => None,
+    });
+    let answer: Value = serde_json::from_str(&answer.unwrap()).unwrap();
+    assert_eq!((&answer["title"], &answer["counts"]["be"]), (&json!("On being"), &json!(2)), "{answer}");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_turn_under_way_ends_with_its_program_and_the_next_one_has_the_new_program() {
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
+    write(&folder, "agents/lead.toml", "[agent]\nname = \"lead\"\n");
+    let mut agents = agents(&folder, &ScriptedModel::new());
+    let board = start(&mut agents).await;
+    let (word, old) = told(&output(&board, Task::new("x").to("teller")).await);
+    assert_eq!(word, "old");
+
+    // Others come, and what is no program changes: the program that rests stays.
+    write(&folder, "agents/lead.toml", "[agent]\nname = \"lead\"\ndescription = \"Leads.\"\n");
+    assert_eq!(reload(&board, &mut agents).await[1], "teller.toml: unchanged");
+    assert_eq!(told(&output(&board, Task::new("x").to("teller")).await), ("old".to_owned(), old));
+
+    let under_way = board.submit(Task::new("wait").to("teller")).await.unwrap();
+    let question = timeout(AT_MOST, under_way.next_question()).await.unwrap().unwrap().unwrap();
+    write(&folder, "agents/teller.toml", &teller("Tells.", "new"));
+    let lines = reload(&board, &mut agents).await;
+    assert_eq!(lines, ["lead.toml: unchanged", "teller.toml: changed: later turns of teller use it"]);
+    let (word, new) = told(&output(&board, Task::new("x").to("teller")).await);
+    assert_eq!(word, "new");
+    board.answer(question.id, json!(true), "ann").await.unwrap();
+    assert_eq!(told(&ended(&under_way).await), ("old".to_owned(), old));
+    reaped(old).await;
+
+    // One that rests ends when its file names another program, or is gone.
+    write(&folder, "agents/teller.toml", &teller("Tells.", "newer"));
+    reload(&board, &mut agents).await;
+    reaped(new).await;
+    let (word, newer) = told(&output(&board, Task::new("x").to("teller")).await);
+    assert_eq!(word, "newer");
+    fs::remove_file(folder.path().join("agents/teller.toml")).unwrap();
+    assert_eq!(reload(&board, &mut agents).await[1], "teller.toml: removed: teller takes no new tasks");
+    reaped(newer).await;
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_changes_nothing_and_is_told() {
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
+    let mut agents = agents(&folder, &ScriptedModel::new());
+    let board = start(&mut agents).await;
+    write(&folder, "agents/teller.toml", &teller("Tells.", "new").replace("\"python3\"", "\"bin/python3\""));
+    let lines = reload(&board, &mut agents).await;
+    assert!(
+        lines[0].starts_with("teller.toml: refused, and teller keeps its earlier definition:\nteller.toml:5:11: "),
+        "{lines:?}"
+    );
+    assert!(lines[0].contains("there is no program \"") && lines[0].contains("/bin/python3\""), "{lines:?}");
+    assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
+    board.shutdown().await;
+    let error = agents.load().unwrap_err().to_string();
+    assert!(error.contains("there is no program"), "{error}");
+}
+
+#[tokio::test]
+async fn where_tools_write_no_program_comes_that_was_not_declared_before() {
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
+    let mut agents = agents(&folder, &ScriptedModel::new()).keep_programs();
+    let board = start(&mut agents).await;
+    write(&folder, "agents/teller.toml", &teller("Tells.", "new"));
+    write(
+        &folder,
+        "agents/other.toml",
+        "[agent]\nname = \"other\"\n[agent.process]\ncommand = [\"sh\", \"-c\", \"x\"]\n",
+    );
+    let lines = reload(&board, &mut agents).await;
+    let why = |name: &str| format!("the program of \"{name}\" is not one that was declared when the folder was loaded");
+    assert!(lines[0].starts_with("other.toml: refused:") && lines[0].contains(&why("other")), "{lines:?}");
+    assert!(
+        lines[1].starts_with("teller.toml: refused, and teller keeps") && lines[1].contains(&why("teller")),
+        "{lines:?}"
+    );
+    assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
+
+    fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn where_permissions_are_kept_a_program_is_permitted_no_more_either() {
+    let usual = teller("Tells.", "old") + "[agent.capabilities]\nauthority = [\"reads\"]\non_unknown = \"ask\"\n";
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &usual)]);
+    let mut agents = agents(&folder, &ScriptedModel::new()).keep_permissions();
+    let board = start(&mut agents).await;
+    for (before, after, more) in [
+        ("[\"reads\"]", "[\"reads\", \"executes\"]", "effects executes"),
+        ("\"ask\"", "\"repeat\"", "`on_unknown = \"repeat\"`"),
+        (
+            "[agent.capabilities]",
+            "[agent.context]\nnamespaces = [\"secrets\"]\n[agent.capabilities]",
+            "namespaces \"secrets\"",
+        ),
+    ] {
+        write(&folder, "agents/teller.toml", &usual.replace(before, after));
+        let lines = reload(&board, &mut agents).await;
+        assert!(lines[0].contains("would be permitted more") && lines[0].contains(more), "{lines:?}");
+        let new = usual.replace(before, after).replace("\"teller\"", "\"other\"");
+        write(&folder, "agents/teller.toml", &usual);
+        write(&folder, "agents/other.toml", &new);
+        let lines = reload(&board, &mut agents).await;
+        assert!(lines[0].contains("it is new, and no other agent had this") && lines[0].contains(more), "{lines:?}");
+        fs::remove_file(folder.path().join("agents/other.toml")).unwrap();
+        reload(&board, &mut agents).await;
+    }
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn where_programs_are_kept_all_else_may_change() {
+    let folder = folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old"))]);
+    let mut agents = agents(&folder, &ScriptedModel::new()).keep_programs();
+    let board = start(&mut agents).await;
+    write(&folder, "agents/teller.toml", &teller("Tells it.", "old"));
+    assert_eq!(reload(&board, &mut agents).await, ["teller.toml: changed: later turns of teller use it"]);
+    assert_eq!(told(&output(&board, Task::new("x")).await).0, "old");
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn nothing_in_a_command_is_a_template_and_no_task_is_part_of_it() {
+    let source = "while True:\n    turn = hear()\n    end(turn, [sys.argv[1:], os.environ['ASKED'], os.getcwd()])\n";
+    let text = "[agent]\nname = \"echo\"\n[agent.process]\ncommand = [\"python3\", \"../echo.py\", \"{{ task }}\", \"$(id)\"]\n\
+        env = { ASKED = \"{{ input }}\" }\nfolder = \"agents\"\n";
+    let folder = folder(&[("echo.py", source), ("agents/echo.toml", text)]);
+    let board = start(&mut agents(&folder, &ScriptedModel::new())).await;
+    let answer = output(&board, Task::new("x; touch y").input(json!({ "command": ["touch", "y"] }))).await;
+    let place = folder.path().canonicalize().unwrap().join("agents");
+    assert_eq!(answer, json!([["{{ task }}", "$(id)"], "{{ input }}", place]));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_is_bound_by_the_limits_of_its_file() {
+    let source = r#"
+while True:
+    turn = hear()
+    first = ask(type="reserve", tokens=60)["type"]
+    tell(type="reserve", id=2, tokens=60)
+    second = hear()
+    tell(type="settle", id=3, reservation=1, input_tokens=5, output_tokens=5)
+    hear()
+    tell(type="reserve", id=4, tokens=60)
+    third = hear()["type"]
+    tell(type="context_get", id=5, namespace="plans", key="a")
+    plans = hear()
+    tell(type="context_set", id=6, namespace="notes", key="a", value="b")
+    notes = hear()["type"]
+    end(turn, [first, second, third, plans, notes, turn["authority"]])
+"#;
+    let text = "[agent]\nname = \"bound\"\n[agent.process]\ncommand = [\"python3\", \"bound.py\"]\n[agent.limits]\ntokens = 100\n\
+        [agent.context]\nnamespaces = [\"notes\"]\n[agent.capabilities]\nauthority = [\"reads\", \"notes\"]\n";
+    let folder = folder(&[("bound.py", source), ("agents/bound.toml", text)]);
+    let board = start(&mut agents(&folder, &ScriptedModel::new())).await;
+    let answer = output(&board, Task::new("x")).await;
+    assert_eq!(
+        (&answer[0], &answer[2], &answer[4]),
+        (&json!("result"), &json!("result"), &json!("result")),
+        "{answer}"
+    );
+    assert_eq!((&answer[1]["kind"], &answer[3]["kind"]), (&json!("refused"), &json!("context")), "{answer}");
+    let why = answer[1]["error"].as_str().unwrap();
+    assert!(why.contains("may use 100 tokens in a turn, has used or reserved 60, and asks for 60 more"), "{why}");
+    assert_eq!(answer[5], json!(["reads", "notes"]));
+    board.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_that_dies_again_and_again_is_rebuilt_as_often_as_its_file_says() {
+    let text = "[agent]\nname = \"dies\"\n[agent.process]\ncommand = [\"python3\", \"dies.py\"]\n[agent.limits]\n\
+        restarts = { max = 1, within = \"60s\" }\n";
+    let folder = folder(&[("dies.py", "hear()\nos._exit(3)\n"), ("agents/dies.toml", text)]);
+    let board = start(&mut agents(&folder, &ScriptedModel::new())).await;
+    for (deaths, state) in [(1, NodeState::Running), (2, NodeState::Failed)] {
+        let once = Limits { attempts: 1, ..Limits::default() };
+        let run = board.submit(Task::new("x").limits(once)).await.unwrap();
+        let result = timeout(AT_MOST, run.result()).await.unwrap().unwrap();
+        assert!(
+            matches!(&result.outcome, Outcome::Failed { error } if error.contains("exited with status 3")),
+            "{result:?}"
+        );
+        let tree = board.tree().await.unwrap();
+        assert_eq!(tree.find(&["agents", "dies"]).unwrap().state, state, "after {deaths} deaths");
+    }
+    board.shutdown().await;
+}
+
+#[test]
+fn what_thinks_is_not_made_of_a_program_nor_a_program_of_what_thinks() {
+    let model: Arc<ScriptedModel> = Arc::new(ScriptedModel::new());
+    let program = "[agent]\nname = \"p\"\n[agent.process]\ncommand = [\"sh\"]\n";
+    let program = Definition::from_toml("p.toml", program).unwrap();
+    let thinker = Definition::from_toml("t.toml", "[agent]\nname = \"t\"\n").unwrap();
+    let error = LlmAgent::new(&program, model.clone(), &Tools::new(), &[]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("agent p is a program, and thinks with no model: make it with ProcessAgent::spec"),
+        "{error}"
+    );
+    let error = ProcessAgent::spec(&thinker, ".".as_ref()).unwrap_err().to_string();
+    assert!(error.starts_with("agent t is no program"), "{error}");
+    assert!(Team::new(thinker, model.clone()).worker(program, model).specs().is_err());
+}
+
+#[tokio::test]
+async fn a_program_goes_on_whatever_becomes_of_the_models() {
+    let folder =
+        folder(&[("teller.py", TELLER), ("agents/teller.toml", &teller("Tells.", "old")), ("models.toml", "usual")]);
+    let read = |_: &str, text: &str| {
+        let usual = (text == "usual").then(|| ModelEntry::of(ScriptedModel::new()));
+        Models::of(&Env::system(), usual)
+    };
+    let catalog = CatalogFile::new(folder.path().join("models.toml"), read);
+    let mut agents = AgentFolder::new(folder.path().join("agents")).root(folder.path()).catalog(catalog);
+    let board = start(&mut agents).await;
+    let (_, pid) = told(&output(&board, Task::new("x")).await);
+    write(&folder, "models.toml", "none");
+    let lines = reload(&board, &mut agents).await;
+    assert!(lines[0].ends_with("models.toml: changed: later turns use it"), "{lines:?}");
+    assert_eq!(lines[1..], ["teller.toml: unchanged"]);
+    assert_eq!(told(&output(&board, Task::new("x")).await).1, pid, "it was not begun anew");
+    board.shutdown().await;
+}
