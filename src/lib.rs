@@ -26,6 +26,13 @@
 //! - [`workflow`]: plans for runs, as graphs, written in TOML, in one line of text, or in Rust.
 //! - [`storage`]: the [`Storage`](storage::Storage) trait and the stores behind it.
 //! - [`mod@env`]: clock, random numbers and ids, to be replaced in tests.
+//!
+//! Agents that think with a language model, their tools, programs in any language and the tools of MCP servers are in
+//! [`callboard-agents`](https://docs.rs/callboard-agents).
+//!
+//! Features: `sled` (the embedded disk store), `workflow-text` (workflows in TOML and in one line of text) and `schemas` (JSON
+//! Schemas of a workflow's channels) are on by default; `metrics` (figures for a recorder of that facade) and `testing` (the test
+//! kit) are not.
 
 pub mod actors;
 pub mod env;

@@ -100,13 +100,22 @@ impl Part {
     }
 }
 
-/// The tests of one room: `tests/ROOM`, and the unit tests of `src/ROOM`, if there is such a folder.
+/// The tests of one room: `tests/ROOM`, and the unit tests of `src/ROOM`, if there is such a folder; or those of the package
+/// `crates/callboard-ROOM`.
 pub(crate) fn room(name: &str) -> ExitCode {
     let started = now();
-    let of_room = format!("binary(={name}) | (package(=callboard) & kind(lib) & test(/^{name}::/))");
+    let package = Path::new("crates").join(format!("callboard-{name}"));
+    let units = match package.is_dir() {
+        true => format!("package(=callboard-{name})"),
+        false => format!("package(=callboard) & test(/^{name}::/)"),
+    };
+    let of_room = format!("binary(={name}) | ({units} & kind(lib))");
     // The whole workspace, so that dependencies have the features that the whole run has built them with.
-    let mut arguments = vec!["nextest", "run", "--workspace", "--test", name];
-    if Path::new("src").join(name).is_dir() {
+    let mut arguments = vec!["nextest", "run", "--workspace"];
+    if !package.is_dir() || package.join("tests").join(name).is_dir() {
+        arguments.extend(["--test", name]);
+    }
+    if package.is_dir() || Path::new("src").join(name).is_dir() {
         arguments.extend(["--lib", "-E", &of_room]);
     }
     let passes = cargo().args(arguments).status().is_ok_and(|status| status.success());
