@@ -7,41 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::messages::{AgentName, TurnId};
 use crate::supervision::{actor_point, panic_text};
 
-use super::agent::{AgentValue, Factory};
-use super::floor::{AgentStatus, Floor};
-use super::router::{Description, Herald};
+use super::agent::{AgentMsg, AgentValue, Factory, RestartWindow};
+use super::router::PresenceHandle;
+use super::scheduler::{AgentStatus, Scheduler};
 
 /// The actor.
 pub(crate) struct AgentActor;
-
-/// What an agent's actor reacts to.
-pub(crate) enum AgentMsg {
-    /// The value is unusable: a turn, or a typed request, panicked.
-    Panicked {
-        /// The turn; a repeated attempt of the same one counts once.
-        turn: Option<TurnId>,
-        /// What the panic said.
-        text: String,
-    },
-    /// A wait after a failed rebuild is over.
-    Rebuild,
-    /// Later turns are to use what this factory makes.
-    Replace(Factory, RestartWindow, Description, RpcReplyPort<Result<(), String>>),
-    /// Make the value again, by hand.
-    Restart(RpcReplyPort<Result<(), String>>),
-}
-
-/// How often the value may be rebuilt.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RestartWindow {
-    pub(crate) max: u32,
-    pub(crate) within: Duration,
-}
 
 /// What the actor starts with.
 #[derive(Clone)]
@@ -49,8 +25,8 @@ pub(crate) struct Arguments {
     pub(crate) name: AgentName,
     pub(crate) factory: Factory,
     pub(crate) window: RestartWindow,
-    pub(crate) floor: Arc<Floor>,
-    pub(crate) herald: Herald,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) presence: PresenceHandle,
 }
 
 /// The actor's state.
@@ -58,7 +34,7 @@ pub(crate) struct AgentState {
     me: ActorRef<AgentMsg>,
     /// As it was started, or replaced.
     agent: Arc<Arguments>,
-    /// Which life of the value was announced last, and is not withdrawn.
+    /// The generation of the value that was announced last, until it is withdrawn.
     instance: Option<u64>,
     /// When the value was rebuilt, and for which turn.
     rebuilt: VecDeque<(Duration, Option<TurnId>)>,
@@ -74,16 +50,16 @@ impl Actor for AgentActor {
         me: ActorRef<AgentMsg>,
         arguments: Arc<Arguments>,
     ) -> Result<Box<AgentState>, ActorProcessingErr> {
-        arguments.floor.env.slow_fault_point_of("agent.start", arguments.name.as_str()).await?;
+        arguments.scheduler.env.slow_fault_point_of("agent.start", arguments.name.as_str()).await?;
         let value = make(&arguments.factory)?;
         let mut state = Box::new(AgentState { me, agent: arguments, instance: None, rebuilt: VecDeque::new() });
-        state.occupy(value);
+        state.begin_life(value);
         Ok(state)
     }
 
     async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut Box<AgentState>) -> Result<(), ActorProcessingErr> {
-        state.agent.floor.env.slow_fault_point_of("agent.stop", state.agent.name.as_str()).await?;
-        state.leave();
+        state.agent.scheduler.env.slow_fault_point_of("agent.stop", state.agent.name.as_str()).await?;
+        state.end_life();
         Ok(())
     }
 
@@ -105,7 +81,7 @@ impl Actor for AgentActor {
         state: &mut Box<AgentState>,
     ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         Box::pin(async move {
-            actor_point(&state.agent.floor.env, "agent.handle", state.agent.name.as_str(), &me).await?;
+            actor_point(&state.agent.scheduler.env, "agent.handle", state.agent.name.as_str(), &me).await?;
             state.react(message);
             Ok(())
         })
@@ -115,7 +91,7 @@ impl Actor for AgentActor {
 /// An actor that is killed, or fails as it stops, has gone too.
 impl Drop for AgentState {
     fn drop(&mut self) {
-        self.leave();
+        self.end_life();
     }
 }
 
@@ -128,45 +104,45 @@ impl AgentState {
                 let made = make(&factory);
                 if let Ok(value) = &made {
                     let agent = Arc::make_mut(&mut self.agent);
-                    (agent.factory, agent.window, agent.herald.description) = (factory, window, description);
+                    (agent.factory, agent.window, agent.presence.description) = (factory, window, description);
                     self.rebuilt.clear();
-                    self.occupy(Arc::clone(value));
+                    self.begin_life(Arc::clone(value));
                 }
                 let _ = reply.send(made.map(|_| ()));
             }
             AgentMsg::Restart(reply) => {
                 self.rebuilt.clear();
-                let made = make(&self.agent.factory).map(|value| self.occupy(value));
+                let made = make(&self.agent.factory).map(|value| self.begin_life(value));
                 let _ = reply.send(made);
             }
         }
     }
 
-    /// Begins a life of the agent, and says so.
-    fn occupy(&mut self, value: Arc<dyn AgentValue>) {
-        let instance = self.agent.floor.occupy(&self.agent.name, value, self.me.clone());
-        self.agent.herald.announce(instance);
+    /// Gives the scheduler a new value, and announces the agent.
+    fn begin_life(&mut self, value: Arc<dyn AgentValue>) {
+        let instance = self.agent.scheduler.set_value(&self.agent.name, value, self.me.clone());
+        self.agent.presence.announce(instance);
         self.instance = Some(instance);
     }
 
     fn give_up(&mut self, error: String) {
-        self.agent.floor.vacate(&self.agent.name, AgentStatus::Failed(error));
-        self.leave();
+        self.agent.scheduler.retire(&self.agent.name, AgentStatus::Failed(error));
+        self.end_life();
     }
 
-    /// Says that the agent has gone, once.
-    fn leave(&mut self) {
+    /// Withdraws the announcement, once.
+    fn end_life(&mut self) {
         if let Some(instance) = self.instance.take() {
-            self.agent.herald.withdraw(instance);
+            self.agent.presence.withdraw(instance);
         }
     }
 
     /// Counts one rebuild, and makes the value or gives up.
     fn rebuild(&mut self, turn: Option<TurnId>, text: &str) {
-        let now = self.agent.floor.env.now().monotonic;
+        let now = self.agent.scheduler.env.now().monotonic;
         self.rebuilt.retain(|(at, before)| *at + self.agent.window.within > now && (turn.is_none() || *before != turn));
         self.rebuilt.push_back((now, turn));
-        self.agent.floor.note_restart(&self.agent.name, text);
+        self.agent.scheduler.note_restart(&self.agent.name, text);
         if self.rebuilt.len() > self.agent.window.max as usize {
             tracing::error!(agent = %self.agent.name, error = text, "agent was rebuilt too often and takes no more turns");
             self.give_up(text.to_owned());
@@ -177,10 +153,10 @@ impl AgentState {
 
     fn build(&mut self) {
         match make(&self.agent.factory) {
-            Ok(value) => self.occupy(value),
+            Ok(value) => self.begin_life(value),
             Err(text) => {
                 tracing::warn!(agent = %self.agent.name, error = %text, "agent could not be rebuilt");
-                let now = self.agent.floor.env.now().monotonic;
+                let now = self.agent.scheduler.env.now().monotonic;
                 self.rebuilt.retain(|(at, _)| *at + self.agent.window.within > now);
                 self.rebuilt.push_back((now, None));
                 if self.rebuilt.len() > self.agent.window.max as usize {

@@ -1,4 +1,4 @@
-//! Events of runs for whoever watches: bounded buffers, and a marker in place of what a slow watcher missed.
+//! Events of runs for those who watch: bounded buffers, and a marker in place of what a slow watcher missed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ pub enum StreamMode {
     Values,
     /// Where turns and delegations stand.
     Updates,
-    /// What agents tell: notices, steps, questions, answers.
+    /// What agents report: notices, steps, questions, answers.
     Messages,
-    /// What agents do while their turns run: words as a model says them, tools as they are used. It is shown to those who watch
-    /// just then, and kept nowhere.
+    /// What agents do while their turns run: words as a model streams them, tools as they are used. It is sent to those who watch
+    /// at that moment, and not stored.
     Live,
     /// Everything that is journaled.
     Debug,
@@ -115,7 +115,7 @@ struct Watcher {
     missed: Missed,
 }
 
-/// How many events found no room and were not told of yet. Locked while an event is sent, and while the watcher finds that
+/// How many events found no room in the buffer and were not reported yet. Locked while an event is sent, and while the watcher finds that
 /// there is none: so it hears of a gap as soon as it has read what came before.
 type Missed = Arc<Mutex<u64>>;
 
@@ -225,7 +225,7 @@ mod tests {
     use futures::{FutureExt, StreamExt};
 
     #[test]
-    fn a_slow_watcher_is_told_how_much_it_missed() {
+    fn a_slow_watcher_receives_how_much_it_missed() {
         let hub = Hub::default();
         let run = RunId(uuid::Uuid::nil());
         let mut watched = hub.watch(Some(run), &[StreamMode::Messages], 2);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use callboard_text::{did_you_mean, quoted, visible_lines};
 use tokio::sync::broadcast;
 
-use crate::actors::{AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, InboxMessage, Listed, Standing};
+use crate::actors::{
+    AgentActor, AgentArguments, AgentMsg, AgentSpec, AgentStatus, DelegationStatus, HostedAgent, InboxMessage,
+};
 use crate::messages::{AgentName, Announcement, KeptAgent, NameError, Presence, RequestId};
 use crate::storage::StorageError;
 use crate::supervision::runs::breaker::BreakerStatus;
@@ -79,8 +81,8 @@ impl Callboard {
     ///
     /// # Errors
     /// The run's journal cannot be read.
-    pub async fn status(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
-        self.board.router.standing(request).await
+    pub async fn status(&self, request: RequestId) -> Result<Option<DelegationStatus>, StorageError> {
+        self.board.router.status(request).await
     }
 }
 
@@ -104,24 +106,24 @@ impl AgentsHandle {
             name: name.clone(),
             factory: spec.factory().clone(),
             window: spec.window(),
-            floor: Arc::clone(&board.floor),
-            herald: board.router.herald(&name, spec.description()),
+            scheduler: Arc::clone(&board.scheduler),
+            presence: board.router.presence_handle(&name, spec.description()),
         });
         let (child, actor) = ChildSpec::actor(name.as_str(), move || (AgentActor, Arc::clone(&arguments)));
-        board.floor.place(&name, spec.conditions());
-        let (window, floor, failed) = (spec.window(), Arc::clone(&board.floor), name.clone());
+        board.scheduler.register(&name, spec.config());
+        let (window, scheduler, failed) = (spec.window(), Arc::clone(&board.scheduler), name.clone());
         let child = child
             .own_intensity(Intensity::new(window.max, window.within))
-            .on_failed(move |error| floor.vacate(&failed, AgentStatus::Failed(error.to_owned())));
+            .on_failed(move |error| scheduler.retire(&failed, AgentStatus::Failed(error.to_owned())));
         match board.agents.start_child(child).await {
             Ok(()) => {
                 board.router.list(&name, &spec, actor);
                 // It has announced itself: whoever asks for it next finds it.
-                board.router.enter_posts();
+                board.router.drain_outbox();
                 Ok(())
             }
             Err(error) => {
-                board.floor.vacate(&name, AgentStatus::Stopped);
+                board.scheduler.retire(&name, AgentStatus::Stopped);
                 let name = name.as_str().to_owned();
                 Err(match error {
                     ControlError::StartFailed { error, .. } => AgentError::Factory { name, error },
@@ -144,16 +146,16 @@ impl AgentsHandle {
             AgentMsg::Replace(spec.factory().clone(), spec.window(), spec.description(), reply)
         })
         .await?;
-        self.board.floor.place(&name, spec.conditions());
+        self.board.scheduler.register(&name, spec.config());
         self.board.router.list(&name, &spec, listed.actor);
-        self.board.router.enter_posts();
+        self.board.router.drain_outbox();
         self.load_kept(&name, &spec).await
     }
 
     /// Dynamic agents that were kept after their runs, of the agents that are here, by name.
     #[must_use]
     pub fn kept(&self) -> Vec<KeptAgent> {
-        self.board.floor.kept.all()
+        self.board.scheduler.kept_agents().all()
     }
 
     /// Removes a dynamic agent that was kept; `false` if there is none of this name. Its turns under way finish.
@@ -161,15 +163,15 @@ impl AgentsHandle {
     /// # Errors
     /// A failing store.
     pub async fn remove_kept(&self, name: &str) -> Result<bool, StorageError> {
-        self.board.floor.kept.remove(name).await
+        self.board.scheduler.kept_agents().remove(name).await
     }
 
     /// Reads the agents that were kept of those that an agent has made.
     async fn load_kept(&self, name: &AgentName, spec: &AgentSpec) -> Result<(), AgentError> {
-        if !spec.conditions().keeps_agents {
+        if !spec.config().keeps_agents {
             return Ok(());
         }
-        self.board.floor.kept.load(name).await.map_err(|error| {
+        self.board.scheduler.kept_agents().load(name).await.map_err(|error| {
             let error = format!("the agents that it has made and that were kept cannot be read: {error}");
             AgentError::Factory { name: name.as_str().to_owned(), error }
         })
@@ -197,14 +199,14 @@ impl AgentsHandle {
         self.listed(name)?;
         let agent = AgentName::new(name)?;
         self.board.router.unlist(&agent);
-        self.board.floor.vacate(&agent, AgentStatus::Stopped);
+        self.board.scheduler.retire(&agent, AgentStatus::Stopped);
         let removed = self.board.agents.remove_child(name).await;
         // Once more, because its actor may have brought it back while it was on its way out.
-        self.board.floor.vacate(&agent, AgentStatus::Stopped);
+        self.board.scheduler.retire(&agent, AgentStatus::Stopped);
         removed.map_err(|error| AgentError::Supervisor { name: name.to_owned(), error })
     }
 
-    fn listed(&self, name: &str) -> Result<Listed, AgentError> {
+    fn listed(&self, name: &str) -> Result<HostedAgent, AgentError> {
         let unknown = || AgentError::Unknown { name: name.to_owned(), nearest: self.board.nearest(name) };
         self.board.router.listed(name).ok_or_else(unknown)
     }

@@ -90,11 +90,11 @@ impl Callboard {
         let board = &self.board;
         let unknown = || AskError::Unknown { name: agent.to_owned(), nearest: board.nearest(agent) };
         let name = AgentName::new(agent).map_err(|_| unknown())?;
-        let Some(place) = board.floor.ask_place(&name).await? else {
+        let Some(slot) = board.scheduler.typed_slot(&name).await? else {
             if board.is_closed() {
                 return Err(Refusal::ShuttingDown.into());
             }
-            return Err(match board.floor.load(&name) {
+            return Err(match board.scheduler.load(&name) {
                 Err(refusal) if board.router.listed(agent).is_some() => refusal.into(),
                 _ => unknown(),
             });
@@ -104,18 +104,18 @@ impl Callboard {
             asked: format!("{} with {}", type_name::<Request>(), type_name::<Reply>()),
             answers,
         };
-        let typed = || match place.types() {
+        let typed = || match slot.types() {
             Some((request, reply)) => format!("{request} with {reply}"),
             None => "turns of runs only; submit a task".to_owned(),
         };
-        let Ok(answer) = place.answer(Box::new(request)) else { return Err(wrong_types(typed())) };
+        let Ok(answer) = slot.answer(Box::new(request)) else { return Err(wrong_types(typed())) };
         let types = typed();
         let failed = |error: String| AskError::Failed { agent: agent.to_owned(), error };
         // The task holds the slot: a caller that goes away does not leave the agent in the middle of its work.
         let answered = tokio::spawn(async move {
             let answer = AssertUnwindSafe(answer).catch_unwind().await;
             if let Err(panic) = &answer {
-                place.panicked(&panic_text(&**panic));
+                slot.panicked(&panic_text(&**panic));
             }
             answer
         });

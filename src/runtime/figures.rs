@@ -27,8 +27,8 @@ fn figures() -> Vec<(u32, Vec<String>)> {
     assert_eq!(settings.attempts, attempts);
     written("src/storage/sled/desk.rs", "const BUFFERED_FOR: Duration = Duration::from_millis(80);");
     written("src/workflow/graph/mod.rs", "const MAP_BOUND: u32 = 1_000;");
-    written("src/actors/approvals/desk.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
-    let agent = agent.conditions();
+    written("src/actors/approvals/queue.rs", "const KEEP_SECS: u64 = 60 * 24 * 3600;");
+    let agent = agent.config();
     written("src/supervision/runs/rules/conversation.rs", "const MAX_READ: u64 = 1 << 20;");
     let retention = time(settings.retention.runs);
     vec![

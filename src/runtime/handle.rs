@@ -12,8 +12,8 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, wat
 
 use crate::actors::approvals::Decider;
 use crate::actors::context::ContextStore;
-use crate::actors::meters::count_refused;
-use crate::actors::{Floor, Router, Shards};
+use crate::actors::metrics::count_refused;
+use crate::actors::{Router, Scheduler, ShardQueues};
 use crate::env::{Env, Mutant};
 use crate::messages::state::StateRules;
 use crate::messages::{
@@ -54,9 +54,9 @@ pub(super) struct Board {
     pub(super) store_failure: Arc<OnceLock<StorageError>>,
     /// Closed when the runs that were found at the start have been read.
     pub(super) recovered: watch::Receiver<()>,
-    pub(super) shards: Arc<Shards>,
+    pub(super) shards: Arc<ShardQueues>,
     pub(super) facts: Arc<SharedFacts>,
-    pub(super) floor: Arc<Floor>,
+    pub(super) scheduler: Arc<Scheduler>,
     pub(super) router: Arc<Router>,
     pub(super) context: ContextStore,
     pub(super) decider: Decider,
@@ -127,12 +127,12 @@ impl Callboard {
     }
 
     async fn wait_for_room(&self, agent: &AgentName) -> Result<Option<OwnedMutexGuard<()>>, Refusal> {
-        let line = tokio::select! {
+        let first_of_callers = tokio::select! {
             biased;
-            line = self.board.floor.room(agent) => line,
+            first = self.board.scheduler.wait_for_capacity(agent) => first,
             _ = self.ended() => None,
         };
-        if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(line) }
+        if self.board.is_closed() { Err(Refusal::ShuttingDown) } else { Ok(first_of_callers) }
     }
 
     /// Submits a task; without a permit it tries for one once more, and the run starts either way.
@@ -164,7 +164,7 @@ impl Callboard {
             Box::pin(board.check_owner(conversation, task, &agent)).await?;
         }
         // The next in line looks when this task is among the ready turns, or was refused.
-        let _first_in_line = match board.router.check_room(&agent) {
+        let _first_of_callers = match board.router.check_room(&agent) {
             Ok(()) => None,
             Err(_) if waits_for_room => Box::pin(self.wait_for_room(&agent)).await?,
             Err(overloaded) => return Err(overloaded.into()),
@@ -381,9 +381,9 @@ impl Callboard {
     pub async fn shutdown(&self) -> EndReason {
         let board = &self.board;
         board.places.close();
-        board.floor.close();
-        let _ = tokio::time::timeout(board.settings.grace, board.floor.settled()).await;
-        board.floor.stop_all();
+        board.scheduler.close();
+        let _ = tokio::time::timeout(board.settings.grace, board.scheduler.settled()).await;
+        board.scheduler.stop_all();
         let reason = board.tree.stop().await;
         board.store.let_go().await;
         reason
@@ -447,7 +447,7 @@ impl Board {
 
     /// New tasks do not wait for an agent that was stopped.
     fn check_is_here(&self, agent: &AgentName) -> Result<(), Refusal> {
-        if self.floor.load(agent)?.is_offline {
+        if self.scheduler.load(agent)?.is_offline {
             return Err(Refusal::Unavailable { agent: agent.clone(), why: "it was stopped".to_owned() });
         }
         Ok(())

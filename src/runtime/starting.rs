@@ -8,12 +8,11 @@ use callboard_text::{check_name, looks};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::actors::approvals::{Channel, ChannelActor, Decider, GatewayActor, Screen};
-use crate::actors::context::{ContextStore, Sweeper};
-use crate::actors::meters::{GaugeSources, Gauges};
+use crate::actors::approvals::{Channel, ChannelActor, ChannelView, Decider, GatewayActor};
+use crate::actors::context::{ContextActor, ContextStore};
 use crate::actors::{
-    AgentSpec, Floor, FloorLimits, Keeper, KeeperArguments, KeeperMsg, Router, RouterActor, RouterParts, Shards,
-    default_policy,
+    AgentSpec, GaugeSources, Gauges, Router, RouterActor, RouterParts, Scheduler, SchedulerConfig, ShardQueues,
+    StorageActor, StorageActorArguments, StorageActorMsg, default_policy,
 };
 use crate::env::Env;
 use crate::messages::state::{Schema, StateRules};
@@ -52,17 +51,17 @@ impl Builder {
         let storage: Arc<dyn Storage> = Arc::clone(&store) as _;
         let durability = settings.durability.unwrap_or_else(|| storage.default_durability());
         let journal = Journal::new(Arc::clone(&storage));
-        let shards = Arc::new(Shards::new(settings.capacity.supervisors));
+        let shards = Arc::new(ShardQueues::new(settings.capacity.supervisors));
         let facts = Arc::new(SharedFacts::new(settings.breaker));
         let context = ContextStore::new(Arc::clone(&storage), env.clone(), durability, settings.namespace_ttls.clone());
-        let limits = FloorLimits {
+        let config = SchedulerConfig {
             permits: settings.capacity.pool,
             ready_bound: settings.capacity.ready_per_agent,
             offline_after: settings.timings.offline_after,
             stuck_after: settings.timings.stuck_after,
             reconcile_within: settings.timings.reconcile_within,
         };
-        let floor = Floor::new(env.clone(), Arc::clone(&facts), context.clone(), limits);
+        let scheduler = Scheduler::new(env.clone(), Arc::clone(&facts), context.clone(), config);
         let decider = Decider::new(env.clone(), Arc::clone(&storage), durability, Arc::clone(&shards));
         let rules = StateRules {
             schema: Arc::new(Schema::swarm()),
@@ -71,7 +70,7 @@ impl Builder {
         };
         let router = Arc::new(Router::new(RouterParts {
             env: env.clone(),
-            floor: Arc::clone(&floor),
+            scheduler: Arc::clone(&scheduler),
             decider: decider.clone(),
             policy: policy.unwrap_or_else(|| Arc::new(default_policy)),
             journal: journal.clone(),
@@ -85,22 +84,23 @@ impl Builder {
         let store_failure = Arc::new(OnceLock::new());
         let claims = Claims::new(Arc::clone(&storage), journal.clone(), &env.id().to_string());
         let conversations = ConversationQueue::new(journal.clone(), rules.clone());
-        let (keeper_spec, keeper) = ChildSpec::actor("storage", {
-            let arguments = KeeperArguments {
+        let (storage_spec, storage_actor) = ChildSpec::actor("storage", {
+            let arguments = StorageActorArguments {
                 store_failure: Arc::clone(&store_failure),
                 env: env.clone(),
                 journal: journal.clone(),
-                floor: Arc::clone(&floor),
+                scheduler: Arc::clone(&scheduler),
                 retention: settings.retention.runs,
                 conversations: conversations.clone(),
                 conversation_retention: settings.retention.conversations,
                 every: settings.retention.every,
                 claims: claims.clone(),
             };
-            move || (Keeper, arguments.clone())
+            move || (StorageActor, arguments.clone())
         });
         let shard_context = |queue| {
-            let (places, keeper, failure) = (Arc::clone(&places), keeper.clone(), Arc::clone(&store_failure));
+            let (places, storage_actor) = (Arc::clone(&places), storage_actor.clone());
+            let failure = Arc::clone(&store_failure);
             Arc::new(ShardContext {
                 env: env.clone(),
                 journal: journal.clone(),
@@ -125,8 +125,8 @@ impl Builder {
                     tracing::error!(%error, "the store has stopped, and the board stops with it");
                     places.close();
                     let _ = failure.set(error.clone());
-                    // A keeper that is down finds it when it is back.
-                    let _ = keeper.cast(KeeperMsg::StorageStopped);
+                    // An actor that is down finds it when it is back.
+                    let _ = storage_actor.cast(StorageActorMsg::StorageStopped);
                 }),
             })
         };
@@ -135,7 +135,7 @@ impl Builder {
 
         let (context_spec, _) = ChildSpec::actor("context-store", {
             let (context, every) = (context.clone(), settings.retention.every);
-            move || (Sweeper, (context.clone(), every))
+            move || (ContextActor, (context.clone(), every))
         });
         let approvals = approvals_spec(channels, &decider);
         let (router_spec, _) = ChildSpec::actor("delegation-router", {
@@ -143,8 +143,8 @@ impl Builder {
             move || (RouterActor, Arc::clone(&router))
         });
         let (gauges_spec, _) = ChildSpec::actor("gauges", {
-            let (floor, facts) = (Arc::clone(&floor), Arc::clone(&facts));
-            let sources = GaugeSources { floor, facts, every: Duration::from_secs(10) };
+            let (scheduler, facts) = (Arc::clone(&scheduler), Arc::clone(&facts));
+            let sources = GaugeSources { scheduler, facts, every: Duration::from_secs(10) };
             move || (Gauges, sources.clone())
         });
         // Without backoff, because agents come with windows of any size.
@@ -161,7 +161,7 @@ impl Builder {
         }
         let root = SupervisorSpec::one_for_one("callboard")
             .auto_shutdown(AutoShutdown::AnySignificant)
-            .child(keeper_spec.restart(Restart::Transient).significant())
+            .child(storage_spec.restart(Restart::Transient).significant())
             .child(context_spec)
             .child(approvals)
             .child(router_spec)
@@ -171,16 +171,16 @@ impl Builder {
             .child(ChildSpec::supervisor(runs).0);
         let tree = Supervisor::start(root, env.clone()).await?;
         tokio::spawn({
-            let (tree, places, floor) = (tree.clone(), Arc::clone(&places), Arc::downgrade(&floor));
+            let (tree, places, scheduler) = (tree.clone(), Arc::clone(&places), Arc::downgrade(&scheduler));
             async move {
                 let reason = tree.join().await;
                 places.close();
                 // A board that was stopped has stopped its turns, and may be gone.
                 if reason != EndReason::Stopped
-                    && let Some(floor) = floor.upgrade()
+                    && let Some(scheduler) = scheduler.upgrade()
                 {
                     tracing::error!(%reason, "the board has ended");
-                    floor.stop_all();
+                    scheduler.stop_all();
                 }
             }
         });
@@ -197,7 +197,7 @@ impl Builder {
             conversations,
             shards,
             facts,
-            floor,
+            scheduler,
             router,
             context,
             decider,
@@ -254,18 +254,18 @@ impl Builder {
 
 /// The gateway and its channels.
 fn approvals_spec(channels: Vec<Arc<dyn Channel>>, decider: &Decider) -> ChildSpec {
-    let screens: Arc<[_]> = channels.into_iter().map(|channel| Arc::new(Screen::new(channel))).collect();
+    let views: Arc<[_]> = channels.into_iter().map(|channel| Arc::new(ChannelView::new(channel))).collect();
     let mut supervisor = SupervisorSpec::one_for_one("approval-gateway");
-    for screen in &*screens {
-        let (spec, _) = ChildSpec::actor(screen.name(), {
-            let (screen, decider) = (Arc::clone(screen), decider.clone());
-            move || (ChannelActor, (Arc::clone(&screen), decider.clone()))
+    for view in &*views {
+        let (spec, _) = ChildSpec::actor(view.name(), {
+            let (view, decider) = (Arc::clone(view), decider.clone());
+            move || (ChannelActor, (Arc::clone(&view), decider.clone()))
         });
         supervisor = supervisor.child(spec.own_intensity(Intensity::new(5, Duration::from_secs(60))));
     }
     let (gateway, _) = ChildSpec::actor("gateway", {
         let decider = decider.clone();
-        move || (GatewayActor, (decider.clone(), Arc::clone(&screens)))
+        move || (GatewayActor, (decider.clone(), Arc::clone(&views)))
     });
     ChildSpec::supervisor(supervisor.child(gateway)).0
 }

@@ -7,7 +7,7 @@ use futures::Stream;
 use tokio::sync::broadcast;
 
 use crate::actors::events::{StreamMode, Watched};
-use crate::actors::{AgentGlance, AgentStatus};
+use crate::actors::{AgentSnapshot, AgentStatus};
 use crate::messages::AgentName;
 use crate::supervision::tree::{ControlError, NodeState, TreeEvent, TreeNode};
 
@@ -55,24 +55,24 @@ impl Callboard {
     /// When the tree has ended.
     pub async fn tree(&self) -> Result<TreeNode, ControlError> {
         let mut tree = self.board.tree.snapshot().await?;
-        let glances: BTreeMap<AgentName, AgentGlance> =
-            self.board.floor.glance().into_iter().map(|glance| (glance.name.clone(), glance)).collect();
+        let agents: BTreeMap<AgentName, AgentSnapshot> =
+            self.board.scheduler.snapshot().into_iter().map(|agent| (agent.name.clone(), agent)).collect();
         for node in
             tree.children.iter_mut().filter(|node| node.name == "agents").flat_map(|agents| &mut agents.children)
         {
-            let Some(glance) = glances.get(node.name.as_str()) else { continue };
-            node.generation = glance.generation;
+            let Some(agent) = agents.get(node.name.as_str()) else { continue };
+            node.generation = agent.generation;
             // Its actor's, when that was killed, and its value's.
-            node.restarts += glance.restarts;
-            node.mailbox_depth = Some(glance.ready);
-            if let AgentStatus::Failed(error) = &glance.status {
+            node.restarts += agent.restarts;
+            node.mailbox_depth = Some(agent.ready);
+            if let AgentStatus::Failed(error) = &agent.status {
                 (node.state, node.last_error) = (NodeState::Failed, Some(error.clone()));
             } else if node.last_error.is_none() {
-                node.last_error.clone_from(&glance.last_error);
+                node.last_error.clone_from(&agent.last_error);
             }
-            let stuck = if glance.stuck > 0 { format!(", {} stuck", glance.stuck) } else { String::new() };
-            if glance.busy + glance.waiting > 0 || glance.stuck > 0 {
-                node.detail = Some(format!("{} at work, {} waiting{stuck}", glance.busy, glance.waiting));
+            let stuck = if agent.stuck > 0 { format!(", {} stuck", agent.stuck) } else { String::new() };
+            if agent.busy + agent.waiting > 0 || agent.stuck > 0 {
+                node.detail = Some(format!("{} at work, {} waiting{stuck}", agent.busy, agent.waiting));
             }
         }
         Ok(tree)
@@ -82,14 +82,14 @@ impl Callboard {
     #[must_use]
     pub fn load(&self) -> Load {
         let board = &self.board;
-        let glance = board.floor.glance();
+        let agents = board.scheduler.snapshot();
         Load {
             runs: board.settings.capacity.runs_in_flight.saturating_sub(board.places.available_permits())
                 + board.without_permit.load(Ordering::Relaxed),
-            ready_turns: glance.iter().map(|agent| agent.ready).sum(),
-            turns_at_work: glance.iter().map(|agent| agent.busy).sum(),
-            waiting_turns: glance.iter().map(|agent| agent.waiting).sum(),
-            free_permits: board.floor.permits(),
+            ready_turns: agents.iter().map(|agent| agent.ready).sum(),
+            turns_at_work: agents.iter().map(|agent| agent.busy).sum(),
+            waiting_turns: agents.iter().map(|agent| agent.waiting).sum(),
+            free_permits: board.scheduler.free_permits(),
             pool: board.settings.capacity.pool,
             open_approvals: board.decider.pending(),
             waits: board.facts.lock().waits.len(),

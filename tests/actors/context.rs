@@ -316,25 +316,25 @@ async fn hostile_names_never_see_each_others_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
+async fn an_expiry_deletes_what_has_expired_and_nothing_else() {
     let World { context, storage, .. } = world();
     let ann = agent("ann");
     for n in 0..300 {
         let ttl = [Some(MINUTE), Some(DAY), None][n % 3];
         context.set("notes", &format!("{n:03}"), "x", &ann, ttl).await.unwrap();
     }
-    assert_eq!(context.sweep().await.unwrap(), 0);
+    assert_eq!(context.expire().await.unwrap(), 0);
     tokio::time::advance(MINUTE).await;
     context.set("notes", "000", "again", &ann, None).await.unwrap();
-    assert_eq!(context.sweep().await.unwrap(), 99);
+    assert_eq!(context.expire().await.unwrap(), 99);
     let everything = Key::new(["context"]).children();
     assert_eq!(storage.scan(&everything, None, 1000).await.unwrap().len(), 201, "they are gone from the store");
     assert_eq!(context.get("notes", "000").await.unwrap().unwrap().value, "again");
-    assert_eq!(context.sweep().await.unwrap(), 0);
+    assert_eq!(context.expire().await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_board_sweeps_by_itself() {
+async fn the_board_deletes_expired_entries_by_itself() {
     let env = Env::repeatable(1);
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(env.clock()));
     let board = Callboard::builder()
@@ -381,7 +381,7 @@ async fn an_expiry_reaches_those_who_watch_when_it_happens() {
             ContextChange::Deleted { key } => {
                 expired.push((key, env.now().wall.since(begun)));
                 if expired.len() == 1 {
-                    // Sooner than what the sweeper waits for.
+                    // Sooner than what the actor waits for.
                     context.set("notes", "sooner", "x", &ann, Some(MINUTE / 2)).await.unwrap();
                 }
             }
@@ -413,7 +413,7 @@ async fn smuggle(storage: &dyn Storage, key: &str, copy: &str) {
 }
 
 #[tokio::test]
-async fn a_sweep_reads_by_an_index_that_is_built_once_in_older_stores_in_memory_and_on_disk() {
+async fn an_expiry_reads_by_an_index_that_is_built_once_in_older_stores_in_memory_and_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let stores: [Arc<dyn Storage>; 2] = [Arc::new(Memory::default()), Arc::new(Sled::open(folder.path()).unwrap())];
     for storage in stores {
@@ -426,22 +426,22 @@ async fn a_sweep_reads_by_an_index_that_is_built_once_in_older_stores_in_memory_
         for key in ["a", "b"] {
             context.set("notes", key, "x", &ann, Some(MINUTE)).await.unwrap();
         }
-        // Before the first sweep the store counts as one that an older version has written.
+        // Before the first expiry the store counts as one that an older version has written.
         smuggle(&*storage, "a", "old").await;
-        assert_eq!(context.sweep().await, Ok(0));
+        assert_eq!(context.expire().await, Ok(0));
         smuggle(&*storage, "a", "unindexed").await;
         assert!(context.touch("notes", "b", 10 * MINUTE).await.unwrap());
         clock.advance(MINUTE);
-        assert_eq!(context.sweep().await, Ok(2), "a, and the old one");
+        assert_eq!(context.expire().await, Ok(2), "a, and the old one");
         let context = open();
-        assert_eq!(context.sweep().await, Ok(0), "what is not in the index is not read");
+        assert_eq!(context.expire().await, Ok(0), "what is not in the index is not read");
         let left = storage.scan(&Key::new(["context"]).children(), None, 9).await.unwrap();
         assert_eq!(left.len(), 2, "the unindexed one, and the one that lasts");
         assert!(context.get("notes", "b").await.unwrap().is_some(), "it was extended");
         clock.advance(10 * MINUTE);
-        assert_eq!(context.sweep().await, Ok(1), "its row has moved with it");
+        assert_eq!(context.expire().await, Ok(1), "its row has moved with it");
         context.index().await.unwrap();
-        assert_eq!(context.sweep().await, Ok(1), "an index that lacks something is built again");
+        assert_eq!(context.expire().await, Ok(1), "an index that lacks something is built again");
         for left in ["context", "context-expiry"] {
             assert_eq!(storage.scan(&Key::new([left]).children(), None, 9).await.unwrap(), [], "{left}");
         }
@@ -459,19 +459,19 @@ async fn what_is_written_again_while_it_is_swept_stays() {
         context.set("notes", key, "old", &ann, Some(DAY)).await.unwrap();
     }
     tokio::time::advance(2 * DAY).await;
-    let sweeps = async { context.sweep().await.unwrap() };
+    let expiry = async { context.expire().await.unwrap() };
     let writes = async {
         for key in keys.iter().rev() {
             other.set("notes", key, "new", &ann, Some(DAY)).await.unwrap();
         }
     };
-    let (swept, ()) = futures::join!(sweeps, writes);
-    assert!((1..60).contains(&swept), "they meet in the middle: {swept}");
+    let (deleted, ()) = futures::join!(expiry, writes);
+    assert!((1..60).contains(&deleted), "they meet in the middle: {deleted}");
     for key in &keys {
         assert_eq!(other.get("notes", key).await.unwrap().unwrap().value, "new", "{key}");
     }
     tokio::time::advance(2 * DAY).await;
-    assert_eq!(context.sweep().await, Ok(60), "each has a row for its new life");
+    assert_eq!(context.expire().await, Ok(60), "each has a row for its new life");
 }
 
 #[tokio::test(start_paused = true)]

@@ -304,7 +304,7 @@ async fn a_sweep_of_the_context_goes_on_behind_a_damaged_entry() {
         db.insert(&row, value).unwrap();
     });
     let context = at(60);
-    assert_eq!(context.sweep().await, Ok(2));
+    assert_eq!(context.expire().await, Ok(2));
     assert!(context.get("notes", "b").await.is_err(), "it stays as it is");
 }
 

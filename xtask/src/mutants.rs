@@ -30,9 +30,9 @@ const AREAS: &[Area] = &[
         name: "approval",
         files: &[
             "src/messages/approval/mod.rs",
-            "src/actors/approvals/mod.rs",
-            "src/actors/approvals/desk.rs",
-            "src/actors/approvals/actor.rs",
+            "src/actors/approvals/decider.rs",
+            "src/actors/approvals/gateway.rs",
+            "src/actors/approvals/queue.rs",
         ],
         tests: &["actors"],
     },

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::messages::{Envelope, Json, Question};
 
-/// The longest text of a card's arguments, in characters; what is cut is said.
+/// The longest text of a card's arguments, in characters; a card states what was cut.
 const MAX_SHOWN: usize = 2_000;
 
 /// How much of it is the end: what is to deceive is put where nobody looks.

@@ -29,7 +29,7 @@ pub struct Withdrawal {
     pipe: PipeReader,
 }
 
-/// The two ends of a withdrawal: one is for whoever knows that the question is no longer open, the other for
+/// The two ends of a withdrawal: one is for the code that knows when the question is no longer open, the other for
 /// [`Keyboard::ask_unless`].
 ///
 /// # Errors
@@ -95,7 +95,7 @@ impl Keyboard {
                 return Typed::End;
             }
             if columns() >= width {
-                // What is not UTF-8 says nothing clear; it is not the end of the input.
+                // What is not UTF-8 is no clear answer; it is not the end of the input.
                 return Typed::Line(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
             }
             show("the terminal has become narrower: this is shown again, and your answer was not taken\n");
@@ -115,7 +115,7 @@ impl Keyboard {
                 Ok(_) if !ready[0].revents().is_empty() => return true,
                 Ok(_) if !ready[1].revents().is_empty() => return false,
                 Ok(_) | Err(Errno::INTR) => {}
-                // Reading says what is wrong.
+                // Reading returns what is wrong.
                 Err(_) => return false,
             }
         }

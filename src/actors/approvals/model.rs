@@ -2,6 +2,7 @@
 //! store, as one and the one after it do, or those of two processes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
@@ -10,9 +11,13 @@ use proptest::sample::Index;
 use serde_json::json;
 
 use super::*;
-use crate::env::{Clock, Now};
-use crate::messages::{Action, ActionKind, AgentName, Json, MAX_PERSON, MAX_REASON, RequestId, RunId, Terms, TurnId};
-use crate::storage::Memory;
+use crate::actors::shard_queues::ShardQueues;
+use crate::env::{Clock, Env, Now};
+use crate::messages::{
+    Action, ActionKind, AgentName, Decision, Durability, Envelope, Json, MAX_PERSON, MAX_REASON, RequestId, RunId,
+    Terms, Timestamp, TurnId,
+};
+use crate::storage::{Memory, Storage};
 use crate::supervision::runs::queue::{RunMessage, ShardMessage};
 use crate::testing::rules::play;
 
@@ -194,7 +199,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
         let storage: Arc<dyn Storage> = Arc::new(Memory::new(Arc::new(clock.clone())));
         let env = Env::new(clock.clone(), 1);
         let gateway = || {
-            let shards = Arc::new(Shards::new(1));
+            let shards = Arc::new(ShardQueues::new(1));
             let decider = Decider::new(env.clone(), Arc::clone(&storage), Durability::Memory, Arc::clone(&shards));
             (decider, shards)
         };
@@ -228,11 +233,11 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                 }
                 Op::LookUp { question, gateway } => {
                     let question = first(question);
-                    let (desk, id) = (&gateways[gateway].0.desk, ids[question]);
-                    let stored = desk.stored(id).now_or_never().unwrap().unwrap();
+                    let (queue, id) = (&gateways[gateway].0.queue, ids[question]);
+                    let stored = queue.stored(id).now_or_never().unwrap().unwrap();
                     prop_assert_eq!(&stored, &model.decided.get(&question).cloned());
                     if let Some(decision) = stored {
-                        desk.deliver(id, decision.clone());
+                        queue.deliver(id, decision.clone());
                         if model.open[gateway].contains(&question) {
                             seen.insert("found when it was asked again");
                         }
@@ -311,7 +316,7 @@ fn the_first_valid_decision_about_exactly_this_question_counts_and_reaches_its_r
                 prop_assert!(shown.is_sorted_by_key(|envelope| (envelope.expires_at, envelope.request)), "{shown:?}");
                 prop_assert_eq!(decider.pending(), model.open[number].len());
                 // People are not shown what has expired, though nobody has said so yet.
-                let now = decider.desk.env.now().wall;
+                let now = decider.queue.env.now().wall;
                 let in_time = |question: &&Asked| envelopes[**question].expires_at > now;
                 let expected: Vec<&Asked> = model.open[number].iter().filter(in_time).collect();
                 prop_assert_eq!(shown.len(), expected.len());
@@ -342,7 +347,7 @@ fn a_late_click_finds_the_decision_for_sixty_days() {
     let clock = TestClock::default();
     let storage: Arc<dyn Storage> = Arc::new(Memory::new(Arc::new(clock.clone())));
     let env = Env::new(clock.clone(), 1);
-    let decider = Decider::new(env, storage, Durability::Memory, Arc::new(Shards::new(1)));
+    let decider = Decider::new(env, storage, Durability::Memory, Arc::new(ShardQueues::new(1)));
     let envelope = envelope([false; FIELDS]);
     decider.request(&envelope);
     let approve = || decider.approve(envelope.id(), "ann").now_or_never().unwrap();

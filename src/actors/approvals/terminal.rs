@@ -179,11 +179,11 @@ impl Channel for TerminalChannel {
         }
         if let Some(decision) = decision.filter(|decision| &*decision.by != "terminal") {
             let verdict = if decision.approved { "approved" } else { "denied" };
-            let told =
+            let text =
                 format!("{} was {verdict} by {}\n", visible(&envelope.action.to_string()), visible(&decision.by));
-            show(&folded(&told, columns()));
+            show(&folded(&text, columns()));
         }
-        // Now whoever reads the answer may show the next card.
+        // Now the thread that reads the answer may show the next card.
         drop(shown);
     }
 
@@ -192,8 +192,8 @@ impl Channel for TerminalChannel {
         let id = envelope.id();
         if queue.open.iter().any(|(open, _)| open.id() == id) {
             let (action, agent) = (visible(&envelope.action.to_string()), visible(envelope.agent.as_str()));
-            let told = format!("\n{action} of {agent} still waits: it is denied at {}\n", envelope.expires_at);
-            show(&folded(&told, columns()));
+            let text = format!("\n{action} of {agent} still waits: it is denied at {}\n", envelope.expires_at);
+            show(&folded(&text, columns()));
             if queue.shown.as_ref().is_some_and(|(shown, _)| *shown == id) {
                 show(&prompt(envelope));
             }

@@ -6,14 +6,14 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
-use crate::actors::turn::MarkOfTurn;
+use crate::actors::taint::TurnTaint;
 use crate::messages::{AgentName, Chain, ContextEntry, Origin, RunId};
 
 use super::rules::{EXTENSION, Grant, Mode};
 use super::{ContextChange, ContextError, ContextStore};
 
 /// The shared context as one agent sees it: its own memory, and the namespaces that it was granted, or without a list that of
-/// its run, which is called `run` (SEMANTICS 12). What it writes bears its name and the turn's origin; what it reads that was written by an agent that had read untrusted input marks the
+/// its run, which is called `run` (SEMANTICS 12). What it writes bears its name and the turn's origin; reading what was written by an agent that had read untrusted input taints the
 /// turn ([`Turn::is_marked`](crate::actors::Turn)).
 #[derive(Clone, Debug)]
 pub struct ContextAccess {
@@ -28,12 +28,12 @@ pub struct ContextAccess {
 pub(crate) struct Writer {
     pub(crate) run: RunId,
     pub(crate) chain: Chain,
-    pub(crate) mark: Arc<MarkOfTurn>,
+    pub(crate) taint: Arc<TurnTaint>,
 }
 
 impl Writer {
     fn origin(&self) -> Origin {
-        Origin { run: self.run, chain: self.chain.clone(), is_marked: self.mark.is_set() }
+        Origin { run: self.run, chain: self.chain.clone(), is_marked: self.taint.is_set() }
     }
 }
 
@@ -217,11 +217,11 @@ impl ContextAccess {
         self.store.write(&namespace, key, value, &self.agent, origin, mode).await
     }
 
-    /// What is read marks the turn, if it is marked.
+    /// Reading a tainted entry taints the turn.
     fn read<'e>(&self, entries: impl IntoIterator<Item = &'e ContextEntry>) {
-        let Some(Writer { mark, .. }) = &self.writer else { return };
+        let Some(Writer { taint, .. }) = &self.writer else { return };
         if let Some(ContextEntry { namespace, key, .. }) = entries.into_iter().find(|entry| entry.is_untrusted()) {
-            mark.set(&format!("the context entry {key} in {namespace}"));
+            taint.set(&format!("the context entry {key} in {namespace}"));
         }
     }
 

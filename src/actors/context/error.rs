@@ -13,9 +13,9 @@ pub enum ContextError {
     /// A value over the limit; nothing was written.
     #[error("the value of {namespace}/{key} has {size} bytes; at most {MAX_VALUE} are allowed")]
     TooLarge {
-        /// Where.
+        /// The namespace.
         namespace: String,
-        /// Where in it.
+        /// The key in it.
         key: String,
         /// The size in bytes.
         size: usize,
@@ -26,17 +26,17 @@ pub enum ContextError {
          agent's file, or by AgentSpec::namespaces"
     )]
     NotGranted {
-        /// Who asked.
+        /// The agent that asked for it.
         agent: AgentName,
-        /// For what.
+        /// The namespace that it asked for.
         namespace: String,
     },
-    /// The entry was written by somebody else meanwhile.
+    /// The entry was written by another writer meanwhile.
     #[error("{namespace}/{key} is at revision {actual:?}")]
     Changed {
-        /// Where.
+        /// The namespace.
         namespace: String,
-        /// Where in it.
+        /// The key in it.
         key: String,
         /// The current revision; `None` when there is no entry.
         actual: Option<u64>,
@@ -44,9 +44,9 @@ pub enum ContextError {
     /// The value is not JSON of the expected shape.
     #[error("{namespace}/{key} does not hold the expected JSON: {detail}")]
     BadJson {
-        /// Where.
+        /// The namespace.
         namespace: String,
-        /// Where in it.
+        /// The key in it.
         key: String,
         /// What does not fit.
         detail: String,

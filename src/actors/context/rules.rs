@@ -14,7 +14,7 @@ pub const MAX_NAMESPACE: usize = 64;
 pub const MAX_KEY: usize = 128;
 /// The longest value, in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
-/// What `set_with_extension` keeps an entry for when nobody says otherwise.
+/// What `set_with_extension` keeps an entry for by default.
 pub const EXTENSION: Duration = Duration::from_secs(90 * 24 * 3600);
 /// What agents call the namespace of their run.
 pub(super) const OF_RUN: &str = "run";
@@ -84,13 +84,13 @@ pub(super) struct Writing {
 
 /// What a write has to know of the entry that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct Existing {
     pub(super) revision: u64,
     pub(super) created_at: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
 }
 
-impl Standing {
+impl Existing {
     pub(super) fn of(revision: u64, entry: &StoredEntry) -> Self {
         Self { revision, created_at: entry.created_at, expires_at: entry.expires_at }
     }
@@ -111,7 +111,7 @@ fn expiry(now: Timestamp, ttl: Duration) -> Timestamp {
 }
 
 /// What a write makes of the entry that is there; a live one keeps its birthday.
-pub(super) fn write(there: Option<Standing>, mode: Mode, writing: Writing) -> Result<StoredEntry, Changed> {
+pub(super) fn write(there: Option<Existing>, mode: Mode, writing: Writing) -> Result<StoredEntry, Changed> {
     let Writing { value, agent, origin, now } = writing;
     let live = there.filter(|entry| is_live(entry.expires_at, now));
     let expires_at = match mode {
@@ -151,7 +151,7 @@ mod tests {
     fn write_at(now: u64, there: Option<&StoredEntry>, mode: Mode) -> Result<StoredEntry, Changed> {
         let writing =
             Writing { value: "x".into(), agent: AgentName::new("writer").unwrap(), origin: None, now: at(now) };
-        write(there.map(|entry| Standing::of(7, entry)), mode, writing)
+        write(there.map(|entry| Existing::of(7, entry)), mode, writing)
     }
 
     fn set(now: u64, there: Option<&StoredEntry>, ttl: Option<Duration>) -> StoredEntry {

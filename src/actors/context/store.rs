@@ -1,3 +1,5 @@
+//! The handle of a context, and how entries are written.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,19 +8,16 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 
 use crate::env::Env;
 use crate::messages::{AgentName, ContextEntry, Durability, Origin, Timestamp};
 use crate::storage::recent::Recent;
-use crate::storage::{Expected, Key, KeyPrefix, Put, Storage, StorageError, codec};
+use crate::storage::{Expected, Key, Put, Storage, StorageError, codec};
 
-use super::alarm::Alarm;
-use super::entries::{self, StoredEntry, key_of};
-use super::rules::{self, Changed, EXTENSION, MAX_VALUE, Mode, Standing, Writing};
-use super::{ContextChange, ContextError, expiry, watch};
-
-const PAGE: usize = 256;
+use super::entries::{self, StoredEntry};
+use super::expiry_timer::ExpiryTimer;
+use super::rules::{self, Changed, EXTENSION, Existing, MAX_VALUE, Mode, Writing};
+use super::{ContextChange, ContextError, expiry_index, watch};
 
 /// Entries of which a store remembers what a write has to know.
 const REMEMBERED: usize = 16_384;
@@ -32,14 +31,14 @@ pub struct ContextStore {
     pub(super) durability: Durability,
     /// The expiry index is known to be whole.
     pub(super) is_indexed: Arc<AtomicBool>,
-    pub(super) alarm: Arc<Alarm>,
+    pub(super) expiry_timer: Arc<ExpiryTimer>,
     /// What was written through this store, so that a write need not read first. The storage compares revisions, so what
     /// is out of date here costs a second attempt and nothing else.
-    written: Arc<Mutex<Recent<Key, Standing>>>,
+    written: Arc<Mutex<Recent<Key, Existing>>>,
 }
 
 impl ContextStore {
-    /// The namespaces whose entries expire when nobody says otherwise, with their times to live.
+    /// The namespaces whose entries expire by default, with their times to live.
     #[must_use]
     pub fn usual_ttls() -> BTreeMap<String, Duration> {
         const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -57,8 +56,8 @@ impl ContextStore {
         default_ttls: BTreeMap<String, Duration>,
     ) -> Self {
         let written = Arc::new(Mutex::new(Recent::new(REMEMBERED)));
-        let (is_indexed, alarm, default_ttls) = (Arc::default(), Arc::default(), Arc::new(default_ttls));
-        Self { storage, env, default_ttls, durability, is_indexed, alarm, written }
+        let (is_indexed, expiry_timer, default_ttls) = (Arc::default(), Arc::default(), Arc::new(default_ttls));
+        Self { storage, env, default_ttls, durability, is_indexed, expiry_timer, written }
     }
 
     /// The same context, with writes acknowledged at this durability.
@@ -115,77 +114,6 @@ impl ContextStore {
         self.write(namespace, key, value, agent, None, Mode::Compare(expected, ttl)).await
     }
 
-    /// The entry, unless it has expired. Sees every acknowledged write.
-    ///
-    /// # Errors
-    /// A bad name, or a failing store.
-    pub async fn get(&self, namespace: &str, key: &str) -> Result<Option<ContextEntry>, ContextError> {
-        let name = entries::entry(namespace, key)?;
-        Ok(self
-            .read(&name)
-            .await?
-            .filter(|(_, entry)| entry.expires_at.is_none() || entry.is_live(self.now()))
-            .map(|(revision, entry)| entry.shown(namespace, key, revision)))
-    }
-
-    /// The entry's value as JSON.
-    ///
-    /// # Errors
-    /// [`ContextError::BadJson`], and as [`ContextStore::get`].
-    pub async fn get_structured<T: DeserializeOwned>(
-        &self,
-        namespace: &str,
-        key: &str,
-    ) -> Result<Option<T>, ContextError> {
-        self.get(namespace, key).await?.map(Self::structured).transpose()
-    }
-
-    /// The value of an entry that is JSON.
-    pub(super) fn structured<T: DeserializeOwned>(entry: ContextEntry) -> Result<T, ContextError> {
-        let ContextEntry { namespace, key, value, .. } = entry;
-        serde_json::from_str(&value).map_err(|error| ContextError::BadJson {
-            namespace,
-            key,
-            detail: error.to_string(),
-        })
-    }
-
-    /// The newest entries of a namespace; ties go by revision.
-    ///
-    /// # Errors
-    /// As [`ContextStore::get`].
-    pub async fn query(&self, namespace: &str, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
-        self.search(&[namespace], limit).await
-    }
-
-    /// The newest entries of several namespaces, merged.
-    ///
-    /// # Errors
-    /// As [`ContextStore::get`].
-    pub async fn search(&self, namespaces: &[&str], limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
-        let mut found = Vec::new();
-        for namespace in namespaces {
-            found.extend(self.scan(namespace, &entries::in_namespace(namespace, "")?, usize::MAX).await?);
-        }
-        found.sort_by_key(|entry| std::cmp::Reverse((entry.updated_at, entry.revision)));
-        found.dedup_by(|a, b| (&a.namespace, &a.key) == (&b.namespace, &b.key));
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    /// The entries of a namespace whose keys begin with `prefix`, every character taken literally, in key order.
-    ///
-    /// # Errors
-    /// As [`ContextStore::get`].
-    pub async fn query_by_prefix(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        limit: usize,
-    ) -> Result<Vec<ContextEntry>, ContextError> {
-        self.scan(namespace, &entries::in_namespace(namespace, prefix)?, limit).await
-    }
-
     /// Moves an entry's expiry later without rewriting it: to a time from now, which is [`EXTENSION`] (90 days) if none is given.
     /// `false` when there is no such entry.
     ///
@@ -203,7 +131,7 @@ impl ContextStore {
             let there = self.read(&name).await?.filter(|(_, entry)| entry.is_live(now));
             let Some((revision, entry)) = there else { return Ok(false) };
             let Some(touched) = rules::touch(&entry, ttl, now) else { return Ok(true) };
-            if self.put(&name, &touched, Some(Standing::of(revision, &entry))).await?.is_some() {
+            if self.put(&name, &touched, Some(Existing::of(revision, &entry))).await?.is_some() {
                 return Ok(true);
             }
         }
@@ -235,13 +163,13 @@ impl ContextStore {
     }
 
     /// Changes to a namespace from now on. An entry that expires is reported as deleted when it expires, as long as a board
-    /// runs on this context; without one, when [`ContextStore::sweep`] is called.
+    /// runs on this context; without one, when [`ContextStore::expire`] is called.
     ///
     /// # Errors
     /// A bad name.
     pub fn watch(&self, namespace: &str) -> Result<BoxStream<'static, ContextChange>, ContextError> {
         let changes = watch::watch(&*self.storage, namespace)?;
-        let watching = self.alarm.watched();
+        let watching = self.expiry_timer.watched();
         Ok(changes
             .inspect(move |_| {
                 let _ = &watching;
@@ -281,8 +209,8 @@ impl ContextStore {
         let mut remembered = self.written.lock().get(&name).copied();
         loop {
             let there = match remembered {
-                Some(standing) => Some(standing),
-                None => self.read(&name).await?.map(|(revision, entry)| Standing::of(revision, &entry)),
+                Some(existing) => Some(existing),
+                None => self.read(&name).await?.map(|(revision, entry)| Existing::of(revision, &entry)),
             };
             let (value, agent, origin) = (value.to_owned(), agent.clone(), origin.clone());
             let writing = Writing { value, agent, origin, now: self.now() };
@@ -306,10 +234,10 @@ impl ContextStore {
         Ok(Some((entry.revision, StoredEntry::decode(name, &entry)?)))
     }
 
-    /// The new revision, or `None` if somebody else was first.
-    async fn put(&self, name: &Key, entry: &StoredEntry, there: Option<Standing>) -> Result<Option<u64>, ContextError> {
+    /// The new revision, or `None` if another writer was first.
+    async fn put(&self, name: &Key, entry: &StoredEntry, there: Option<Existing>) -> Result<Option<u64>, ContextError> {
         if let Some(expires_at) = entry.expires_at
-            && expiry::needs_row(there, self.now(), expires_at)
+            && expiry_index::needs_row(there, self.now(), expires_at)
         {
             self.put_row(expires_at, name).await?;
         }
@@ -319,10 +247,10 @@ impl ContextStore {
         match self.storage.put_if_revision(put).await {
             Ok(revision) => {
                 let mut written = self.written.lock();
-                written.insert(name.clone(), Standing::of(revision, entry));
+                written.insert(name.clone(), Existing::of(revision, entry));
                 written.turn();
                 drop(written);
-                self.alarm.is_due_at(entry.expires_at);
+                self.expiry_timer.is_due_at(entry.expires_at);
                 Ok(Some(revision))
             }
             Err(StorageError::WrongRevision { .. }) => {
@@ -331,26 +259,5 @@ impl ContextStore {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    async fn scan(&self, namespace: &str, prefix: &KeyPrefix, limit: usize) -> Result<Vec<ContextEntry>, ContextError> {
-        let (mut found, mut after) = (Vec::new(), None);
-        while found.len() < limit {
-            let wanted = PAGE.min(limit - found.len());
-            let page = self.storage.scan(prefix, after.as_ref(), wanted).await?;
-            let now = self.now();
-            found.reserve(page.len());
-            for (name, entry) in &page {
-                let stored = StoredEntry::decode(name, entry)?;
-                if stored.is_live(now) {
-                    found.push(stored.shown(namespace, key_of(name), entry.revision));
-                }
-            }
-            match page.last() {
-                Some((name, _)) if page.len() == wanted => after = Some(name.clone()),
-                _ => break,
-            }
-        }
-        Ok(found)
     }
 }

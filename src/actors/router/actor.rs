@@ -1,4 +1,4 @@
-//! The router's actor: it enters in its ledger and its directory what run supervisors and agents post.
+//! The router's actor: it enters what run supervisors and agents put in the outbox in the ledger and the directory.
 
 use std::sync::Arc;
 
@@ -7,37 +7,29 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::supervision::actor_point;
 
 use super::Router;
+use super::outbox::Drain;
 
 pub(crate) struct RouterActor;
 
-/// There are posts.
-#[derive(Debug)]
-pub(crate) struct Posted;
-
 impl Actor for RouterActor {
-    type Msg = Posted;
+    type Msg = Drain;
     type State = Arc<Router>;
     type Arguments = Arc<Router>;
 
-    async fn pre_start(&self, me: ActorRef<Posted>, router: Arc<Router>) -> Result<Arc<Router>, ActorProcessingErr> {
+    async fn pre_start(&self, me: ActorRef<Drain>, router: Arc<Router>) -> Result<Arc<Router>, ActorProcessingErr> {
         router.env.slow_fault_point("router.start").await?;
-        router.posts.attach(me);
-        router.enter_posts();
+        router.outbox.attach(me);
+        router.drain_outbox();
         Ok(router)
     }
 
-    async fn handle(
-        &self,
-        me: ActorRef<Posted>,
-        _: Posted,
-        router: &mut Arc<Router>,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, me: ActorRef<Drain>, _: Drain, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
         actor_point(&router.env, "router.handle", "", &me).await?;
-        router.enter_posts();
+        router.drain_outbox();
         Ok(())
     }
 
-    async fn post_stop(&self, _: ActorRef<Posted>, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
+    async fn post_stop(&self, _: ActorRef<Drain>, router: &mut Arc<Router>) -> Result<(), ActorProcessingErr> {
         Ok(router.env.slow_fault_point("router.stop").await?)
     }
 }

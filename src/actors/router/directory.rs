@@ -1,4 +1,4 @@
-//! The router's directory: who has announced what. Pure; the router's actor enters what agents tell.
+//! The router's directory: who has announced what. Pure; the router's actor enters what agents announce.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ struct Known {
 }
 
 impl Directory {
-    /// Enters what an agent tells; the end of an earlier life says nothing about the present one.
+    /// Enters an announcement or withdrawal. That of an earlier life of the agent does not touch the present one.
     pub(super) fn enter(&mut self, presence: &Presence) {
         match presence {
             Presence::Announced(announcement) => {

@@ -1,4 +1,4 @@
-//! What the journals say of delegations: read when an inbox is first looked at, the runs that ended last first, and only as
+//! Messages of delegations, by the journals of their runs: read when an inbox is first looked at, the runs that ended last first, and only as
 //! far back as that inbox needs.
 
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use crate::storage::{Journal, StorageError};
 
 use super::Router;
 use super::derive::{Wanted, of_run};
-use super::ledger::Standing;
+use super::ledger::DelegationStatus;
 
 /// The runs whose journals have not been read for messages yet, and when each ended, the latest last. Of those that are
 /// open, or whose note of the end was lost, the end counts as later than any other.
 #[derive(Debug)]
-pub(super) struct Unread(Vec<(Timestamp, RunId)>);
+pub(super) struct UnreadRuns(Vec<(Timestamp, RunId)>);
 
-impl Unread {
+impl UnreadRuns {
     async fn list(journal: &Journal) -> Result<Self, StorageError> {
         let ends: BTreeMap<RunId, Timestamp> =
             journal.ended_runs().await?.into_iter().map(|(at, run)| (run, at)).collect();
@@ -28,17 +28,17 @@ impl Unread {
 }
 
 impl Router {
-    /// Enters what the journals have of an agent's inbox. Each run is read at most once, whoever asks.
+    /// Enters what the journals have of an agent's inbox. Each run is read at most once, for all inboxes together.
     ///
     /// # Errors
-    /// What the store reports; the next call goes on where this one stopped. A run that cannot be read is left out.
+    /// What the store reports; the next call continues where this one stopped. A run that cannot be read is left out.
     pub(super) async fn recall(&self, agent: &str) -> Result<(), StorageError> {
         let mut unread = self.unread.lock().await;
-        let Unread(runs) = match &mut *unread {
+        let UnreadRuns(runs) = match &mut *unread {
             Some(unread) => unread,
-            none => none.insert(Unread::list(&self.journal).await?),
+            none => none.insert(UnreadRuns::list(&self.journal).await?),
         };
-        self.enter_posts();
+        self.drain_outbox();
         while let Some((ended, run)) = runs.last().copied() {
             if self.ledger.lock().is_full_since(agent, ended) {
                 break;
@@ -59,7 +59,7 @@ impl Router {
     }
 
     /// The status of a delegation of which no inbox has news, by its run's journal.
-    pub(super) async fn recalled(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
+    pub(super) async fn recalled(&self, request: RequestId) -> Result<Option<DelegationStatus>, StorageError> {
         let run = request.turn.run;
         let messages = of_run(&self.journal, run, &self.rules, Wanted::All, |name| self.named(name)).await?;
         Ok(self.limits.last_of(request, &messages, self.env.now().wall))

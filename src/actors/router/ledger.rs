@@ -1,4 +1,4 @@
-//! The ledger of delegations: their statuses, and the messages in agents' inboxes. Pure; the router holds it.
+//! The delegation ledger: their statuses, and the messages in agents' inboxes. Pure; the router holds it.
 //!
 //! It is a cache of what the journals of runs say: messages come as their events are journaled, or are derived from the
 //! journals again, and both ways lead to the same message in the same place (SEMANTICS 11).
@@ -68,7 +68,7 @@ impl Placed {
 
 /// The status of a delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct DelegationStatus {
     /// Its last status.
     pub status: Status,
     /// Since when.
@@ -78,7 +78,7 @@ pub struct Standing {
     pub is_stale: bool,
 }
 
-/// The bounds of a ledger.
+/// The bounds of the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LedgerLimits {
     /// The messages of an inbox that are kept in memory, the newest.
@@ -88,7 +88,7 @@ pub(crate) struct LedgerLimits {
 }
 
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct DelegationLedger {
     limits: LedgerLimits,
     delegations: HashMap<RequestId, Entered>,
     inboxes: HashMap<AgentName, BTreeMap<Place, InboxMessage>>,
@@ -101,7 +101,7 @@ struct Entered {
     last: Option<(Status, Place)>,
 }
 
-impl Ledger {
+impl DelegationLedger {
     pub(super) fn new(limits: LedgerLimits) -> Self {
         Self { limits, delegations: HashMap::default(), inboxes: HashMap::default() }
     }
@@ -160,19 +160,19 @@ impl Ledger {
     }
 
     /// The status of a delegation that an inbox has news of.
-    pub(super) fn standing(&self, request: RequestId, now: Timestamp) -> Option<Standing> {
+    pub(super) fn status(&self, request: RequestId, now: Timestamp) -> Option<DelegationStatus> {
         let (status, Place { at, .. }) = self.delegations.get(&request)?.last?;
-        Some(self.limits.standing(status, at, now))
+        Some(self.limits.status(status, at, now))
     }
 }
 
 impl LedgerLimits {
-    fn standing(self, status: Status, at: Timestamp, now: Timestamp) -> Standing {
-        Standing { status, at, is_stale: !status.is_terminal() && now.since(at) >= self.stale_after }
+    fn status(self, status: Status, at: Timestamp, now: Timestamp) -> DelegationStatus {
+        DelegationStatus { status, at, is_stale: !status.is_terminal() && now.since(at) >= self.stale_after }
     }
 
     /// The status of a delegation by all messages of its run, in the order of the events.
-    pub(super) fn last_of(self, request: RequestId, messages: &[Placed], now: Timestamp) -> Option<Standing> {
+    pub(super) fn last_of(self, request: RequestId, messages: &[Placed], now: Timestamp) -> Option<DelegationStatus> {
         let mut last: Option<(Status, Timestamp)> = None;
         for placed in messages {
             if let InboxMessage::Status(update) = &placed.message
@@ -182,7 +182,7 @@ impl LedgerLimits {
                 last = Some((update.status, placed.at));
             }
         }
-        last.map(|(status, at)| self.standing(status, at, now))
+        last.map(|(status, at)| self.status(status, at, now))
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
         Placed { at, sequence, message }
     }
 
-    fn statuses(ledger: &Ledger) -> Vec<Status> {
+    fn statuses(ledger: &DelegationLedger) -> Vec<Status> {
         let status = |message| match message {
             InboxMessage::Status(update) => Some(update.status),
             InboxMessage::Request(_) => None,
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn statuses_only_move_forward_and_end_once() {
-        let mut ledger = Ledger::new(LIMITS);
+        let mut ledger = DelegationLedger::new(LIMITS);
         let come =
             [Status::Ack, Status::Notice, Status::Ack, Status::Notice, Status::Complete, Status::Fail, Status::Notice];
         for (sequence, status) in (1..).zip(come) {
@@ -242,33 +242,32 @@ mod tests {
             update(0, Status::Complete, 3, 6),
         ];
         for live in 0..=history.len() {
-            let mut ledger = Ledger::new(LIMITS);
+            let mut ledger = DelegationLedger::new(LIMITS);
             history[live..].iter().chain(&history).for_each(|placed| ledger.enter(placed.clone()));
             assert_eq!(statuses(&ledger), [Status::Ack, Status::Notice, Status::Notice, Status::Complete], "{live}");
-            let standing = ledger.standing(request(0), Timestamp::default()).unwrap();
-            assert_eq!(LIMITS.last_of(request(0), &history, Timestamp::default()), Some(standing));
-            assert_eq!((standing.status, standing.at.as_millis()), (Status::Complete, 3000));
+            let status = ledger.status(request(0), Timestamp::default()).unwrap();
+            assert_eq!(LIMITS.last_of(request(0), &history, Timestamp::default()), Some(status));
+            assert_eq!((status.status, status.at.as_millis()), (Status::Complete, 3000));
         }
     }
 
     #[test]
     fn a_silent_delegation_is_shown_as_stale_and_an_answered_one_is_not() {
-        let mut ledger = Ledger::new(LIMITS);
+        let mut ledger = DelegationLedger::new(LIMITS);
         ledger.enter(update(0, Status::Ack, 0, 1));
         ledger.enter(update(1, Status::Complete, 0, 2));
-        let is_stale = |ordinal, secs: u64| {
-            ledger.standing(request(ordinal), Timestamp::from_millis(secs * 1000)).unwrap().is_stale
-        };
+        let is_stale =
+            |ordinal, secs: u64| ledger.status(request(ordinal), Timestamp::from_millis(secs * 1000)).unwrap().is_stale;
         assert_eq!((is_stale(0, 599), is_stale(0, 600), is_stale(1, 9999)), (false, true, false));
     }
 
     #[test]
     fn an_inbox_keeps_its_newest_two_hundred_messages() {
-        let mut ledger = Ledger::new(LIMITS);
+        let mut ledger = DelegationLedger::new(LIMITS);
         (0..250).for_each(|ordinal| ledger.enter(update(ordinal, Status::Complete, 1, u64::from(ordinal))));
         assert_eq!(ledger.inbox("lead").len(), 200);
-        assert_eq!(ledger.standing(request(49), Timestamp::default()), None);
-        assert!(ledger.standing(request(50), Timestamp::default()).is_some());
+        assert_eq!(ledger.status(request(49), Timestamp::default()), None);
+        assert!(ledger.status(request(50), Timestamp::default()).is_some());
         assert!(ledger.is_full_since("lead", Timestamp::default()));
         assert!(!ledger.is_full_since("lead", Timestamp::from_millis(1000)), "one of the same time has its place");
         ledger.enter(update(300, Status::Complete, 0, 0));
@@ -277,12 +276,12 @@ mod tests {
 
     #[test]
     fn a_delegation_that_is_never_answered_is_forgotten_with_its_last_message() {
-        let mut ledger = Ledger::new(LIMITS);
+        let mut ledger = DelegationLedger::new(LIMITS);
         ledger.enter(update(0, Status::Ack, 0, 1));
         ledger.enter(update(0, Status::Notice, 1, 2));
         (1..=199).for_each(|ordinal| ledger.enter(update(ordinal, Status::Ack, 2, u64::from(ordinal) + 2)));
-        assert_eq!(ledger.standing(request(0), Timestamp::default()).unwrap().status, Status::Notice);
+        assert_eq!(ledger.status(request(0), Timestamp::default()).unwrap().status, Status::Notice);
         (200..1000).for_each(|ordinal| ledger.enter(update(ordinal, Status::Ack, 2, u64::from(ordinal) + 2)));
-        assert_eq!((ledger.standing(request(0), Timestamp::default()), ledger.delegations.len()), (None, 200));
+        assert_eq!((ledger.status(request(0), Timestamp::default()), ledger.delegations.len()), (None, 200));
     }
 }

@@ -3,9 +3,11 @@
 mod actor;
 mod derive;
 mod directory;
+mod dispatch;
 mod history;
 mod ledger;
-mod posts;
+mod outbox;
+mod policy;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,96 +20,59 @@ use tokio::sync::broadcast;
 use crate::env::Env;
 use crate::messages::state::StateRules;
 use crate::messages::{
-    Action, ActionKind, AgentName, Announcement, ApprovalId, Authority, Consent, Envelope, Json, KeptAgent, Presence,
-    Refusal, RequestId, RunEvent, RunId, TurnId,
+    Action, ActionKind, AgentName, Announcement, Authority, Consent, Json, KeptAgent, Presence, Refusal, RequestId,
+    TurnId,
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
-use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
 use crate::supervision::runs::rules::directory::AgentDirectory;
-use crate::supervision::runs::run::Run;
-use crate::supervision::runs::step::Answered;
 use crate::supervision::tree::ChildRef;
 
 pub(crate) use actor::RouterActor;
 pub(crate) use ledger::LedgerLimits;
-pub use ledger::{InboxMessage, Standing};
-pub(crate) use posts::{Description, Herald};
+pub use ledger::{DelegationStatus, InboxMessage};
+pub(crate) use outbox::PresenceHandle;
+pub use policy::{ApprovalPolicy, PolicyQuestion, default_policy};
 
 use directory::Directory;
-use history::Unread;
-use ledger::{Ledger, Placed};
-use posts::{Post, Posts};
+use history::UnreadRuns;
+use ledger::DelegationLedger;
+use outbox::{Entry, Outbox};
 
-use super::agent::{AgentSpec, Mode};
-use super::agent_actor::AgentMsg;
+use super::agent::{AgentMsg, AgentSpec, Description, Mode};
 use super::approvals::Decider;
 use super::events::Hub;
-use super::floor::Floor;
-use super::meters::Meters;
-use super::turn::StopReason;
+use super::metrics::Counters;
+use super::scheduler::Scheduler;
 
-/// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
-pub type ApprovalPolicy = Arc<dyn Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync>;
-
-/// What an approval policy is asked.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyQuestion<'a> {
-    /// Who wants to do it. A policy is asked for an agent that others made and for each of those, and the strictest answer
-    /// counts.
-    pub agent: &'a AgentName,
-    /// Its mode.
-    pub mode: Mode,
-    /// Whether it has tools with effects outside.
-    pub has_effects: bool,
-    /// What kind of action it is.
-    pub kind: ActionKind,
-    /// What it wants to do.
-    pub action: &'a Action,
-    /// It wants people to be asked each time.
-    pub each_time: bool,
-}
-
-/// The policy that a board has by default: handoffs and delegations go ahead, agents that only analyse are approved unless
-/// people are to be asked each time, and everything else asks.
-#[must_use]
-pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
-    let only_analyses = question.mode.is_analysis_only() && !question.has_effects && !question.each_time;
-    match question.kind {
-        ActionKind::Handoff | ActionKind::Delegation => Consent::Auto,
-        ActionKind::Requested if only_analyses => Consent::Auto,
-        ActionKind::Requested => Consent::Ask,
-    }
-}
-
-/// Who there is, and what is posted about their delegations. A restart of its actor leaves it as it is.
+/// Which agents there are, and where their delegations stand. A restart of its actor leaves it as it is.
 pub(crate) struct Router {
     /// Agents that this board hosts.
-    hosted: RwLock<BTreeMap<AgentName, Listed>>,
+    hosted: RwLock<BTreeMap<AgentName, HostedAgent>>,
     /// Agents as they announce themselves.
     directory: RwLock<Directory>,
     presence: broadcast::Sender<Presence>,
-    pub(crate) floor: Arc<Floor>,
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) hub: Arc<Hub>,
-    meters: Meters,
+    counters: Counters,
     decider: Decider,
     policy: ApprovalPolicy,
     env: Env,
     journal: Journal,
     rules: StateRules,
-    /// Not yet entered.
-    posts: Arc<Posts>,
-    ledger: Mutex<Ledger>,
+    /// What is not entered yet.
+    outbox: Arc<Outbox>,
+    ledger: Mutex<DelegationLedger>,
     limits: LedgerLimits,
-    /// `None` until somebody looks at an inbox.
-    unread: tokio::sync::Mutex<Option<Unread>>,
+    /// `None` until an inbox is read for the first time.
+    unread: tokio::sync::Mutex<Option<UnreadRuns>>,
     /// Turns that a planned fault has kept on their way to their agents, and that are still wanted there.
     delayed: Arc<Mutex<BTreeSet<TurnId>>>,
 }
 
 /// An agent that this board hosts.
 #[derive(Clone)]
-pub(crate) struct Listed {
+pub(crate) struct HostedAgent {
     pub(crate) has_effects: bool,
     pub(crate) mode: Mode,
     pub(crate) actor: ChildRef<AgentMsg>,
@@ -116,7 +81,7 @@ pub(crate) struct Listed {
 /// What a router is made of.
 pub(crate) struct RouterParts {
     pub(crate) env: Env,
-    pub(crate) floor: Arc<Floor>,
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) decider: Decider,
     pub(crate) policy: ApprovalPolicy,
     pub(crate) journal: Journal,
@@ -128,21 +93,21 @@ pub(crate) struct RouterParts {
 
 impl Router {
     pub(crate) fn new(parts: RouterParts) -> Self {
-        let RouterParts { env, floor, decider, policy, journal, rules, limits, watch_buffer } = parts;
+        let RouterParts { env, scheduler, decider, policy, journal, rules, limits, watch_buffer } = parts;
         Self {
             hosted: RwLock::default(),
             directory: RwLock::default(),
             presence: broadcast::Sender::new(watch_buffer.max(1)),
-            hub: Arc::clone(&floor.hub),
-            floor,
-            meters: Meters::default(),
+            hub: Arc::clone(scheduler.hub()),
+            scheduler,
+            counters: Counters::default(),
             decider,
             policy,
             env,
             journal,
             rules,
-            posts: Arc::default(),
-            ledger: Mutex::new(Ledger::new(limits)),
+            outbox: Arc::default(),
+            ledger: Mutex::new(DelegationLedger::new(limits)),
             limits,
             unread: tokio::sync::Mutex::default(),
             delayed: Arc::default(),
@@ -150,14 +115,14 @@ impl Router {
     }
 
     pub(crate) fn list(&self, name: &AgentName, spec: &AgentSpec, actor: ChildRef<AgentMsg>) {
-        self.hosted.write().insert(name.clone(), Listed { mode: spec.mode, has_effects: spec.has_effects, actor });
+        self.hosted.write().insert(name.clone(), HostedAgent { mode: spec.mode, has_effects: spec.has_effects, actor });
     }
 
     pub(crate) fn unlist(&self, name: &AgentName) {
         self.hosted.write().remove(name);
     }
 
-    pub(crate) fn listed(&self, name: &str) -> Option<Listed> {
+    pub(crate) fn listed(&self, name: &str) -> Option<HostedAgent> {
         self.hosted.read().get(name).cloned()
     }
 
@@ -165,15 +130,15 @@ impl Router {
         self.hosted.read().keys().cloned().collect()
     }
 
-    /// Who announces an agent.
-    pub(crate) fn herald(&self, agent: &AgentName, description: Description) -> Herald {
-        let (posts, env) = (Arc::clone(&self.posts), self.env.clone());
-        Herald { agent: agent.clone(), description, posts, env }
+    /// What announces and withdraws an agent.
+    pub(crate) fn presence_handle(&self, agent: &AgentName, description: Description) -> PresenceHandle {
+        let (outbox, env) = (Arc::clone(&self.outbox), self.env.clone());
+        PresenceHandle { agent: agent.clone(), description, outbox, env }
     }
 
     /// What the agents that are here have announced, by name.
     pub(crate) fn present(&self) -> Vec<Announcement> {
-        self.enter_posts();
+        self.drain_outbox();
         self.directory.read().present()
     }
 
@@ -185,34 +150,24 @@ impl Router {
     /// The newest messages of an agent's inbox, oldest first, also those of earlier processes.
     pub(crate) async fn inbox(&self, agent: &str) -> Result<Vec<InboxMessage>, StorageError> {
         self.recall(agent).await?;
-        self.enter_posts();
+        self.drain_outbox();
         Ok(self.ledger.lock().inbox(agent))
     }
 
     /// The status of a delegation.
-    pub(crate) async fn standing(&self, request: RequestId) -> Result<Option<Standing>, StorageError> {
-        self.enter_posts();
-        let standing = self.ledger.lock().standing(request, self.env.now().wall);
-        if standing.is_some() { Ok(standing) } else { self.recalled(request).await }
+    pub(crate) async fn status(&self, request: RequestId) -> Result<Option<DelegationStatus>, StorageError> {
+        self.drain_outbox();
+        let status = self.ledger.lock().status(request, self.env.now().wall);
+        if status.is_some() { Ok(status) } else { self.recalled(request).await }
     }
 
-    fn post(&self, message: Placed) {
-        match self.env.fault_at("inbox.dispatch", message.message.owner().as_str()) {
-            None => self.posts.add(Post::Message(message)),
-            Some(fault) => {
-                let posts = Arc::clone(&self.posts);
-                fault.hand_over(message, move |message| posts.add(Post::Message(message)));
-            }
-        }
-    }
-
-    /// Enters what was posted, in order: the ledger is locked before the posts are taken.
-    pub(crate) fn enter_posts(&self) {
+    /// Enters what is in the outbox, in order: the ledger is locked before the outbox is emptied.
+    pub(crate) fn drain_outbox(&self) {
         let mut ledger = self.ledger.lock();
-        for post in self.posts.take() {
-            match post {
-                Post::Message(placed) => ledger.enter(placed),
-                Post::Presence(presence) => {
+        for entry in self.outbox.take() {
+            match entry {
+                Entry::Message(placed) => ledger.enter(placed),
+                Entry::Presence(presence) => {
                     self.directory.write().enter(&presence);
                     // Nobody has to watch.
                     let _ = self.presence.send(presence);
@@ -234,15 +189,15 @@ impl AgentDirectory for Router {
     fn resolve(&self, target: &str) -> Result<AgentName, Refusal> {
         let directory = self.directory.read();
         if let Some(name) = directory.named(target) {
-            return self.floor.load(name).map(|_| name.clone());
+            return self.scheduler.load(name).map(|_| name.clone());
         }
-        if let Some(kept) = self.floor.kept.named(target)
+        if let Some(kept) = self.scheduler.kept_agents().named(target)
             && let Some(host) = directory.named(kept.host())
         {
-            return self.floor.load(host).map(|_| kept);
+            return self.scheduler.load(host).map(|_| kept);
         }
         let pick = |candidates: &mut dyn Iterator<Item = &AgentName>| {
-            let loads = candidates.map(|name| self.floor.load(name).map(|load| (load, name.clone())));
+            let loads = candidates.map(|name| self.scheduler.load(name).map(|load| (load, name.clone())));
             loads.reduce(|best, next| match (best, next) {
                 (Ok(best), Ok(next)) => Ok(best.min(next)),
                 (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
@@ -262,15 +217,15 @@ impl AgentDirectory for Router {
     }
 
     fn check_room(&self, agent: &AgentName) -> Result<(), Refusal> {
-        self.floor.check_room(agent)
+        self.scheduler.check_capacity(agent)
     }
 
     fn authority(&self, agent: &str) -> Authority {
-        self.floor.authority(agent)
+        self.scheduler.authority(agent)
     }
 
     fn check_made(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
-        self.floor.check_made(host, drafts)
+        self.scheduler.check_dynamic(host, drafts)
     }
 
     fn consent(&self, agent: &AgentName, kind: ActionKind, action: &Action, each_time: bool) -> Consent {
@@ -293,67 +248,6 @@ impl AgentDirectory for Router {
     }
 
     fn kept(&self, agent: &AgentName) -> Option<KeptAgent> {
-        self.floor.kept.get(agent)
-    }
-}
-
-impl Dispatch for Router {
-    fn start(&self, mut turn: ReadyTurn) {
-        // A run knows what its own agents are; what was kept is known to the board.
-        if turn.made.as_deref().is_some_and(<[Json]>::is_empty)
-            && let Some(kept) = self.kept(&turn.agent)
-        {
-            turn.made = Some(kept.drafts.into());
-        }
-        match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
-            None => self.floor.start(turn),
-            Some(fault) => {
-                self.delayed.lock().insert(turn.id);
-                let (floor, delayed) = (Arc::clone(&self.floor), Arc::clone(&self.delayed));
-                fault.hand_over(turn, move |turn| {
-                    if delayed.lock().contains(&turn.id) {
-                        floor.start(turn);
-                    }
-                });
-            }
-        }
-    }
-
-    fn abort(&self, turn: TurnId, agent: &AgentName) {
-        self.delayed.lock().remove(&turn);
-        self.floor.stop_turn(turn, agent, StopReason::Cancelled);
-    }
-
-    fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool {
-        self.floor.has_reported(turn, agent)
-    }
-
-    fn abort_all_but(&self, run: RunId, open: &[TurnId]) {
-        let is_over = |turn: &TurnId| turn.run == run && !open.contains(turn);
-        self.delayed.lock().retain(|turn| !is_over(turn));
-        self.floor.stop_turns(is_over);
-    }
-
-    fn request_approval(&self, envelope: &Envelope) {
-        self.decider.request(envelope);
-    }
-
-    fn withdraw_approval(&self, approval: ApprovalId) {
-        self.decider.withdraw(approval);
-    }
-
-    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
-        self.meters.count(run, event);
-        self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
-        derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.post(placed));
-    }
-
-    fn answered(&self, run: &Run, answered: &Answered) {
-        self.post(derive::of_answer(run, answered, |name| self.named(name)));
-    }
-
-    fn ended(&self, run: &Run) {
-        self.meters.ended(run);
-        self.hub.ended(run.id());
+        self.scheduler.kept_agents().get(agent)
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::messages::{Answer, ContextStrategy, Json, Order, Outcome, Refusal, RequestId};
+use crate::messages::{Answer, ContextStrategy, Json, Order, RequestId};
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
-use super::requests::unexpected;
-use super::{Turn, TurnError};
+use super::error::unexpected;
+use super::{DelegationError, Turn};
 
 impl Turn {
     /// Gives a task to another agent (a name, role or capability) and waits for its answer. Delegations that are open at
@@ -152,7 +152,7 @@ async fn delegated(turn: Turn, ordinal: u32, order: Order) -> Result<Json, Deleg
     let answer = match turn.request(ordinal, TurnRequest::Delegate(order)).await.map_err(DelegationError::Turn)? {
         TurnReply::Delegated { answer: Ok(answer), is_marked } => {
             if is_marked {
-                turn.shared.mark().inherit();
+                turn.shared.taint().inherit();
             }
             answer
         }
@@ -167,26 +167,4 @@ impl fmt::Debug for Delegation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delegation").field("turn", &self.turn).field("order", &self.order).finish_non_exhaustive()
     }
-}
-
-/// Why a delegation has no answer.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DelegationError {
-    /// The guard refused it.
-    #[error(transparent)]
-    Refused(Refusal),
-    /// The delegated branch ended otherwise than finished.
-    #[error("the delegation to {agent} did not finish: {outcome}")]
-    NotFinished {
-        /// The target as it was asked for.
-        agent: Arc<str>,
-        /// How the branch ended.
-        outcome: Outcome,
-        /// What it had to say all the same.
-        output: Json,
-    },
-    /// The asking turn itself cannot go on.
-    #[error("{0}")]
-    Turn(TurnError),
 }

@@ -1,12 +1,12 @@
-//! Why a turn cannot go on.
+//! Why a turn cannot continue.
 
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
-use crate::messages::{Failure, FailureKind, Refusal};
-
-use super::DelegationError;
+use crate::messages::{Failure, FailureKind, Json, Outcome, Refusal};
+use crate::supervision::runs::rules::requests::TurnReply;
 
 /// Why an attempt failed. Any error becomes a transient one through `?`; wrap it in [`Terminal`] to say that trying again
 /// is of no use.
@@ -53,7 +53,7 @@ impl TurnError {
         self.failure.kind
     }
 
-    /// What the guard or a person said, if that is why the turn cannot go on.
+    /// The refusal of the guard or of a person, if that is why the turn cannot continue.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         self.failure.refusal.as_deref()
@@ -95,6 +95,40 @@ impl<E: Error> From<Terminal<E>> for TurnError {
     fn from(Terminal(error): Terminal<E>) -> Self {
         Self { failure: Failure::new(FailureKind::Terminal, with_sources(&error)) }
     }
+}
+
+/// Why a delegation has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DelegationError {
+    /// The guard refused it.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The delegated branch ended otherwise than finished.
+    #[error("the delegation to {agent} did not finish: {outcome}")]
+    NotFinished {
+        /// The target as it was asked for.
+        agent: Arc<str>,
+        /// How the branch ended.
+        outcome: Outcome,
+        /// What it had to say all the same.
+        output: Json,
+    },
+    /// The asking turn itself cannot continue.
+    #[error("{0}")]
+    Turn(TurnError),
+}
+
+pub(super) fn no_longer_wanted() -> TurnError {
+    TurnError::transient("the attempt is no longer wanted")
+}
+
+pub(in crate::actors) fn changed(text: String) -> TurnError {
+    TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
+}
+
+pub(super) fn unexpected(reply: &TurnReply) -> TurnError {
+    TurnError::terminal(format!("the run answered something else: {reply:?}"))
 }
 
 /// The error's text, with what caused it.

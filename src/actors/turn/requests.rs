@@ -7,10 +7,12 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use crate::messages::{Failure, FailureKind, MAX_JSON_DEPTH, RequestId, TurnId};
+use crate::messages::{MAX_JSON_DEPTH, RequestId, TurnId};
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
-use super::{Turn, TurnError, TurnShared};
+use super::error::{changed, no_longer_wanted};
+use super::shared::Waiting;
+use super::{Turn, TurnError};
 
 /// Where a request is: on its way to its run, or its answer on the way back.
 #[derive(Clone, Copy)]
@@ -67,14 +69,6 @@ pub(super) fn as_step<T>(turn: TurnId, work: impl Future<Output = T>) -> impl Fu
     }
 }
 
-pub(super) fn no_longer_wanted() -> TurnError {
-    TurnError::transient("the attempt is no longer wanted")
-}
-
-pub(in crate::actors) fn changed(text: String) -> TurnError {
-    TurnError { failure: Failure::new(FailureKind::ChangedTurn, text) }
-}
-
 /// What is journaled must be readable again.
 pub(super) fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
     if !request.is_too_deep() {
@@ -89,26 +83,6 @@ pub(super) fn check_depth(request: &TurnRequest) -> Result<(), TurnError> {
         _ => "the question".to_owned(),
     };
     Err(TurnError::terminal(format!("{what} may be nested {MAX_JSON_DEPTH} levels deep at most")))
-}
-
-pub(super) fn unexpected(reply: &TurnReply) -> TurnError {
-    TurnError::terminal(format!("the run answered something else: {reply:?}"))
-}
-
-/// Counts a wait for as long as it lives.
-pub(super) struct Waiting<'a>(&'a TurnShared);
-
-impl<'a> Waiting<'a> {
-    pub(super) fn begin(shared: &'a TurnShared) -> Self {
-        shared.waits.fetch_add(1, Ordering::Relaxed);
-        Self(shared)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waits.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Turn {
@@ -127,7 +101,7 @@ impl Turn {
     pub(super) fn send(&self, ordinal: u32, request: TurnRequest, reply: Option<oneshot::Sender<TurnReply>>) {
         let ready = &self.shared.ready;
         let id = RequestId { turn: ready.id, ordinal };
-        let is_marked = self.shared.is_marked();
+        let is_marked = self.shared.is_tainted();
         ready.sink.request(id, ready.attempt, is_marked, request, reply).drain();
     }
 

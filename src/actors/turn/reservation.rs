@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use crate::messages::{TurnId, Usage};
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
 
-use super::requests::{Waiting, unexpected};
+use super::error::unexpected;
+use super::shared::Waiting;
 use super::{Turn, TurnError};
 
 impl Turn {
@@ -23,7 +24,7 @@ impl Turn {
         self.reserve_for(tokens, false).await
     }
 
-    /// As [`Turn::reserve`], for what goes on over attempts: those that an attempt before has set aside are taken over.
+    /// As [`Turn::reserve`], for what continues over attempts: what an earlier attempt has set aside is taken over.
     pub(crate) async fn reserve_for(&self, tokens: u64, goes_on: bool) -> Result<Reservation, TurnError> {
         match self.request(u32::MAX, TurnRequest::Reserve { tokens, goes_on }).await? {
             TurnReply::Reserved(Ok(number)) => Ok(Reservation { turn: self.clone(), number, is_new: true }),
@@ -45,7 +46,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The call has reported what it used. It is told at once; await it to know that it counts.
+    /// The call has reported what it used. It is sent at once; await it to know that it counts.
     pub fn settle(self, usage: Usage) -> Settlement {
         Settlement::begin(self, Some(usage))
     }
@@ -57,7 +58,7 @@ impl Reservation {
         }
     }
 
-    /// The call is known not to have been sent: the tokens are given back. It is told at once; await it to know that it
+    /// The call is known not to have been sent: the tokens are given back. It is sent at once; await it to know that it
     /// counts.
     pub fn release(self) -> Settlement {
         Settlement::begin(self, None)
@@ -69,7 +70,7 @@ impl Reservation {
 pub struct Settlement {
     reservation: Reservation,
     usage: Option<Usage>,
-    told: oneshot::Receiver<TurnReply>,
+    reply: oneshot::Receiver<TurnReply>,
 }
 
 /// The run had ended, or this board works on it no more, when a call reported what it used: this is in no journal, and the
@@ -83,14 +84,14 @@ pub struct SettledTooLate {
 
 impl Settlement {
     fn begin(reservation: Reservation, usage: Option<Usage>) -> Self {
-        let told = Self::tell(&reservation, usage);
-        Self { reservation, usage, told }
+        let reply = Self::send(&reservation, usage);
+        Self { reservation, usage, reply }
     }
 
-    fn tell(reservation: &Reservation, usage: Option<Usage>) -> oneshot::Receiver<TurnReply> {
-        let (reply, told) = oneshot::channel();
-        reservation.turn.send(reservation.number, TurnRequest::Settle(usage), Some(reply));
-        told
+    fn send(reservation: &Reservation, usage: Option<Usage>) -> oneshot::Receiver<TurnReply> {
+        let (sender, reply) = oneshot::channel();
+        reservation.turn.send(reservation.number, TurnRequest::Settle(usage), Some(sender));
+        reply
     }
 }
 
@@ -99,17 +100,17 @@ impl IntoFuture for Settlement {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { reservation, usage, mut told } = self;
+        let Self { reservation, usage, mut reply } = self;
         async move {
             let _waiting = Waiting::begin(&reservation.turn.shared);
             loop {
-                match told.await {
+                match reply.await {
                     Ok(TurnReply::Gone) => return Err(SettledTooLate { turn: reservation.turn.id() }),
                     Ok(_) => return Ok(()),
-                    // Its supervisor was restarted; to be told twice changes nothing.
+                    // Its supervisor was restarted; settling twice changes nothing.
                     Err(_) => tokio::task::yield_now().await,
                 }
-                told = Self::tell(&reservation, usage);
+                reply = Self::send(&reservation, usage);
             }
         }
         .boxed()

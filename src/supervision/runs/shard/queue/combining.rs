@@ -162,7 +162,7 @@ impl ShardQueue {
 
     /// Wakes the actor. One that is down drains the queue when its next life begins.
     fn wake(&self) {
-        self.actor.tell(Wake);
+        self.actor.wake(Wake);
     }
 
     /// Passes a fault point of the shard: its actor may be killed there, and the drain continues.

@@ -1,0 +1,46 @@
+//! How the values of dynamic agents are built: each by its maker, from the draft in the journal of its run.
+
+use std::sync::Arc;
+
+use crate::messages::{AgentName, Json};
+
+use super::AgentValue;
+
+/// The value of a dynamic agent.
+pub(in crate::actors) struct DynamicValue {
+    pub(in crate::actors) value: Arc<dyn AgentValue>,
+    pub(in crate::actors) namespaces: Option<Arc<[Arc<str>]>>,
+}
+
+/// The value that takes a turn of this agent: its host's, or for a dynamic agent what the host's makes of the drafts.
+pub(in crate::actors) fn value_for(
+    agent: &AgentName,
+    host: &Arc<dyn AgentValue>,
+    drafts: Option<&[Json]>,
+) -> Result<DynamicValue, String> {
+    let drafts = drafts.unwrap_or_default();
+    // Without its draft it would be its host.
+    if drafts.len() != agent.makers().count() {
+        return Err("the run does not know what it is".to_owned());
+    }
+    dynamic_value(host, drafts)
+}
+
+/// The namespaces that two makers both let an agent have; without a list, one lets it have all that it has itself.
+fn granted_by_both(one: Option<Arc<[Arc<str>]>>, other: Option<Arc<[Arc<str>]>>) -> Option<Arc<[Arc<str>]>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.iter().filter(|name| other.contains(name)).cloned().collect()),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The last of a row of dynamic agents: the host makes the first, and each the next.
+pub(in crate::actors) fn dynamic_value(host: &Arc<dyn AgentValue>, drafts: &[Json]) -> Result<DynamicValue, String> {
+    let mut built = DynamicValue { value: Arc::clone(host), namespaces: None };
+    for draft in drafts {
+        let spec = built.value.make(draft)?;
+        let namespaces = granted_by_both(built.namespaces, spec.config().namespaces);
+        built = DynamicValue { value: spec.factory()()?, namespaces };
+    }
+    Ok(built)
+}

@@ -1,0 +1,263 @@
+//! The description of an agent.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_text::{check_name, check_own_name};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::actors::context::MAX_NAMESPACE;
+use crate::actors::turn::TurnError;
+use crate::messages::{AgentName, Authority, MAX_AGENT_NAME, NameError, OnUnknown};
+
+use super::into_agent::{IntoAgent, typed};
+use super::{AgentConfig, AgentFactory, Description, Factory, Mode, RestartWindow};
+
+/// The longest name of a project in characters.
+const MAX_PROJECT: usize = 128;
+
+/// An agent's description: its name, how its value is made, and how it is run.
+///
+/// ```
+/// use callboard::prelude::*;
+/// use std::time::Duration;
+///
+/// let spec = AgentSpec::new("reviewer", |turn: Turn| async move { Ok(Command::output("fine")) })
+///     .role("developer")
+///     .capability("rust")
+///     .concurrency(2)
+///     .timeout(Duration::from_secs(60));
+/// ```
+#[derive(Clone)]
+pub struct AgentSpec {
+    name: String,
+    factory: AgentFactory,
+    role: Option<Arc<str>>,
+    capabilities: Vec<Arc<str>>,
+    projects: Vec<Arc<str>>,
+    pub(in crate::actors) mode: Mode,
+    pub(in crate::actors) has_effects: bool,
+    authority: Authority,
+    concurrency: usize,
+    is_reentrant: bool,
+    is_blocking: bool,
+    timeout: Duration,
+    max_restarts: u32,
+    restart_window: Duration,
+    namespaces: Option<Vec<Arc<str>>>,
+    on_unknown: Option<OnUnknown>,
+    question_ttl: Option<Duration>,
+    keeps_agents: bool,
+}
+
+impl AgentSpec {
+    /// An agent that runs (5) turns at once, (10 minutes) each at most, and may be rebuilt (5 times in 60 s).
+    pub fn new<Kind>(name: &str, agent: impl IntoAgent<Kind>) -> Self {
+        Self::from_factory(name, agent.into_factory())
+    }
+
+    /// A typed agent: answers `board.ask` without JSON; in a run its input and output are the same types as JSON.
+    ///
+    /// ```
+    /// use callboard::prelude::*;
+    /// let spec = AgentSpec::typed("doubler", |number: u64| async move { Ok(number * 2) });
+    /// ```
+    pub fn typed<F, Fut, Request, Reply>(name: &str, answer: F) -> Self
+    where
+        F: Fn(Request) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, TurnError>> + Send + 'static,
+        Request: DeserializeOwned + Send + 'static,
+        Reply: Serialize + Send + 'static,
+    {
+        Self::from_factory(name, typed(answer))
+    }
+
+    fn from_factory(name: &str, factory: AgentFactory) -> Self {
+        Self {
+            name: name.to_owned(),
+            factory,
+            role: None,
+            capabilities: Vec::new(),
+            projects: Vec::new(),
+            mode: Mode::default(),
+            has_effects: false,
+            authority: Authority::ALL,
+            concurrency: 5,
+            is_reentrant: true,
+            is_blocking: false,
+            timeout: Duration::from_secs(600),
+            max_restarts: 5,
+            restart_window: Duration::from_secs(60),
+            namespaces: None,
+            on_unknown: None,
+            question_ttl: None,
+            keeps_agents: false,
+        }
+    }
+
+    /// The name, checked.
+    ///
+    /// # Errors
+    /// When it breaks the rules for names.
+    pub fn name(&self) -> Result<AgentName, NameError> {
+        AgentName::new(&self.name)
+    }
+
+    /// The name, once everything that others may ask for the agent by keeps the rule for names.
+    pub(crate) fn checked_name(&self) -> Result<AgentName, NameError> {
+        let check = |kind, names: &[Arc<str>], max| names.iter().try_for_each(|name| check_name(kind, name, max));
+        check("role", self.role.as_slice(), MAX_AGENT_NAME)?;
+        check("capability", &self.capabilities, MAX_AGENT_NAME)?;
+        check("project", &self.projects, MAX_PROJECT)?;
+        check("namespace", self.namespaces.as_deref().unwrap_or_default(), MAX_NAMESPACE)?;
+        check_own_name("agent", &self.name, MAX_AGENT_NAME)?;
+        self.name()
+    }
+
+    pub(crate) fn factory(&self) -> &Factory {
+        &self.factory.0
+    }
+
+    pub(crate) fn window(&self) -> RestartWindow {
+        RestartWindow { max: self.max_restarts, within: self.restart_window }
+    }
+
+    pub(crate) fn description(&self) -> Description {
+        let (role, capabilities, projects) = (self.role.clone(), self.capabilities.clone(), self.projects.clone());
+        Description { role, capabilities, projects }
+    }
+
+    pub(crate) fn config(&self) -> AgentConfig {
+        AgentConfig {
+            slots: self.concurrency,
+            is_reentrant: self.is_reentrant,
+            is_blocking: self.is_blocking,
+            timeout: self.timeout,
+            namespaces: self.namespaces.as_ref().map(|granted| granted.as_slice().into()),
+            authority: self.authority,
+            on_unknown: self.on_unknown,
+            question_ttl: self.question_ttl,
+            keeps_agents: self.keeps_agents,
+        }
+    }
+
+    /// What it may cause, by itself or through others: everything by default. A delegation may cause what everybody in its
+    /// chain may, and what its run was granted (SEMANTICS 13).
+    #[must_use]
+    pub fn authority(mut self, authority: Authority) -> Self {
+        self.authority = authority;
+        self
+    }
+
+    /// What follows when one of its effects that must not be repeated may have happened, and the effect itself does not say
+    /// (default: as the board is configured; SEMANTICS 14).
+    #[must_use]
+    pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
+        self.on_unknown = Some(on_unknown);
+        self
+    }
+
+    /// How long its questions to people wait before its turn continues without an answer (without an end; SEMANTICS 9).
+    #[must_use]
+    pub fn question_ttl(mut self, ttl: Duration) -> Self {
+        self.question_ttl = Some(ttl);
+        self
+    }
+
+    /// Agents that it makes may be kept after their run, if a person approves
+    /// ([`Turn::keep_agent`](crate::actors::Turn::keep_agent)).
+    #[must_use]
+    pub fn keeps_agents(mut self) -> Self {
+        self.keeps_agents = true;
+        self
+    }
+
+    /// A role that tasks may be addressed to; a name as an agent's is.
+    #[must_use]
+    pub fn role(mut self, role: &str) -> Self {
+        self.role = Some(role.into());
+        self
+    }
+
+    /// A capability that tasks may be addressed to, a name as an agent's is; may be called again for more.
+    #[must_use]
+    pub fn capability(mut self, capability: &str) -> Self {
+        self.capabilities.push(capability.into());
+        self
+    }
+
+    /// A project that the agent works on, for those who look for one; may be called again for more.
+    #[must_use]
+    pub fn project(mut self, project: &str) -> Self {
+        self.projects.push(project.into());
+        self
+    }
+
+    /// What the agent may do by itself.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// It has tools with effects outside: what it asks consent for is not approved by itself, whatever its mode.
+    #[must_use]
+    pub fn with_effects(mut self, has_effects: bool) -> Self {
+        self.has_effects = has_effects;
+        self
+    }
+
+    /// How many of its turns run at once; at least 1.
+    #[must_use]
+    pub fn concurrency(mut self, turns: usize) -> Self {
+        self.concurrency = turns.max(1);
+        self
+    }
+
+    /// The agent keeps its one slot while its turn waits: no other turn of it begins meanwhile.
+    #[must_use]
+    pub fn non_reentrant(mut self) -> Self {
+        (self.is_reentrant, self.concurrency) = (false, 1);
+        self
+    }
+
+    /// The agent blocks its thread: each turn gets one of its own.
+    #[must_use]
+    pub fn blocking(mut self) -> Self {
+        self.is_blocking = true;
+        self
+    }
+
+    /// How long a turn may run; time in which it waits does not count. A turn is stopped at its next await. One that blocks
+    /// its thread, also in [`AgentSpec::blocking`], is noticed 5 s after its time: its permit is given to others then, and what
+    /// it still returns is dropped; if it returns before, it has finished.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How often the agent may be rebuilt within a window before it counts as failed.
+    #[must_use]
+    pub fn restarts(mut self, max: u32, within: Duration) -> Self {
+        (self.max_restarts, self.restart_window) = (max, within);
+        self
+    }
+
+    /// The context namespaces that the agent may use besides its own memory. By default it has that of its run alone, which
+    /// is called `run`; in a list it must be named to be granted (SEMANTICS 12).
+    #[must_use]
+    pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        self.namespaces = Some(namespaces.into_iter().map(Into::into).collect());
+        self
+    }
+}
+
+impl fmt::Debug for AgentSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSpec").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+    }
+}

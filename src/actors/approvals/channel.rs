@@ -1,0 +1,176 @@
+//! Channels: somewhere people see questions. The gateway has for each of them what its people see, and an actor that shows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::messages::{ApprovalId, Decision, Envelope};
+use crate::supervision::{Mailbox, actor_point};
+
+use super::Decider;
+
+/// Somewhere people see questions and decide. It gets a [`Decider`] to answer through, and passes the name of who answered: a channel
+/// authenticates its people.
+pub trait Channel: Send + Sync + 'static {
+    /// Names the channel in the supervision tree.
+    fn name(&self) -> &str;
+
+    /// Shows a question. Must not block; the decision may come at any time, through any channel.
+    ///
+    /// A question that is shown may be asked again: after a panic of the channel, and when a decision on it could not be
+    /// stored. It is the same question; show it once.
+    fn ask(&self, envelope: &Envelope, decider: &Decider);
+
+    /// A question that was asked is no longer open: it was decided here or elsewhere (`Some`), or withdrawn. Called once.
+    fn settled(&self, envelope: &Envelope, decision: Option<&Decision>);
+
+    /// A question that was shown is still open, and expires soon ([`Envelope::remind_at`]). It is called once; one that is asked
+    /// after that moment, such as by a process that was started later, is not reminded of. By default nothing happens.
+    fn remind(&self, envelope: &Envelope, decider: &Decider) {
+        let _ = (envelope, decider);
+    }
+}
+
+/// A channel, and the questions that its people may still see. It outlives the channel's actor, so that whatever was shown is
+/// closed.
+pub(crate) struct ChannelView {
+    channel: Arc<dyn Channel>,
+    shown: Mailbox<ChannelMsg, BTreeMap<ApprovalId, Envelope>>,
+}
+
+impl ChannelView {
+    pub(crate) fn new(channel: Arc<dyn Channel>) -> Self {
+        Self { channel, shown: Mailbox::default() }
+    }
+
+    /// The channel's name.
+    pub(crate) fn name(&self) -> &str {
+        self.channel.name()
+    }
+
+    /// An actor that is down reviews what is open when it is back.
+    pub(super) fn send(&self, message: ChannelMsg) {
+        self.shown.wake(message);
+    }
+
+    fn settle(&self, id: ApprovalId, decision: Option<&Decision>) {
+        // Forgotten first: a channel that panics over it is not called again.
+        let shown = self.shown.lock().remove(&id);
+        if let Some(envelope) = shown {
+            self.channel.settled(&envelope, decision);
+        }
+    }
+}
+
+/// Shows questions on one channel; its panics are its own.
+pub(crate) struct ChannelActor;
+
+#[derive(Debug)]
+pub(crate) enum ChannelMsg {
+    /// Show a question, also if it is shown already when it is to be seen `again`.
+    Ask { id: ApprovalId, envelope: Box<Envelope>, again: bool },
+    /// Remind people of a question.
+    Remind(Box<Envelope>),
+    /// A question is no longer open.
+    Settled(ApprovalId, Option<Decision>),
+    /// Messages may have been lost: compare what is shown with what is open.
+    Review,
+}
+
+pub(crate) struct ChannelActorState {
+    view: Arc<ChannelView>,
+    decider: Decider,
+    /// Kept so that a question is shown once in a life of this actor.
+    asked: BTreeSet<ApprovalId>,
+}
+
+impl Actor for ChannelActor {
+    type Msg = ChannelMsg;
+    type State = ChannelActorState;
+    type Arguments = (Arc<ChannelView>, Decider);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<ChannelMsg>,
+        (view, decider): Self::Arguments,
+    ) -> Result<ChannelActorState, ActorProcessingErr> {
+        decider.queue.env.slow_fault_point_of("channel.start", view.name()).await?;
+        view.shown.attach(me.clone());
+        me.cast(ChannelMsg::Review)?;
+        Ok(ChannelActorState { view, decider, asked: BTreeSet::new() })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<ChannelMsg>,
+        message: ChannelMsg,
+        showing: &mut ChannelActorState,
+    ) -> Result<(), ActorProcessingErr> {
+        actor_point(&showing.decider.queue.env, "channel.handle", showing.view.name(), &me).await?;
+        match message {
+            ChannelMsg::Ask { id, envelope, again } => showing.ask(id, &envelope, again).await?,
+            ChannelMsg::Remind(envelope) => showing.remind(&envelope),
+            ChannelMsg::Settled(id, decision) => showing.settle(id, decision.as_ref()),
+            ChannelMsg::Review => showing.review().await?,
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<ChannelMsg>,
+        showing: &mut ChannelActorState,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(showing.decider.queue.env.slow_fault_point_of("channel.stop", showing.view.name()).await?)
+    }
+}
+
+impl ChannelActorState {
+    /// # Errors
+    /// At a fault point only.
+    async fn ask(&mut self, id: ApprovalId, envelope: &Envelope, again: bool) -> Result<(), String> {
+        if self.asked.insert(id) || again {
+            self.view.shown.lock().insert(id, envelope.clone());
+            for _ in 0..self.decider.queue.env.message_point("channel.ask", self.view.name()).await? {
+                self.view.channel.ask(envelope, &self.decider);
+            }
+        }
+        Ok(())
+    }
+
+    fn remind(&self, envelope: &Envelope) {
+        if self.view.shown.lock().contains_key(&envelope.id()) {
+            self.view.channel.remind(envelope, &self.decider);
+        }
+    }
+
+    fn settle(&mut self, id: ApprovalId, decision: Option<&Decision>) {
+        self.asked.remove(&id);
+        self.view.settle(id, decision);
+    }
+
+    async fn review(&mut self) -> Result<(), String> {
+        let shown: Vec<ApprovalId> = self.view.shown.lock().keys().copied().collect();
+        shown.into_iter().filter(|id| !self.decider.queue.is_open(*id)).for_each(|id| self.look_up(id));
+        for envelope in self.decider.open() {
+            self.ask(envelope.id(), &envelope, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the channel close a question as the store says that it was decided.
+    fn look_up(&self, id: ApprovalId) {
+        let (view, queue) = (Arc::clone(&self.view), Arc::clone(&self.decider.queue));
+        tokio::spawn(async move {
+            let decision = queue.stored(id).await.unwrap_or_else(|error| {
+                tracing::error!(%id, %error, "a stored approval cannot be read");
+                None
+            });
+            // It may have been asked again meanwhile; then it is shown as it is.
+            if !queue.is_open(id) {
+                view.send(ChannelMsg::Settled(id, decision));
+            }
+        });
+    }
+}

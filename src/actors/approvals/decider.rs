@@ -1,0 +1,183 @@
+//! The handle by which approvals are decided.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actors::shard_queues::ShardQueues;
+use crate::env::Env;
+use crate::messages::{ASK, ApprovalId, Decision, Durability, Envelope, Json, Terms, check_person, check_reason};
+use crate::storage::{Storage, StorageError};
+use crate::supervision::runs::decide::EXPIRY;
+
+use super::DecideError;
+use super::queue::ApprovalQueue;
+
+/// Decides approvals: the handle that channels and front ends hold, and agents do not. A cheap clone.
+#[derive(Clone)]
+pub struct Decider {
+    pub(super) queue: Arc<ApprovalQueue>,
+}
+
+impl Decider {
+    pub(crate) fn new(env: Env, storage: Arc<dyn Storage>, durability: Durability, shards: Arc<ShardQueues>) -> Self {
+        Self { queue: Arc::new(ApprovalQueue::new(env, storage, durability, shards)) }
+    }
+
+    /// The open questions, oldest expiry first. What has expired is not among them.
+    #[must_use]
+    pub fn open(&self) -> Vec<Envelope> {
+        let now = self.queue.env.now().wall;
+        let mut open = self.queue.open();
+        open.retain(|envelope| envelope.expires_at > now);
+        open.sort_by_key(|envelope| (envelope.expires_at, envelope.request));
+        open
+    }
+
+    /// The open question that expires first, as soon as there is one. To be asked again once that one is decided.
+    pub async fn next_open(&self) -> Envelope {
+        loop {
+            let mut opened = pin!(self.queue.opened.notified());
+            opened.as_mut().enable();
+            if let Some(first) = self.open().into_iter().next() {
+                return first;
+            }
+            opened.await;
+        }
+    }
+
+    /// How many questions wait for a decision, those too that have expired and whose runs do not know yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.queue.open().len()
+    }
+
+    /// Returns once the question is no longer open: it was decided, has expired or was withdrawn. At once if it never was.
+    pub async fn closed(&self, id: ApprovalId) {
+        loop {
+            let mut closed = pin!(self.queue.closed.notified());
+            closed.as_mut().enable();
+            if !self.queue.is_open(id) {
+                return;
+            }
+            closed.await;
+        }
+    }
+
+    /// What was decided, if anything was and it is still kept: for the approval's time and 60 days.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn decision(&self, id: ApprovalId) -> Result<Option<Decision>, StorageError> {
+        self.queue.stored(id).await
+    }
+
+    /// Approves. `by` is who decided, as the caller authenticated them, in at most (128) characters.
+    ///
+    /// # Errors
+    /// Somebody was first, the question is not open or has expired, a text is too long, or the decision could not be stored.
+    pub async fn approve(&self, id: ApprovalId, by: &str) -> Result<Decision, DecideError> {
+        self.decide(id, true, by, "").await
+    }
+
+    /// Approves, and that the same agent may do exactly the same again in its run, for this long. Other arguments are asked
+    /// about again.
+    ///
+    /// # Errors
+    /// As [`Decider::approve`]; and [`DecideError::NotForRun`].
+    pub async fn approve_for_run(&self, id: ApprovalId, by: &str, time: Duration) -> Result<Decision, DecideError> {
+        if self.queue.envelope(id).is_some_and(|envelope| &*envelope.policy != ASK || envelope.is_handoff()) {
+            return Err(DecideError::NotForRun { id });
+        }
+        let until = self.queue.env.now().wall + time;
+        self.decide_on(id, true, by, "", Terms::Run { until }).await
+    }
+
+    /// Denies what is asked, and approves the same with other arguments. That is a question of its own, which is journaled
+    /// and answered at once: what is done is what was approved here.
+    ///
+    /// # Errors
+    /// As [`Decider::approve`]; and [`DecideError::NotEditable`].
+    pub async fn approve_edited(
+        &self,
+        id: ApprovalId,
+        by: &str,
+        arguments: impl Into<Json>,
+    ) -> Result<Decision, DecideError> {
+        let arguments = arguments.into();
+        let cannot = |envelope: Envelope| envelope.is_handoff() || envelope.action.edited(arguments.clone()).is_none();
+        if arguments.is_too_deep() || self.queue.envelope(id).is_some_and(cannot) {
+            return Err(DecideError::NotEditable { id });
+        }
+        self.decide_on(id, true, by, "", Terms::Edited { arguments }).await
+    }
+
+    /// Denies, with a reason for the agent, of at most (4,096) characters.
+    ///
+    /// # Errors
+    /// As [`Decider::approve`].
+    pub async fn deny(&self, id: ApprovalId, by: &str, reason: &str) -> Result<Decision, DecideError> {
+        self.decide(id, false, by, reason).await
+    }
+
+    async fn decide(&self, id: ApprovalId, approved: bool, by: &str, reason: &str) -> Result<Decision, DecideError> {
+        self.decide_on(id, approved, by, reason, Terms::Once).await
+    }
+
+    async fn decide_on(
+        &self,
+        id: ApprovalId,
+        approved: bool,
+        by: &str,
+        reason: &str,
+        terms: Terms,
+    ) -> Result<Decision, DecideError> {
+        check_person(by)?;
+        check_reason(reason)?;
+        let at = self.queue.env.now().wall;
+        if let Some(expired) = self.queue.expiry(id).filter(|expires_at| *expires_at <= at) {
+            return Err(DecideError::Expired { id, at: expired });
+        }
+        let decision = Decision { approved, by: by.into(), reason: reason.into(), at, terms };
+        let decided = self.bring(id, decision).await;
+        if let Err(DecideError::Storage(_)) = decided {
+            self.queue.ask_again(id);
+        }
+        decided
+    }
+
+    /// Brings a decision to the queue; where it arrives several times, the first time counts.
+    async fn bring(&self, id: ApprovalId, decision: Decision) -> Result<Decision, DecideError> {
+        let unavailable = |detail| StorageError::Unavailable { detail };
+        let times = self.queue.env.message_point("decision.dispatch", &decision.by).await.map_err(unavailable)?;
+        let mut decided = None;
+        for _ in 0..times {
+            let again = self.queue.decide(id, decision.clone()).await;
+            decided.get_or_insert(again);
+        }
+        decided.unwrap_or_else(|| Err(unavailable("the decision was lost".to_owned()).into()))
+    }
+
+    /// Denies a question whose time is up.
+    pub(super) async fn expire(&self, id: ApprovalId) -> Result<Decision, DecideError> {
+        let at = self.queue.env.now().wall;
+        let silence = Decision { approved: false, by: EXPIRY.into(), reason: "".into(), at, terms: Terms::Once };
+        self.queue.decide(id, silence).await
+    }
+
+    /// A run asks for a decision; asking again changes nothing.
+    pub(crate) fn request(&self, envelope: &Envelope) {
+        self.queue.request(envelope);
+    }
+
+    /// A run no longer needs a decision.
+    pub(crate) fn withdraw(&self, id: ApprovalId) {
+        self.queue.withdraw(id);
+    }
+}
+
+impl fmt::Debug for Decider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decider").field("open", &self.queue.open().len()).finish()
+    }
+}

@@ -1,0 +1,144 @@
+//! The actor of the gateway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::task::JoinHandle;
+
+use crate::messages::ApprovalId;
+use crate::supervision::actor_point;
+
+use super::channel::{ChannelMsg, ChannelView};
+use super::queue::GatewayMsg;
+use super::{DecideError, Decider};
+
+/// When an expiry that could not be stored is tried again.
+const EXPIRE_AGAIN: Duration = Duration::from_secs(10);
+
+/// Passes questions on to channels, delivers decisions that were stored before, and denies questions that expire.
+pub(crate) struct GatewayActor;
+
+pub(crate) struct GatewayState {
+    decider: Decider,
+    views: Arc<[Arc<ChannelView>]>,
+    /// When open questions expire, and when people are reminded of them.
+    timers: BTreeMap<ApprovalId, [Option<Timer>; 2]>,
+}
+
+/// Sends the gateway a message at a time, unless it is dropped before.
+struct Timer(JoinHandle<()>);
+
+impl Timer {
+    fn new(me: &ActorRef<GatewayMsg>, wait: Duration, message: GatewayMsg) -> Self {
+        let me = me.clone();
+        Self(tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            // A gateway that is back finds the question open, and sets a timer of its own.
+            let _ = me.cast(message);
+        }))
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Actor for GatewayActor {
+    type Msg = GatewayMsg;
+    type State = GatewayState;
+    type Arguments = (Decider, Arc<[Arc<ChannelView>]>);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<GatewayMsg>,
+        (decider, views): Self::Arguments,
+    ) -> Result<GatewayState, ActorProcessingErr> {
+        decider.queue.env.slow_fault_point("gateway.start").await?;
+        decider.queue.attach(me.clone());
+        for envelope in decider.open() {
+            me.cast(GatewayMsg::Requested(envelope.id()))?;
+        }
+        // For what the actor of the life before had received, and not passed on.
+        views.iter().for_each(|view| view.send(ChannelMsg::Review));
+        Ok(GatewayState { decider, views, timers: BTreeMap::new() })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<GatewayMsg>,
+        message: GatewayMsg,
+        state: &mut GatewayState,
+    ) -> Result<(), ActorProcessingErr> {
+        actor_point(&state.decider.queue.env, "gateway.handle", "", &me).await?;
+        match message {
+            GatewayMsg::Requested(id) => state.requested(&me, id),
+            GatewayMsg::Settled(id, decision) => {
+                state.timers.remove(&id);
+                state.views.iter().for_each(|view| view.send(ChannelMsg::Settled(id, decision.clone())));
+            }
+            GatewayMsg::Remind(id) => {
+                if let Some(envelope) = state.decider.queue.envelope(id) {
+                    let remind = || ChannelMsg::Remind(Box::new(envelope.clone()));
+                    state.views.iter().for_each(|view| view.send(remind()));
+                }
+            }
+            GatewayMsg::Expired(id) => {
+                let decider = state.decider.clone();
+                tokio::spawn(async move {
+                    match decider.expire(id).await {
+                        // Somebody else decided first.
+                        Ok(_)
+                        | Err(
+                            DecideError::AlreadyDecided { .. }
+                            | DecideError::Unknown { .. }
+                            | DecideError::Expired { .. }
+                            | DecideError::NotForRun { .. }
+                            | DecideError::NotEditable { .. }
+                            | DecideError::TooLong(_),
+                        ) => {}
+                        Err(DecideError::Storage(error)) => {
+                            tracing::warn!(%id, %error, "an approval could not expire; it is tried again");
+                            me.send_after(EXPIRE_AGAIN, move || GatewayMsg::Expired(id));
+                        }
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<GatewayMsg>, state: &mut GatewayState) -> Result<(), ActorProcessingErr> {
+        Ok(state.decider.queue.env.slow_fault_point("gateway.stop").await?)
+    }
+}
+
+impl GatewayState {
+    fn requested(&mut self, me: &ActorRef<GatewayMsg>, id: ApprovalId) {
+        let queue = &self.decider.queue;
+        let Some((envelope, again)) = queue.question(id) else { return };
+        let now = queue.env.now().wall;
+        let expiry = Timer::new(me, envelope.expires_at.since(now), GatewayMsg::Expired(id));
+        // People who are asked after that moment need not be reminded as well.
+        let reminder = envelope.remind_at.filter(|at| *at > now);
+        let reminder = reminder.map(|at| Timer::new(me, at.since(now), GatewayMsg::Remind(id)));
+        self.timers.insert(id, [Some(expiry), reminder]);
+        // What has expired is asked of nobody.
+        if envelope.expires_at > now {
+            for view in &*self.views {
+                view.send(ChannelMsg::Ask { id, envelope: Box::new(envelope.clone()), again });
+            }
+        }
+        let queue = Arc::clone(queue);
+        tokio::spawn(async move {
+            match queue.stored(id).await {
+                Ok(Some(decision)) => queue.deliver(id, decision),
+                Ok(None) => {}
+                Err(error) => tracing::error!(%id, %error, "a stored approval cannot be read"),
+            }
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! The context-store actor.
+
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
+use tokio::task::JoinHandle;
+
+use crate::actors::periodic::Periodic;
+use crate::supervision::actor_point;
+
+use super::ContextStore;
+use super::expiry_timer::ExpiryMsg as Msg;
+
+/// The context-store actor: deletes what has expired, at intervals, and, while there are watchers, when it expires. Reads and
+/// writes do not pass it.
+pub(crate) struct ContextActor;
+
+pub(crate) struct ContextActorState {
+    store: ContextStore,
+    expiry: Periodic,
+    /// Sends the next [`Msg::Look`].
+    timer: Option<Timer>,
+}
+
+/// A message that comes later, unless this is dropped before.
+struct Timer(JoinHandle<Result<(), MessagingErr<Msg>>>);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Actor for ContextActor {
+    type Msg = Msg;
+    type State = ContextActorState;
+    type Arguments = (ContextStore, Duration);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<Msg>,
+        (store, every): Self::Arguments,
+    ) -> Result<ContextActorState, ActorProcessingErr> {
+        store.env.slow_fault_point("context.start").await?;
+        let env = store.env.clone();
+        let expiry = Periodic { env, what: "expired context entries", fault_point: "context.sweep", every };
+        expiry.schedule(&me, Ok(()), || Msg::Expire)?;
+        store.expiry_timer.attach(me.clone());
+        if store.expiry_timer.is_watched() {
+            me.cast(Msg::Look)?;
+        }
+        Ok(ContextActorState { store, expiry, timer: None })
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<Msg>,
+        message: Msg,
+        ContextActorState { store, expiry, timer }: &mut ContextActorState,
+    ) -> Result<(), ActorProcessingErr> {
+        actor_point(&store.env, "context.handle", "", &me).await?;
+        let expire = {
+            let store = store.clone();
+            async move { store.expire().await }
+        };
+        match message {
+            Msg::Expire => expiry.begin(&me, expire, Msg::Expired),
+            Msg::Expired(ended) => expiry.schedule(&me, ended, || Msg::Expire)?,
+            Msg::DueAt(at) => {
+                let after = at.since(store.env.now().wall);
+                *timer = Some(Timer(me.send_after(after, || Msg::Look)));
+            }
+            Msg::Look => {
+                store.expiry_timer.looks();
+                expiry.begin(&me, expire, Msg::Looked);
+            }
+            Msg::Looked(looked) => looked.map_err(|panic| format!("the expiry panicked: {panic}"))?,
+        }
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Msg>, state: &mut ContextActorState) -> Result<(), ActorProcessingErr> {
+        Ok(state.store.env.slow_fault_point("context.stop").await?)
+    }
+}

@@ -1,0 +1,168 @@
+//! What deletes expired entries: the rows of the expiry index whose time has come, and the entries that they name.
+
+use std::sync::atomic::Ordering;
+
+use crate::messages::{Durability, Timestamp};
+use crate::storage::{Entry, Expected, Key, KeyPrefix, Put, Storage, StorageError};
+
+use super::entries::{self, StoredEntry};
+use super::expiry_index::{self, Expired};
+use super::{ContextError, ContextStore};
+
+const PAGE: usize = 256;
+
+/// Pages of a scan that goes past values that cannot be read.
+struct Pages<'a> {
+    storage: &'a dyn Storage,
+    prefix: KeyPrefix,
+    after: Option<Key>,
+    limit: usize,
+    is_over: bool,
+}
+
+impl<'a> Pages<'a> {
+    fn of(storage: &'a dyn Storage, prefix: KeyPrefix) -> Self {
+        Self { storage, prefix, after: None, limit: PAGE, is_over: false }
+    }
+
+    /// The next ones; none after the last.
+    async fn next(&mut self) -> Result<Vec<(Key, Entry)>, StorageError> {
+        while !self.is_over {
+            match self.storage.scan(&self.prefix, self.after.as_ref(), self.limit).await {
+                Ok(page) => {
+                    self.is_over = page.len() < self.limit;
+                    if let Some((last, _)) = page.last() {
+                        self.after = Some(last.clone());
+                    }
+                    return Ok(page);
+                }
+                // What stands before and behind it is read all the same: one by one up to it, then past it.
+                Err(StorageError::Corrupt { .. }) if self.limit > 1 => self.limit = 1,
+                Err(StorageError::Corrupt { key, detail }) if self.after.as_ref().is_none_or(|after| *after < key) => {
+                    tracing::warn!(%key, detail, "a context entry cannot be read, and is not deleted when it expires");
+                    (self.after, self.limit) = (Some(key), PAGE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl ContextStore {
+    /// Deletes what has expired; an entry that was written again meanwhile stays, and so does one that cannot be read.
+    /// Returns how many were deleted. It reads what has expired, by the expiry index, and no other entry; in a store without the
+    /// index it builds it first.
+    ///
+    /// # Errors
+    /// A failing store.
+    pub async fn expire(&self) -> Result<usize, ContextError> {
+        let Expired { deleted, next } = self.expire_rows().await?;
+        self.expiry_timer.is_due_at(next);
+        Ok(deleted)
+    }
+
+    /// Builds the expiry index of entries that have been written without it, as by older versions. Reads all entries.
+    ///
+    /// # Errors
+    /// A failing store.
+    pub async fn index(&self) -> Result<(), ContextError> {
+        let mut pages = Pages::of(&*self.storage, entries::everywhere());
+        loop {
+            let page = pages.next().await?;
+            for (name, entry) in &page {
+                let expires_at = StoredEntry::decode(name, entry).ok().and_then(|entry| entry.expires_at);
+                if let Some(expires_at) = expires_at {
+                    self.put_row(expires_at, name).await?;
+                }
+            }
+            if page.is_empty() {
+                break;
+            }
+        }
+        self.put_note(expiry_index::marker()).await?;
+        self.is_indexed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    async fn expire_rows(&self) -> Result<Expired, ContextError> {
+        if !self.is_indexed.load(Ordering::Acquire) {
+            match self.storage.get(&expiry_index::marker()).await? {
+                Some(_) => self.is_indexed.store(true, Ordering::Release),
+                None => self.index().await?,
+            }
+        }
+        let mut pages = Pages::of(&*self.storage, expiry_index::rows());
+        let mut expired = Expired::default();
+        let mut moved: Option<Timestamp> = None;
+        loop {
+            let page = pages.next().await?;
+            let now = self.now();
+            for (row, stored) in &page {
+                let Some((at, name)) = expiry_index::of_row(row) else { continue };
+                if at > now {
+                    expired.next = Some(moved.map_or(at, |moved| moved.min(at)));
+                    return Ok(expired);
+                }
+                match self.delete_expired(&name).await {
+                    Ok(Looked::Deleted) => expired.deleted += 1,
+                    Ok(Looked::Lasts) => {}
+                    Ok(Looked::ExpiresAt(later)) => {
+                        self.put_row(later, &name).await?;
+                        moved = Some(moved.map_or(later, |moved| moved.min(later)));
+                    }
+                    Err(ContextError::Storage(StorageError::Corrupt { key, detail })) => {
+                        tracing::warn!(%key, detail, "a context entry has expired, and cannot be read");
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+                // One that was written meanwhile has another revision, and stays.
+                match self.storage.delete_if_revision(row, stored.revision, Durability::Memory).await {
+                    Ok(()) | Err(StorageError::WrongRevision { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if page.is_empty() {
+                expired.next = moved;
+                return Ok(expired);
+            }
+        }
+    }
+
+    /// Deletes an entry if it has expired and nobody writes it meanwhile.
+    async fn delete_expired(&self, name: &Key) -> Result<Looked, ContextError> {
+        loop {
+            let Some((revision, entry)) = self.read(name).await? else { return Ok(Looked::Lasts) };
+            let Some(expires_at) = entry.expires_at else { return Ok(Looked::Lasts) };
+            if entry.is_live(self.now()) {
+                return Ok(Looked::ExpiresAt(expires_at));
+            }
+            match self.storage.delete_if_revision(name, revision, self.durability).await {
+                Ok(()) => return Ok(Looked::Deleted),
+                Err(StorageError::WrongRevision { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Notes that an entry may have expired at a time.
+    pub(super) async fn put_row(&self, at: Timestamp, name: &Key) -> Result<(), StorageError> {
+        self.put_note(expiry_index::row(at, name)).await
+    }
+
+    /// Where a write is acknowledged when it is on disk, whatever was written before it is there too.
+    async fn put_note(&self, key: Key) -> Result<(), StorageError> {
+        let (value, durability) = ([].as_slice().into(), Durability::Memory);
+        let put = Put { key, value, expected: Expected::Any, ttl_secs: None, durability };
+        self.storage.put_if_revision(put).await.map(drop)
+    }
+}
+
+/// What became of an entry whose row's time has come.
+enum Looked {
+    Deleted,
+    /// It is not there, or does not expire any more.
+    Lasts,
+    ExpiresAt(Timestamp),
+}

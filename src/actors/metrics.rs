@@ -1,0 +1,133 @@
+//! The board's metrics, all of them, through the `metrics` facade with the feature of that name. Install a recorder before the
+//! board starts; without one they cost next to nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+use crate::messages::{AgentName, Refusal, RunEvent, RunId, Verdict};
+use crate::supervision::runs::run::Run;
+
+use super::instruments::{self, Counter, Histogram};
+
+/// Runs that ended, by `outcome`. Counter.
+pub const RUNS: &str = "callboard_runs_total";
+/// Handoffs and delegations of a run, recorded at its end. Histogram.
+pub const HANDOFFS_PER_RUN: &str = "callboard_handoffs_per_run";
+/// Turns that ended, by `agent`. Counter.
+pub const TURNS: &str = "callboard_turns_total";
+/// Attempts that failed, by `agent`. Counter.
+pub const FAILED_ATTEMPTS: &str = "callboard_failed_attempts_total";
+/// Tokens that providers reported, by `agent`. Counter.
+pub const TOKENS: &str = "callboard_tokens_total";
+/// From a turn's admission to its beginning, by `agent`, in seconds. Histogram.
+pub const HANDOFF_LATENCY: &str = "callboard_handoff_latency_seconds";
+/// Refusals, by `refusal` (`WaitCycle` counts the circles of waits). Counter.
+pub const REFUSALS: &str = "callboard_refusals_total";
+/// Rebuilds of an agent's value, by `agent`. Gauge.
+pub const RESTARTS: &str = "callboard_agent_restarts";
+/// Ready turns that wait for an agent, by `agent`. Gauge.
+pub const MAILBOX_DEPTH: &str = "callboard_mailbox_depth";
+/// An agent's circuit breaker: 0 closed, 1 half-open, 2 open, by `agent`. Gauge.
+pub const BREAKER_STATE: &str = "callboard_breaker_state";
+/// Permits of the pool that nobody holds. Gauge.
+pub const FREE_PERMITS: &str = "callboard_free_permits";
+
+/// A call: its run, its turn, and its number in it.
+type Call = (RunId, u32, u32);
+
+/// The handles of the counters that events move; looked up once for each agent.
+#[derive(Default)]
+pub(crate) struct Counters {
+    agents: RwLock<HashMap<AgentName, Arc<AgentCounters>>>,
+    /// Whose calls are under way: a call may report in the moment in which its turn ends.
+    calls: Mutex<BTreeMap<Call, Arc<AgentCounters>>>,
+}
+
+struct AgentCounters {
+    turns: Counter,
+    failed_attempts: Counter,
+    tokens: Counter,
+}
+
+impl Counters {
+    fn agent(&self, name: &AgentName) -> Arc<AgentCounters> {
+        if let Some(counters) = self.agents.read().get(name) {
+            return Arc::clone(counters);
+        }
+        let label = || name.to_string();
+        let counters = Arc::new(AgentCounters {
+            turns: instruments::counter(TURNS, "agent", label()),
+            failed_attempts: instruments::counter(FAILED_ATTEMPTS, "agent", label()),
+            tokens: instruments::counter(TOKENS, "agent", label()),
+        });
+        self.agents.write().insert(name.clone(), Arc::clone(&counters));
+        counters
+    }
+
+    /// Counts a journaled event.
+    pub(crate) fn count(&self, run: &Run, event: &RunEvent) {
+        match event {
+            RunEvent::TurnEnded { agent, verdict, .. } => {
+                self.agent(agent).turns.increment(1);
+                count_refusal(verdict);
+            }
+            RunEvent::TurnFailed { agent, .. } => {
+                let counters = self.agent(agent);
+                counters.turns.increment(1);
+                counters.failed_attempts.increment(1);
+            }
+            RunEvent::AttemptFailed { turn, .. } => {
+                if let Some(turn) = run.turn(*turn) {
+                    self.agent(turn.agent()).failed_attempts.increment(1);
+                }
+            }
+            RunEvent::Reserved { turn: turn_number, ordinal, verdict, .. } => {
+                count_refusal(verdict);
+                if let (Some(turn), Verdict::Admitted(_)) = (run.turn(*turn_number), verdict) {
+                    let call = (run.id(), *turn_number, *ordinal);
+                    self.calls.lock().insert(call, self.agent(turn.agent()));
+                }
+            }
+            RunEvent::Settled { turn, ordinal, usage, .. } => {
+                let call = self.calls.lock().remove(&(run.id(), *turn, *ordinal));
+                if let (Some(counters), Some(usage)) = (call, usage) {
+                    counters.tokens.increment(usage.total());
+                }
+            }
+            RunEvent::Delegated { verdict, .. } | RunEvent::Decided { verdict, .. } => count_refusal(verdict),
+            _ => {}
+        }
+    }
+
+    /// Counts the end of a run.
+    pub(crate) fn ended(&self, run: &Run) {
+        let mut calls = self.calls.lock();
+        let of_run = (run.id(), 0, 0)..=(run.id(), u32::MAX, u32::MAX);
+        while let Some(call) = calls.range(of_run.clone()).next().map(|(call, _)| *call) {
+            calls.remove(&call);
+        }
+        drop(calls);
+        let Some(result) = run.result() else { return };
+        instruments::counter(RUNS, "outcome", result.outcome.name()).increment(1);
+        instruments::record(HANDOFFS_PER_RUN, f64::from(result.metrics.handoffs));
+    }
+}
+
+fn count_refusal(verdict: &Verdict) {
+    if let Verdict::Refused(refusal) = verdict {
+        count_refused(refusal);
+    }
+}
+
+/// Counts a refusal that is not an event, such as that of a submission.
+pub(crate) fn count_refused(refusal: &Refusal) {
+    instruments::counter(REFUSALS, "refusal", refusal.name()).increment(1);
+}
+
+/// The histogram of an agent's handoff latency.
+pub(crate) fn latency_of(agent: &AgentName) -> Histogram {
+    instruments::histogram_of(HANDOFF_LATENCY, agent.to_string())
+}

@@ -1,0 +1,88 @@
+//! What run supervisors have the router carry out.
+
+use std::sync::Arc;
+
+use crate::actors::turn::StopReason;
+use crate::messages::{AgentName, ApprovalId, Envelope, Json, RunEvent, RunId, TurnId};
+use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
+use crate::supervision::runs::rules::directory::AgentDirectory as _;
+use crate::supervision::runs::run::Run;
+use crate::supervision::runs::step::Answered;
+
+use super::ledger::Placed;
+use super::outbox::Entry;
+use super::{Router, derive};
+
+impl Dispatch for Router {
+    fn start(&self, mut turn: ReadyTurn) {
+        // A run knows what its own agents are; what was kept is known to the board.
+        if turn.made.as_deref().is_some_and(<[Json]>::is_empty)
+            && let Some(kept) = self.kept(&turn.agent)
+        {
+            turn.made = Some(kept.drafts.into());
+        }
+        match self.env.fault_at("turn.dispatch", turn.agent.as_str()) {
+            None => self.scheduler.enqueue(turn),
+            Some(fault) => {
+                self.delayed.lock().insert(turn.id);
+                let (scheduler, delayed) = (Arc::clone(&self.scheduler), Arc::clone(&self.delayed));
+                fault.hand_over(turn, move |turn| {
+                    if delayed.lock().contains(&turn.id) {
+                        scheduler.enqueue(turn);
+                    }
+                });
+            }
+        }
+    }
+
+    fn abort(&self, turn: TurnId, agent: &AgentName) {
+        self.delayed.lock().remove(&turn);
+        self.scheduler.stop_turn(turn, agent, StopReason::Cancelled);
+    }
+
+    fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool {
+        self.scheduler.has_reported(turn, agent)
+    }
+
+    fn abort_all_but(&self, run: RunId, open: &[TurnId]) {
+        let is_over = |turn: &TurnId| turn.run == run && !open.contains(turn);
+        self.delayed.lock().retain(|turn| !is_over(turn));
+        self.scheduler.stop_turns(is_over);
+    }
+
+    fn request_approval(&self, envelope: &Envelope) {
+        self.decider.request(envelope);
+    }
+
+    fn withdraw_approval(&self, approval: ApprovalId) {
+        self.decider.withdraw(approval);
+    }
+
+    fn journaled(&self, run: &Run, sequence: u64, event: &RunEvent) {
+        self.counters.count(run, event);
+        self.hub.publish((run.id(), run.submission().task.plan.as_deref()), sequence, event);
+        derive::of_event(run, sequence, event).into_iter().for_each(|placed| self.put_in_outbox(placed));
+    }
+
+    fn answered(&self, run: &Run, answered: &Answered) {
+        self.put_in_outbox(derive::of_answer(run, answered, |name| self.named(name)));
+    }
+
+    fn ended(&self, run: &Run) {
+        self.counters.ended(run);
+        self.hub.ended(run.id());
+    }
+}
+
+impl Router {
+    /// A message of a delegation; a planned fault may lose, repeat or delay it.
+    fn put_in_outbox(&self, message: Placed) {
+        match self.env.fault_at("inbox.dispatch", message.message.owner().as_str()) {
+            None => self.outbox.add(Entry::Message(message)),
+            Some(fault) => {
+                let outbox = Arc::clone(&self.outbox);
+                fault.hand_over(message, move |message| outbox.add(Entry::Message(message)));
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What needs the consent of people, before anybody is asked.
+
+use std::sync::Arc;
+
+use crate::actors::agent::Mode;
+use crate::messages::{Action, ActionKind, AgentName, Consent};
+
+/// Decides before anybody is asked: may this agent do this, must a person consent, or is it out of the question?
+pub type ApprovalPolicy = Arc<dyn Fn(&PolicyQuestion<'_>) -> Consent + Send + Sync>;
+
+/// What an approval policy is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyQuestion<'a> {
+    /// Who wants to do it. A policy is asked for an agent that others made and for each of those, and the strictest answer
+    /// counts.
+    pub agent: &'a AgentName,
+    /// Its mode.
+    pub mode: Mode,
+    /// Whether it has tools with effects outside.
+    pub has_effects: bool,
+    /// What kind of action it is.
+    pub kind: ActionKind,
+    /// What it wants to do.
+    pub action: &'a Action,
+    /// It wants people to be asked each time.
+    pub each_time: bool,
+}
+
+/// The policy that a board has by default: handoffs and delegations go ahead, agents that only analyse are approved unless
+/// people are to be asked each time, and everything else asks.
+#[must_use]
+pub fn default_policy(question: &PolicyQuestion<'_>) -> Consent {
+    let only_analyses = question.mode.is_analysis_only() && !question.has_effects && !question.each_time;
+    match question.kind {
+        ActionKind::Handoff | ActionKind::Delegation => Consent::Auto,
+        ActionKind::Requested if only_analyses => Consent::Auto,
+        ActionKind::Requested => Consent::Ask,
+    }
+}

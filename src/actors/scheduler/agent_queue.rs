@@ -1,0 +1,178 @@
+//! What the scheduler has of one agent: its value, its slots, and what waits for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use foldhash::HashMap;
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+
+use crate::actors::agent::{AgentConfig, AgentMsg, AgentValue};
+use crate::actors::instruments::Histogram;
+use crate::actors::metrics::latency_of;
+use crate::messages::{AgentName, TurnId};
+use crate::supervision::runs::dispatch::ReadyTurn;
+
+use super::permits::{AgentSlot, AgentSlots};
+use super::running::RunningTurn;
+use super::status::{AgentSnapshot, AgentStatus};
+
+/// One agent's entry. It stays when the agent is stopped, because its turns wait for its return.
+pub(super) struct AgentQueue {
+    pub(super) name: AgentName,
+    pub(super) config: AgentConfig,
+    /// What takes its turns. `None` before it was made, after a panic until it was made again, and while it is stopped.
+    pub(super) value: Option<Arc<dyn AgentValue>>,
+    /// How many values it has had.
+    pub(super) generation: u64,
+    pub(super) status: AgentStatus,
+    /// The clock's reading when it was stopped.
+    pub(super) offline_since: Duration,
+    /// A task turns its ready turns away when they have waited too long for its return.
+    pub(super) offline_is_watched: bool,
+    pub(super) slots: AgentSlots,
+    /// Made the value, and makes it again. Its supervisor may not know yet that it runs.
+    pub(super) actor: Option<ActorRef<AgentMsg>>,
+    /// When the time limits of its turns are looked at next; set while it has one in the list of deadlines.
+    pub(super) deadline: Option<Duration>,
+    /// It is in the wait queue.
+    pub(super) is_queued: bool,
+    /// Turns that have waited for the runtime and want to continue, first come first.
+    pub(super) reacquiring: VecDeque<Reacquiring>,
+    /// Turns that have not begun, first come first.
+    pub(super) ready: VecDeque<ReadyTurn>,
+    /// Typed requests that wait for a slot.
+    pub(super) typed_requests: VecDeque<oneshot::Sender<TypedGrant>>,
+    /// Callers outside that wait until there is room among the ready turns hold this one after the other. `None` until one
+    /// waits.
+    pub(super) callers: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// The turns that are ready, or have begun and not ended.
+    pub(super) turns: HashMap<TurnId, KnownTurn>,
+    /// How many turns were evicted because they ignored their stop.
+    pub(super) stuck: u64,
+    /// How often the value was made again.
+    pub(super) restarts: u64,
+    /// Why it was made again the last time.
+    pub(super) last_error: Option<String>,
+    /// From a turn's admission to its beginning.
+    pub(super) latency: Histogram,
+}
+
+/// A value, its generation, and a slot to use it in.
+pub(super) type TypedGrant = (Arc<dyn AgentValue>, u64, AgentSlot);
+
+/// A turn that is ready or has begun.
+pub(super) struct KnownTurn {
+    pub(super) attempt: u32,
+    /// `None` until it begins.
+    pub(super) running: Option<Arc<RunningTurn>>,
+}
+
+impl KnownTurn {
+    /// Its outcome was enqueued with its run; its worker has not released what it holds yet.
+    pub(super) fn has_reported(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.turn.has_reported.load(Ordering::Acquire))
+    }
+}
+
+/// A turn that has waited and wants a permit again.
+pub(super) struct Reacquiring {
+    pub(super) turn: Arc<RunningTurn>,
+    pub(super) granted: oneshot::Sender<()>,
+}
+
+/// What an agent that is first in the wait queue gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grant {
+    /// A turn that has waited continues.
+    Continue,
+    /// A typed request gets a slot.
+    TypedRequest,
+    /// A ready turn begins.
+    Begin,
+    /// Something of it may run as soon as a permit is free.
+    AwaitPermit,
+    /// Nothing of it may run now.
+    Nothing,
+}
+
+impl AgentQueue {
+    pub(super) fn new(name: AgentName, config: AgentConfig) -> Self {
+        Self {
+            latency: latency_of(&name),
+            name,
+            value: None,
+            generation: 0,
+            status: AgentStatus::Starting,
+            offline_since: Duration::ZERO,
+            offline_is_watched: false,
+            slots: AgentSlots::new(config.slots),
+            config,
+            actor: None,
+            deadline: None,
+            is_queued: false,
+            reacquiring: VecDeque::new(),
+            ready: VecDeque::new(),
+            typed_requests: VecDeque::new(),
+            callers: None,
+            turns: HashMap::default(),
+            stuck: 0,
+            restarts: 0,
+            last_error: None,
+        }
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !(self.ready.is_empty() && self.reacquiring.is_empty() && self.typed_requests.is_empty())
+    }
+
+    /// Turns that continue come before typed requests, and these before turns that begin.
+    pub(super) fn next_grant(&self, has_permit: bool, is_closed: bool) -> Grant {
+        let has_slot = self.slots.has_free();
+        let may_continue = |reacquiring: &Reacquiring| reacquiring.turn.keeps_slot || has_slot;
+        if self.reacquiring.front().is_some_and(may_continue) {
+            return if has_permit { Grant::Continue } else { Grant::AwaitPermit };
+        }
+        if is_closed || !has_slot || self.value.is_none() {
+            return Grant::Nothing;
+        }
+        match (self.typed_requests.is_empty(), self.ready.is_empty()) {
+            (false, _) => Grant::TypedRequest,
+            (true, true) => Grant::Nothing,
+            (true, false) if has_permit => Grant::Begin,
+            (true, false) => Grant::AwaitPermit,
+        }
+    }
+
+    /// Whether this worker's turn is the attempt that the agent has of it.
+    pub(super) fn has(&self, turn: &Arc<RunningTurn>) -> bool {
+        let known = self.turns.get(&turn.turn.ready.id).and_then(|known| known.running.as_ref());
+        known.is_some_and(|running| Arc::ptr_eq(running, turn))
+    }
+
+    /// Removes a running turn; `false` if another attempt has taken its place.
+    pub(super) fn remove(&mut self, turn: &Arc<RunningTurn>) -> bool {
+        self.has(turn) && self.turns.remove(&turn.turn.ready.id).is_some()
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = (&TurnId, &Arc<RunningTurn>)> {
+        self.turns.iter().filter_map(|(id, known)| Some((id, known.running.as_ref()?)))
+    }
+
+    pub(super) fn snapshot(&self) -> AgentSnapshot {
+        let busy = self.slots.held();
+        AgentSnapshot {
+            name: self.name.clone(),
+            generation: self.generation,
+            status: self.status.clone(),
+            ready: self.ready.len(),
+            busy,
+            waiting: self.turns.len().saturating_sub(self.ready.len() + busy),
+            stuck: self.stuck,
+            restarts: self.restarts,
+            last_error: self.last_error.clone(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Agents come, are replaced, and go.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use ractor::ActorRef;
+
+use crate::actors::agent::{AgentConfig, AgentMsg, AgentValue, dynamic_value};
+use crate::messages::{AgentName, Authority, Json, TurnId};
+use crate::supervision::panic_text;
+use crate::supervision::runs::dispatch::ReadyTurn;
+
+use super::agent_queue::AgentQueue;
+use super::dispatch::turn_away;
+use super::{AgentStatus, Scheduler};
+
+impl Scheduler {
+    /// Gives an agent its queue, or another configuration.
+    pub(crate) fn register(&self, name: &AgentName, config: AgentConfig) {
+        let mut facts = self.facts.lock();
+        if config.is_reentrant {
+            facts.non_reentrant.remove(name);
+        } else {
+            facts.non_reentrant.insert(name.clone());
+        }
+        drop(facts);
+        let mut state = self.state.lock();
+        match state.agent(name) {
+            Some(agent) => {
+                agent.slots.limit = config.slots;
+                agent.config = config;
+            }
+            None => state.add(AgentQueue::new(name.clone(), config)),
+        }
+    }
+
+    /// Gives an agent a new value: later turns use it, turns that have begun keep theirs. Returns its generation.
+    pub(in crate::actors) fn set_value(
+        self: &Arc<Self>,
+        name: &AgentName,
+        value: Arc<dyn AgentValue>,
+        actor: ActorRef<AgentMsg>,
+    ) -> u64 {
+        let mut state = self.state.lock();
+        let Some(index) = state.index_of(name.host()) else { return 0 };
+        let agent = &mut state.agents[index];
+        (agent.value, agent.actor) = (Some(value), Some(actor));
+        agent.generation += 1;
+        agent.status = AgentStatus::Running;
+        let generation = agent.generation;
+        state.push_waiting(index);
+        self.start_waiting(state);
+        generation
+    }
+
+    /// The agent takes no more work. Turns that have not begun wait a while for one that was stopped, whatever becomes of it;
+    /// those of one that has failed fail, so that their runs continue without it.
+    pub(crate) fn retire(self: &Arc<Self>, name: &AgentName, status: AgentStatus) {
+        let mut state = self.state.lock();
+        let Some(index) = state.index_of(name.host()) else { return };
+        let agent = &mut state.agents[index];
+        if agent.status == AgentStatus::Stopped && status != AgentStatus::Stopped {
+            return;
+        }
+        agent.value = None;
+        let was_stopped = std::mem::replace(&mut agent.status, status) == AgentStatus::Stopped;
+        if agent.status == AgentStatus::Stopped {
+            if !was_stopped {
+                agent.offline_since = self.env.now().monotonic;
+            }
+            agent.typed_requests.clear();
+            self.watch_offline(&mut state, index);
+            self.released.notify_waiters();
+            return;
+        }
+        let turned_away: Vec<ReadyTurn> = agent.ready.drain(..).collect();
+        for ready in &turned_away {
+            agent.turns.remove(&ready.id);
+        }
+        // Callers notice by the dropped senders.
+        agent.typed_requests.clear();
+        let status = agent.status.clone();
+        drop(state);
+        self.released.notify_waiters();
+        for ready in turned_away {
+            turn_away(ready, &status);
+        }
+    }
+
+    /// The agent's value is unusable after a panic: no turn begins until there is a new one. Its actor receives a message,
+    /// and `true` is returned, unless the value was replaced meanwhile.
+    pub(super) fn discard_value(&self, agent: usize, generation: u64, turn: Option<TurnId>, text: &str) -> bool {
+        let mut state = self.state.lock();
+        let agent = &mut state.agents[agent];
+        if agent.generation != generation || agent.value.take().is_none() {
+            return false;
+        }
+        agent.status = AgentStatus::Starting;
+        let actor = agent.actor.clone();
+        drop(state);
+        if let Some(actor) = actor {
+            // One that is gone, or goes before it reads this, is followed by one that makes a value at its start.
+            let _ = actor.cast(AgentMsg::Panicked { turn, text: text.to_owned() });
+        }
+        true
+    }
+
+    /// Counts that the agent's value had to be made again.
+    pub(in crate::actors) fn note_restart(&self, name: &AgentName, error: &str) {
+        if let Some(agent) = self.state.lock().agent(name) {
+            agent.restarts += 1;
+            agent.last_error = Some(error.to_owned());
+        }
+    }
+
+    /// The actor that made the agent's value last.
+    pub(super) fn actor(&self, agent: usize) -> Option<ActorRef<AgentMsg>> {
+        self.state.lock().agents[agent].actor.clone()
+    }
+
+    /// What an agent may cause, also one that was stopped; nothing if there never was one of that name.
+    pub(in crate::actors) fn authority(&self, name: &str) -> Authority {
+        let state = self.state.lock();
+        let agent = state.index_of(name).and_then(|index| state.agents.get(index));
+        agent.map_or(Authority::of([]), |agent| agent.config.authority)
+    }
+
+    /// Whether the last of these dynamic agents can be made, each by the one before it.
+    pub(in crate::actors) fn check_dynamic(&self, host: &str, drafts: &[Json]) -> Result<(), String> {
+        let state = self.state.lock();
+        let agent = state.index_of(host).and_then(|index| state.agents.get(index));
+        let value = agent.and_then(|agent| agent.value.clone()).ok_or_else(|| format!("{host} is not there"))?;
+        drop(state);
+        // It is the users' code.
+        catch_unwind(AssertUnwindSafe(|| dynamic_value(&value, drafts)))
+            .unwrap_or_else(|panic| Err(format!("{host} panicked: {}", panic_text(&*panic))))
+            .map(drop)
+    }
+}

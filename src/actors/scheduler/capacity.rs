@@ -1,0 +1,60 @@
+//! How much an agent has to do, and whether it may be given more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::env::Mutant;
+use crate::messages::{AgentName, Refusal};
+
+use super::status::AgentLoad;
+use super::{AgentSnapshot, AgentStatus, Scheduler};
+
+impl Scheduler {
+    /// Refuses work that is not committed yet for an agent whose queue is full.
+    pub(crate) fn check_capacity(&self, name: &AgentName) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        match state.agent(name) {
+            Some(agent) if agent.ready.len() >= self.ready_bound && !Mutant::QueueWithoutBound.is_injected() => {
+                Err(Refusal::Overloaded { what: format!("agent {name}"), retry_after: Duration::from_secs(1) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until an agent's queue is not full, or the agent takes no work. Callers that wait for the same agent come one
+    /// after the other: the next one looks when what is returned is dropped.
+    pub(crate) async fn wait_for_capacity(&self, name: &AgentName) -> Option<OwnedMutexGuard<()>> {
+        let callers = self.state.lock().agent(name).map(|agent| Arc::clone(agent.callers.get_or_insert_default()))?;
+        let first_of_callers = callers.lock_owned().await;
+        loop {
+            let mut released = std::pin::pin!(self.released.notified());
+            released.as_mut().enable();
+            let takes_work = self.load(name).is_ok_and(|load| !load.is_offline);
+            if !takes_work || self.check_capacity(name).is_ok() {
+                return Some(first_of_callers);
+            }
+            released.await;
+        }
+    }
+
+    /// How much an agent has to do. `Err` is why it takes nothing.
+    pub(crate) fn load(&self, name: &AgentName) -> Result<AgentLoad, Refusal> {
+        let mut state = self.state.lock();
+        let unavailable = |why: String| Refusal::Unavailable { agent: name.clone(), why };
+        let Some(agent) = state.agent(name) else { return Err(unavailable("it is not registered".into())) };
+        match &agent.status {
+            AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => {
+                let is_offline = agent.status == AgentStatus::Stopped;
+                Ok(AgentLoad { is_offline, turns: agent.ready.len() + agent.slots.held() })
+            }
+            AgentStatus::Failed(error) => Err(unavailable(format!("it failed too often: {error}"))),
+        }
+    }
+
+    /// All agents at this moment.
+    pub(crate) fn snapshot(&self) -> Vec<AgentSnapshot> {
+        self.state.lock().agents.iter().map(|agent| agent.snapshot()).collect()
+    }
+}

@@ -1,0 +1,255 @@
+//! Who runs next: turns become ready, start when there is a permit and a slot, yield them while they wait, and end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use tokio::sync::oneshot;
+
+use crate::actors::turn::{StopReason, TurnShared};
+use crate::messages::{AgentName, Failure, FailureKind, TurnId};
+use crate::supervision::runs::dispatch::ReadyTurn;
+use crate::supervision::runs::rules::requests::TurnOutcome;
+use crate::supervision::runs::wait_for::Waiting;
+
+use super::agent_queue::{AgentQueue, Grant, KnownTurn, Reacquiring};
+use super::permits::{AgentSlot, Permit, SlotWait};
+use super::running::RunningTurn;
+use super::state::{Job, Next, State};
+use super::{AgentStatus, Scheduler, worker};
+
+impl Scheduler {
+    /// Makes a turn ready; the same attempt again changes nothing.
+    pub(in crate::actors) fn enqueue(self: &Arc<Self>, ready: ReadyTurn) {
+        let mut state = self.state.lock();
+        let Some(index) = state.index_of(ready.agent.host()) else {
+            drop(state);
+            let text =
+                format!("agent {} is not registered; register it and restart the turn, or cancel the run", ready.agent);
+            return report(ready, Failure::new(FailureKind::Unregistered, text));
+        };
+        let agent = &mut state.agents[index];
+        if let status @ AgentStatus::Failed(_) = &agent.status {
+            let status = status.clone();
+            drop(state);
+            return turn_away(ready, &status);
+        }
+        match agent.turns.get(&ready.id) {
+            // It arrives twice, or after a later attempt.
+            Some(known) if known.attempt > ready.attempt => return,
+            Some(known) if known.attempt == ready.attempt && !known.has_reported() => return,
+            Some(_) | None => {}
+        }
+        let before = agent.turns.insert(ready.id, KnownTurn { attempt: ready.attempt, running: None });
+        if let Some(KnownTurn { running: Some(running), .. }) = before {
+            // An attempt whose twin has ended already: nobody waits for it.
+            running.turn.stop.set(StopReason::Cancelled);
+        }
+        agent.ready.push_back(ready);
+        self.watch_offline(&mut state, index);
+        state.push_waiting(index);
+        self.start_waiting(state);
+    }
+
+    /// Whether the turn's outcome was enqueued with its run, and its worker has not released what it holds yet.
+    pub(in crate::actors) fn has_reported(&self, turn: TurnId, agent: &AgentName) -> bool {
+        let mut state = self.state.lock();
+        state.agent(agent).and_then(|agent| agent.turns.get(&turn)).is_some_and(KnownTurn::has_reported)
+    }
+
+    /// Ends a worker's turn and finds it another one to run.
+    pub(super) fn next(self: &Arc<Self>, ended: &Job) -> Next {
+        let (index, turn) = (ended.agent, &ended.turn);
+        let mut state = self.state.lock();
+        if turn.is_evicted() {
+            return Next::End;
+        }
+        let agent = &mut state.agents[index];
+        agent.reacquiring.retain(|reacquiring| !Arc::ptr_eq(&reacquiring.turn, turn));
+        agent.remove(turn);
+        turn.release();
+        state.push_waiting(index);
+        let next = match self.next_job(&mut state) {
+            Some(job) => Next::Run(job),
+            None if ended.is_blocking || state.idle_workers.len() >= state.pool.size() => Next::End,
+            None => {
+                let (worker, assigned) = oneshot::channel();
+                state.idle_workers.push(worker);
+                Next::Wait(assigned)
+            }
+        };
+        self.start_waiting(state);
+        self.released.notify_waiters();
+        next
+    }
+
+    /// Gives the permit and slot of a turn that waits to others.
+    pub(super) fn yield_permit(self: &Arc<Self>, job: &Job) {
+        let now = self.env.now().monotonic;
+        let mut state = self.state.lock();
+        if !job.turn.holds_permit() {
+            return;
+        }
+        job.turn.yield_permit(now);
+        if !job.turn.keeps_slot {
+            state.push_waiting(job.agent);
+        }
+        self.start_waiting(state);
+        self.released.notify_waiters();
+    }
+
+    /// A turn whose wait is over continues: at once (`None`), or when what is returned resolves.
+    pub(super) fn reacquire(self: &Arc<Self>, job: &Job) -> Option<oneshot::Receiver<()>> {
+        let (index, turn) = (job.agent, &job.turn);
+        let mut state = self.state.lock();
+        if state.nobody_waits()
+            && let Some((permit, slot)) = acquire_again(&state, index, turn)
+        {
+            self.resume(&mut state, index, turn, permit, slot);
+            return None;
+        }
+        let (granted, when_granted) = oneshot::channel();
+        state.agents[index].reacquiring.push_back(Reacquiring { turn: Arc::clone(turn), granted });
+        state.push_waiting(index);
+        self.start_waiting(state);
+        Some(when_granted)
+    }
+
+    /// Starts whatever may start now. Called after each change by which something may.
+    pub(super) fn start_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        while let Some(job) = self.next_job(&mut state) {
+            let idle = if job.is_blocking { None } else { state.idle_workers.pop() };
+            let unassigned = match idle {
+                Some(worker) => worker.send((Arc::clone(self), job)).err().map(|(_, job)| job),
+                None => Some(job),
+            };
+            if let Some(job) = unassigned {
+                worker::spawn(self, &self.runtime, job);
+            }
+        }
+    }
+
+    /// The next turn that may start. Turns that continue after a wait, and typed requests, are granted theirs on the way.
+    fn next_job(self: &Arc<Self>, state: &mut State) -> Option<Job> {
+        while let Some(index) = state.pop_waiting() {
+            match state.agents[index].next_grant(state.pool.free() > 0, state.is_closed) {
+                Grant::Nothing => {}
+                Grant::AwaitPermit => {
+                    state.unpop_waiting(index);
+                    return None;
+                }
+                Grant::Continue => {
+                    self.grant_again(state, index);
+                    state.push_waiting(index);
+                }
+                Grant::TypedRequest => {
+                    grant_typed_request(&mut state.agents[index]);
+                    state.push_waiting(index);
+                }
+                Grant::Begin => {
+                    let job = self.begin(state, index);
+                    state.push_waiting(index);
+                    if job.is_some() {
+                        return job;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Lets the turn continue that has waited longest for a permit of this agent.
+    fn grant_again(self: &Arc<Self>, state: &mut State, index: usize) {
+        let agent = &mut state.agents[index];
+        let Some(Reacquiring { turn, granted }) = agent.reacquiring.pop_front() else { return };
+        if agent.turns.contains_key(&turn.turn.ready.id)
+            && let Some((permit, slot)) = acquire_again(state, index, &turn)
+        {
+            self.resume(state, index, &turn, permit, slot);
+            // A worker that is being stopped does not listen; it releases everything when it ends.
+            let _ = granted.send(());
+        }
+    }
+
+    fn resume(
+        self: &Arc<Self>,
+        state: &mut State,
+        index: usize,
+        turn: &Arc<RunningTurn>,
+        permit: Permit,
+        slot: Option<AgentSlot>,
+    ) {
+        let now = self.env.now().monotonic;
+        turn.reacquire(permit, slot, now);
+        let agent = &state.agents[index];
+        if agent.has(turn) {
+            let deadline = now.saturating_add(turn.left(now, agent.config.timeout));
+            self.look_by(state, index, deadline);
+        }
+    }
+
+    /// Takes the agent's first ready turn.
+    fn begin(self: &Arc<Self>, state: &mut State, index: usize) -> Option<Job> {
+        let State { agents, pool, .. } = &mut *state;
+        let agent = &mut agents[index];
+        let (value, permit) = (agent.value.clone()?, pool.try_acquire()?);
+        let ready = agent.ready.front()?;
+        let keeps_slot = !agent.config.is_reentrant;
+        let wait = || {
+            let (slot, holder) = (Waiting::Slot(ready.agent.clone()), Waiting::Turn(ready.id, ready.agent.clone()));
+            SlotWait::begin(&self.facts, slot, holder)
+        };
+        let slot = agent.slots.try_acquire(|| keeps_slot.then(wait))?;
+        let ready = agent.ready.pop_front()?;
+        if agent.ready.is_empty() {
+            // Most agents have one turn at a time, and room for several is long.
+            agent.ready = VecDeque::new();
+        }
+        let now = self.env.now().monotonic;
+        agent.latency.record(now.saturating_sub(ready.ready_at));
+        let shared = TurnShared::new(ready, &self.services, agent.config.turn_settings());
+        let turn = Arc::new(RunningTurn::new(shared, keeps_slot, slot, permit, now));
+        let ready = &turn.turn.ready;
+        match agent.turns.get_mut(&ready.id).filter(|known| known.attempt == ready.attempt) {
+            Some(known) => known.running = Some(Arc::clone(&turn)),
+            // A later attempt was made ready before this one began: nobody waits for it.
+            None => turn.turn.stop.set(StopReason::Cancelled),
+        }
+        let (generation, is_blocking) = (agent.generation, agent.config.is_blocking && self.env.has_threads());
+        let deadline = now.saturating_add(turn.timeout(agent.config.timeout));
+        self.look_by(state, index, deadline);
+        Some(Job { agent: index, turn, value, generation, is_blocking })
+    }
+}
+
+/// What a turn lacks to continue, if it is free.
+fn acquire_again(state: &State, index: usize, turn: &RunningTurn) -> Option<(Permit, Option<AgentSlot>)> {
+    let slots = &state.agents[index].slots;
+    let slot = if turn.keeps_slot { None } else { Some(slots.try_acquire(|| None)?) };
+    Some((state.pool.try_acquire()?, slot))
+}
+
+fn grant_typed_request(agent: &mut AgentQueue) {
+    let (Some(value), Some(slot)) = (agent.value.clone(), agent.slots.try_acquire(|| None)) else { return };
+    if let Some(request) = agent.typed_requests.pop_front() {
+        // A caller that is gone drops the slot.
+        let _ = request.send((value, agent.generation, slot));
+    }
+}
+
+/// Fails a turn of an agent that takes none.
+pub(super) fn turn_away(ready: ReadyTurn, status: &AgentStatus) {
+    let why = match status {
+        AgentStatus::Failed(error) => format!("has failed too often: {error}"),
+        AgentStatus::Starting | AgentStatus::Running | AgentStatus::Stopped => "takes no turns".to_owned(),
+    };
+    let text = format!("agent {} {why}", ready.agent);
+    report(ready, Failure::new(FailureKind::Transient, text));
+}
+
+/// Reports the outcome of a turn that has not begun.
+pub(super) fn report(ready: ReadyTurn, failure: Failure) {
+    let outcome = TurnOutcome::Failed(failure);
+    let is_marked = ready.is_marked;
+    drop(ready.sink.outcome(ready.id, ready.attempt, is_marked, outcome));
+}

@@ -1,0 +1,114 @@
+//! The scheduler: ready turns wait here until their agent has a slot and the pool a permit, and are then run by workers.
+//!
+//! Turns are pulled. When a turn becomes ready and may start, a worker takes it: one that is idle, or a new one. A worker
+//! that ends a turn continues with the next one that may start, and is idle when there is none. A turn that waits for the
+//! runtime yields its permit and slot, and acquires them again before it continues. So a full queue never blocks a run
+//! supervisor, and a chain of any depth finishes with a pool of one.
+//!
+//! - `permits`: the values that a turn holds; dropped, they release themselves.
+//! - `running`, `agent_queue`, `state`: the data, from one turn to all agents. All of it is behind one lock.
+//! - `dispatch`: who gets a permit next. `worker`: runs turns one after the other.
+//! - `agents`, `offline`, `time_limits`, `stopping`, `capacity`, `typed_requests`: what else happens to agents and turns.
+//!
+//! The scheduler lies outside the actors: a restart of an agent's actor loses no turn.
+
+mod agent_queue;
+mod agents;
+mod capacity;
+mod deadlines;
+mod dispatch;
+mod offline;
+mod permits;
+mod running;
+mod state;
+mod status;
+mod stopping;
+mod time_limits;
+mod typed_requests;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::env::Env;
+use crate::supervision::runs::facts::SharedFacts;
+
+use super::context::ContextStore;
+use super::events::Hub;
+use super::kept_agents::KeptAgents;
+use super::turn::TurnServices;
+
+use state::State;
+pub(crate) use status::{AgentSnapshot, AgentStatus};
+
+/// All agents' queues, and the permits that they share.
+pub(crate) struct Scheduler {
+    state: Mutex<State>,
+    pub(in crate::actors) env: Env,
+    facts: Arc<SharedFacts>,
+    /// Where workers and timers are spawned, whichever thread makes a turn ready.
+    runtime: Handle,
+    ready_bound: usize,
+    offline_after: Duration,
+    stuck_after: Duration,
+    /// What every turn is given.
+    services: TurnServices,
+    /// Notified when a turn releases its permit, or an agent takes no more work.
+    released: Notify,
+    /// Notified when there is a deadline before that of which the watching task knows.
+    earlier_deadline: Arc<Notify>,
+}
+
+/// How much may run and wait at once, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SchedulerConfig {
+    /// Permits of the pool: how many turns of all agents run at once.
+    pub(crate) permits: usize,
+    /// As many ready turns of one agent refuse new work for it.
+    pub(crate) ready_bound: usize,
+    /// How long turns wait for an agent that was stopped.
+    pub(crate) offline_after: Duration,
+    /// How long a turn may ignore that it was stopped before its permit and slot are given to others.
+    pub(crate) stuck_after: Duration,
+    /// How long finding out what came of an effect may take.
+    pub(crate) reconcile_within: Duration,
+}
+
+impl Scheduler {
+    /// Panics outside a tokio runtime.
+    pub(crate) fn new(env: Env, facts: Arc<SharedFacts>, context: ContextStore, config: SchedulerConfig) -> Arc<Self> {
+        let SchedulerConfig { permits, ready_bound, offline_after, stuck_after, reconcile_within } = config;
+        let kept_agents = Arc::new(KeptAgents::new(Arc::clone(context.storage())));
+        Arc::new(Self {
+            state: Mutex::new(State::new(permits)),
+            env,
+            facts,
+            runtime: Handle::current(),
+            ready_bound,
+            offline_after,
+            stuck_after,
+            services: TurnServices { context: Arc::new(context), hub: Arc::default(), kept_agents, reconcile_within },
+            released: Notify::new(),
+            earlier_deadline: Arc::default(),
+        })
+    }
+
+    /// Those who watch runs, and the agents in their turns.
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.services.hub
+    }
+
+    /// Dynamic agents that were kept after their run.
+    pub(crate) fn kept_agents(&self) -> &Arc<KeptAgents> {
+        &self.services.kept_agents
+    }
+
+    /// Permits of the pool that no turn holds.
+    pub(crate) fn free_permits(&self) -> usize {
+        self.state.lock().pool.free()
+    }
+}

@@ -1,0 +1,100 @@
+//! A turn that a worker runs: what it holds of the scheduler, and how long it has run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::actors::turn::TurnShared;
+
+use super::permits::{AgentSlot, Permit};
+
+/// Shared by the turn's worker and the scheduler, which evicts a turn that ignores its stop.
+pub(super) struct RunningTurn {
+    pub(super) turn: Arc<TurnShared>,
+    /// Its agent is non-reentrant: the turn holds the slot also while it waits.
+    pub(super) keeps_slot: bool,
+    held: Mutex<Held>,
+    /// `held.permit` is there. Read at each poll, without the lock.
+    holds_permit: AtomicBool,
+    is_evicted: AtomicBool,
+}
+
+/// Changed under the scheduler's lock alone.
+struct Held {
+    slot: Option<AgentSlot>,
+    permit: Option<Permit>,
+    /// The clock's reading when the permit was acquired last.
+    since: Duration,
+    /// How long earlier permits were held.
+    used: Duration,
+}
+
+impl RunningTurn {
+    pub(super) fn new(turn: TurnShared, keeps_slot: bool, slot: AgentSlot, permit: Permit, now: Duration) -> Self {
+        Self {
+            turn: Arc::new(turn),
+            keeps_slot,
+            held: Mutex::new(Held { slot: Some(slot), permit: Some(permit), since: now, used: Duration::ZERO }),
+            holds_permit: true.into(),
+            is_evicted: false.into(),
+        }
+    }
+
+    pub(super) fn holds_permit(&self) -> bool {
+        self.holds_permit.load(Ordering::Acquire)
+    }
+
+    /// The turn ignored its stop for too long: what it held was given to others, and what it returns is dropped.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.is_evicted.load(Ordering::Acquire)
+    }
+
+    pub(super) fn evict(&self) {
+        self.is_evicted.store(true, Ordering::Release);
+        self.release();
+    }
+
+    /// Takes a permit again, and a slot unless it was kept.
+    pub(super) fn reacquire(&self, permit: Permit, slot: Option<AgentSlot>, now: Duration) {
+        let mut held = self.held.lock();
+        (held.permit, held.since) = (Some(permit), now);
+        held.slot = held.slot.take().or(slot);
+        self.holds_permit.store(true, Ordering::Release);
+    }
+
+    /// Releases the permit while the turn waits, and the slot of a reentrant agent.
+    pub(super) fn yield_permit(&self, now: Duration) {
+        let mut held = self.held.lock();
+        held.used = held.used(now);
+        held.permit = None;
+        if !self.keeps_slot {
+            held.slot = None;
+        }
+        self.holds_permit.store(false, Ordering::Release);
+    }
+
+    /// Releases all that it holds: its worker is done with it, or it was evicted.
+    pub(super) fn release(&self) {
+        let mut held = self.held.lock();
+        (held.permit, held.slot) = (None, None);
+        self.holds_permit.store(false, Ordering::Release);
+    }
+
+    /// How much longer it may run, if its agent allows `usual` and the turn itself nothing else. Time in which it waits does
+    /// not count.
+    pub(super) fn left(&self, now: Duration, usual: Duration) -> Duration {
+        self.timeout(usual).saturating_sub(self.held.lock().used(now))
+    }
+
+    pub(super) fn timeout(&self, usual: Duration) -> Duration {
+        self.turn.ready.timeout.unwrap_or(usual)
+    }
+}
+
+impl Held {
+    fn used(&self, now: Duration) -> Duration {
+        if self.permit.is_some() { self.used + now.saturating_sub(self.since) } else { self.used }
+    }
+}

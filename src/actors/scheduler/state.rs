@@ -1,0 +1,108 @@
+//! The scheduler's state: the agents, and the wait queue of those that may have something to run.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use tokio::sync::oneshot;
+
+use crate::actors::agent::AgentValue;
+use crate::messages::AgentName;
+
+use super::Scheduler;
+use super::agent_queue::AgentQueue;
+use super::deadlines::Deadlines;
+use super::permits::Pool;
+use super::running::RunningTurn;
+
+pub(super) struct State {
+    /// The board stops: turns that have begun continue, and none begins.
+    pub(super) is_closed: bool,
+    pub(super) pool: Pool,
+    indexes: HashMap<AgentName, usize>,
+    pub(super) agents: Vec<AgentQueue>,
+    /// Agents that may have work and a free slot, in the order in which they asked.
+    wait_queue: VecDeque<usize>,
+    /// Workers without a turn, at most one for each permit. They hold nothing of the scheduler, so they end with it.
+    pub(super) idle_workers: Vec<oneshot::Sender<Assignment>>,
+    pub(super) deadlines: Deadlines,
+}
+
+/// What an idle worker receives: its next turn, and the scheduler that it belongs to.
+pub(super) type Assignment = (Arc<Scheduler>, Job);
+
+/// A turn that a worker is to run. It moves into the worker's task, so it is small.
+pub(super) struct Job {
+    /// The index of its agent.
+    pub(super) agent: usize,
+    pub(super) turn: Arc<RunningTurn>,
+    pub(super) value: Arc<dyn AgentValue>,
+    /// Which of the agent's values this is.
+    pub(super) generation: u64,
+    /// It needs a thread on which it may block.
+    pub(super) is_blocking: bool,
+}
+
+/// What a worker does next.
+pub(super) enum Next {
+    Run(Job),
+    /// Nothing may start; the next job comes here.
+    Wait(oneshot::Receiver<Assignment>),
+    End,
+}
+
+impl State {
+    pub(super) fn new(pool: usize) -> Self {
+        Self {
+            is_closed: false,
+            pool: Pool::new(pool),
+            indexes: HashMap::default(),
+            agents: Vec::new(),
+            wait_queue: VecDeque::new(),
+            idle_workers: Vec::new(),
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, agent: AgentQueue) {
+        self.indexes.insert(agent.name.clone(), self.agents.len());
+        self.agents.push(agent);
+    }
+
+    /// The index of the agent of this name. Not of a dynamic agent: ask for its host.
+    pub(super) fn index_of(&self, name: &str) -> Option<usize> {
+        self.indexes.get(name).copied()
+    }
+
+    /// The agent of this name, or the host of a dynamic one.
+    pub(super) fn agent(&mut self, name: &AgentName) -> Option<&mut AgentQueue> {
+        let index = self.index_of(name.host())?;
+        self.agents.get_mut(index)
+    }
+
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.wait_queue.is_empty()
+    }
+
+    /// The agent that is first in the wait queue, taken from it.
+    pub(super) fn pop_waiting(&mut self) -> Option<usize> {
+        let index = self.wait_queue.pop_front()?;
+        self.agents[index].is_queued = false;
+        Some(index)
+    }
+
+    /// Puts an agent last in the wait queue if it has work and is not there.
+    pub(super) fn push_waiting(&mut self, index: usize) {
+        let agent = &mut self.agents[index];
+        if agent.has_work() && !std::mem::replace(&mut agent.is_queued, true) {
+            self.wait_queue.push_back(index);
+        }
+    }
+
+    /// Puts an agent that was popped back where it was.
+    pub(super) fn unpop_waiting(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.agents[index].is_queued, true) {
+            self.wait_queue.push_front(index);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What others see of an agent in the scheduler.
+
+use crate::messages::AgentName;
+
+/// Where an agent is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AgentStatus {
+    /// Its value is being made; its turns wait.
+    Starting,
+    /// It takes turns.
+    Running,
+    /// It was rebuilt too often; it refuses until it is restarted by hand.
+    Failed(String),
+    /// It was stopped; turns that have begun finish, and others wait a while for its return.
+    Stopped,
+}
+
+/// How much an agent has to do; the least comes first, and an agent that is stopped last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AgentLoad {
+    /// It was stopped: what it is given waits for its return.
+    pub(crate) is_offline: bool,
+    /// Ready turns, and turns and typed requests that hold a slot.
+    pub(crate) turns: usize,
+}
+
+/// An agent at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentSnapshot {
+    pub(crate) name: AgentName,
+    /// How many values it has had.
+    pub(crate) generation: u64,
+    pub(crate) status: AgentStatus,
+    /// Turns that have not begun.
+    pub(crate) ready: usize,
+    /// Turns and typed requests that hold a slot.
+    pub(crate) busy: usize,
+    /// Turns that have begun and hold no slot.
+    pub(crate) waiting: usize,
+    /// How many turns were evicted because they ignored their stop.
+    pub(crate) stuck: u64,
+    /// How often its value was made again.
+    pub(crate) restarts: u64,
+    /// Why it was made again the last time.
+    pub(crate) last_error: Option<String>,
+}

@@ -1,0 +1,94 @@
+//! Turns that run longer than they may. One task looks at all agents, at each when the time of its turns may be up.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::actors::turn::{StopReason, TurnShared};
+use crate::messages::{AgentName, TurnId};
+
+use super::Scheduler;
+use super::agent_queue::AgentQueue;
+use super::state::State;
+
+impl AgentQueue {
+    /// Its turns whose time is up.
+    fn overdue(&self, now: Duration) -> impl Iterator<Item = (TurnId, AgentName)> {
+        let overdue = self.running().filter(move |(_, running)| running.left(now, self.config.timeout).is_zero());
+        overdue.map(|(turn, _)| (*turn, self.name.clone()))
+    }
+
+    /// When the time of one of its turns may be up next.
+    fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let usual = self.config.timeout;
+        let at_work = self.running().filter(|(_, running)| running.holds_permit());
+        let left = at_work.map(|(_, running)| running.left(now, usual)).filter(|left| !left.is_zero()).min();
+        (!self.turns.is_empty()).then(|| now.saturating_add(left.unwrap_or(usual)))
+    }
+}
+
+impl State {
+    /// The turns whose time is up.
+    fn overdue(&mut self, now: Duration) -> Vec<(TurnId, AgentName)> {
+        let mut overdue = Vec::new();
+        while let Some(index) = self.deadlines.pop_due(now) {
+            let agent = &mut self.agents[index];
+            overdue.extend(agent.overdue(now));
+            agent.deadline = agent.next_deadline(now);
+            if let Some(next) = agent.deadline {
+                self.deadlines.push(index, next);
+            }
+        }
+        overdue.sort_unstable();
+        overdue
+    }
+}
+
+impl Scheduler {
+    /// Has the turns of an agent looked at by then.
+    pub(super) fn look_by(self: &Arc<Self>, state: &mut State, index: usize, deadline: Duration) {
+        let State { agents, deadlines, .. } = state;
+        if !deadlines.bring_forward(index, &mut agents[index].deadline, deadline) {
+            return;
+        }
+        if std::mem::replace(&mut deadlines.is_watched, true) {
+            self.earlier_deadline.notify_one();
+        } else {
+            self.runtime.spawn(Self::watch_deadlines(Arc::downgrade(self), Arc::clone(&self.earlier_deadline)));
+        }
+    }
+
+    /// Stops turns that run longer than they may; ends when none is under way. Holds nothing while it sleeps, so that a
+    /// board that was shut down closes its store.
+    async fn watch_deadlines(scheduler: Weak<Self>, earlier_deadline: Arc<Notify>) {
+        loop {
+            let wait = {
+                let Some(scheduler) = scheduler.upgrade() else { return };
+                let now = scheduler.env.now().monotonic;
+                let (overdue, next) = {
+                    let mut state = scheduler.state.lock();
+                    let overdue = state.overdue(now);
+                    let next = state.deadlines.first();
+                    state.deadlines.is_watched = next.is_some();
+                    (overdue, next)
+                };
+                for (turn, agent) in overdue {
+                    scheduler.stop_turn(turn, &agent, StopReason::TimedOut);
+                }
+                let Some(next) = next else { return };
+                next.saturating_sub(now)
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(wait) => {}
+                () = earlier_deadline.notified() => {}
+            }
+        }
+    }
+
+    /// How long a turn of this agent may run.
+    pub(super) fn timeout_of(&self, index: usize, turn: &TurnShared) -> Duration {
+        turn.ready.timeout.unwrap_or_else(|| self.state.lock().agents[index].config.timeout)
+    }
+}

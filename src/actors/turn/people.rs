@@ -1,0 +1,102 @@
+//! What a turn asks people: questions, and consent to actions.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::env::Mutant;
+use crate::messages::{Action, Json, Refusal};
+use crate::supervision::runs::decide::denial;
+use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
+
+use super::error::unexpected;
+use super::{Turn, TurnError};
+
+impl Turn {
+    /// Asks people and waits for the answer, over restarts too: as long as it takes, or as long as the agent's
+    /// [`question_ttl`](super::AgentSpec::question_ttl) says.
+    ///
+    /// # Errors
+    /// [`Refusal::QuestionExpired`] if the agent's questions expire and nobody answered in time. When an earlier attempt asked for
+    /// something else in this place.
+    pub fn ask(&self, question: impl Into<Json>) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        self.ask_for_at_most(question.into(), self.shared.question_ttl)
+    }
+
+    /// As [`Turn::ask`], with a time for this question: when it is over, also while no process runs, the question is withdrawn.
+    ///
+    /// ```
+    /// use callboard::messages::Refusal;
+    /// use callboard::prelude::*;
+    /// use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let board = Callboard::builder()
+    ///     .agent("painter", |turn: Turn| async move {
+    ///         let colour = match turn.ask_within("Which colour?", Duration::from_millis(1)).await {
+    ///             Ok(colour) => colour,
+    ///             Err(error) if matches!(error.refusal(), Some(Refusal::QuestionExpired { .. })) => "white".into(),
+    ///             Err(error) => return Err(error),
+    ///         };
+    ///         Ok(Command::output(colour))
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// let run = board.submit(Task::new("paint")).await?;
+    /// assert_eq!(run.result().await?.output, "white");
+    /// # board.shutdown().await;
+    /// # Ok::<(), callboard::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refusal::QuestionExpired`] if nobody answered in time; as [`Turn::ask`].
+    pub fn ask_within(
+        &self,
+        question: impl Into<Json>,
+        time: Duration,
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        self.ask_for_at_most(question.into(), Some(time))
+    }
+
+    fn ask_for_at_most(
+        &self,
+        question: Json,
+        ttl: Option<Duration>,
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send {
+        let ordinal = self.take_ordinal();
+        async move {
+            match self.request(ordinal, TurnRequest::Ask { question: question.clone(), ttl }).await? {
+                TurnReply::Answered(answer) => Ok(answer),
+                TurnReply::QuestionExpired => Err(Refusal::QuestionExpired { question: question.to_string() }.into()),
+                reply => Err(unexpected(&reply)),
+            }
+        }
+    }
+
+    /// Asks for consent to an action, as the approval policy says, and waits for the decision. Execute the action that
+    /// is returned: it is the one that was approved.
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`] or [`Refusal::ApprovalExpired`], which end the turn's branch as denied if passed on with `?`.
+    pub fn approve(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        self.ask_consent(action, false)
+    }
+
+    /// As [`Turn::approve`]; what people have approved for the whole run does not count.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn approve_each_time(&self, action: Action) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        self.ask_consent(action, true)
+    }
+
+    fn ask_consent(&self, action: Action, each_time: bool) -> impl Future<Output = Result<Action, TurnError>> + Send {
+        let ordinal = self.take_ordinal();
+        async move {
+            let asked = Mutant::RunUnapproved.is_injected().then(|| action.clone());
+            match self.request(ordinal, TurnRequest::Approve { action, each_time }).await? {
+                TurnReply::Decided(decision, action) if decision.approved => Ok(asked.unwrap_or(action)),
+                TurnReply::Decided(decision, action) => Err(denial(&action, &decision).into()),
+                reply => Err(unexpected(&reply)),
+            }
+        }
+    }
+}

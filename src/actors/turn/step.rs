@@ -1,0 +1,88 @@
+//! Work whose result is journaled, so that it is not repeated with the attempt.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::env::Mutant;
+use crate::messages::{Durability, Json};
+use crate::supervision::runs::rules::requests::TurnRequest;
+use crate::supervision::runs::run::Record;
+
+use super::error::{changed, no_longer_wanted};
+use super::requests::{as_step, check_depth};
+use super::{Turn, TurnError};
+
+impl Turn {
+    /// Does something and journals its result: a repeated attempt gets the recorded result instead of doing it again. A
+    /// crash between the work and the record repeats the work, so an effect outside happens at least once: it must be
+    /// idempotent, for which [`Turn::id`] and the step's name serve as key. What must not be repeated is done with
+    /// [`Turn::effect`].
+    ///
+    /// Requests of a turn match by their order: the work of a step must not itself ask the turn for anything but
+    /// reservations.
+    ///
+    /// # Errors
+    /// What the work returns; [`FailureKind::ChangedTurn`](crate::messages::FailureKind::ChangedTurn) when an earlier attempt asked
+    /// for something else in this place.
+    pub fn step<T, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> impl Future<Output = Result<T, TurnError>> + Send
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<TurnError>,
+    {
+        let ordinal = self.take_ordinal();
+        let name: Arc<str> = name.into();
+        async move {
+            self.check_not_in_step("a step")?;
+            let recorded = self.shared.ready.records.get(&ordinal).filter(|_| !Mutant::RepeatStep.is_injected());
+            match recorded.map(|record| &**record) {
+                Some(Record::Step { name: recorded, value, is_marked }) if *recorded == name => {
+                    if *is_marked {
+                        self.shared.taint().inherit();
+                    }
+                    return value
+                        .parse()
+                        .map_err(|error| changed(format!("the result of step {name:?} no longer fits: {error}")));
+                }
+                Some(Record::StepStarted { name: recorded }) if *recorded == name => {}
+                // It was declared not to be repeatable then.
+                Some(Record::StepFailed { name: recorded, failure, .. }) if *recorded == name => {
+                    return Err(TurnError { failure: failure.clone() });
+                }
+                Some(Record::Once(once)) if once.intent.name == name => {}
+                Some(record) => {
+                    return Err(changed(format!("it asks for the step {name:?} where the journal has {record:?}")));
+                }
+                None => {}
+            }
+            if self.shared.has_reported.load(Ordering::Acquire) {
+                // A clone that outlives its turn: what it did would be kept nowhere.
+                return Err(no_longer_wanted());
+            }
+            let is_durable = self.shared.ready.durability == Durability::Sync;
+            if is_durable && self.shared.is_unsynced.swap(false, Ordering::AcqRel) {
+                // Boxed: most steps do without it, and wait long with the room for it.
+                Box::pin(self.request(ordinal, TurnRequest::StartStep(Arc::clone(&name)))).await?;
+            }
+            let env = &self.shared.store.env;
+            if env.has_faults() {
+                let begun = env.slow_fault_point_of("step.begin", self.agent().as_str());
+                Box::pin(begun).await.map_err(TurnError::transient)?;
+            }
+            let result = as_step(self.id(), work).await.map_err(Into::into)?;
+            let value = Json::of(&result).map_err(|error| TurnError::terminal(format!("step {name:?}: {error}")))?;
+            let request = TurnRequest::FinishStep(name, value);
+            check_depth(&request)?;
+            self.shared.is_unsynced.store(true, Ordering::Release);
+            self.send(ordinal, request, None);
+            Ok(result)
+        }
+    }
+}
