@@ -53,10 +53,6 @@ pub(crate) fn whole() -> ExitCode {
     let started = now();
     let lacks = tools::provide();
     let mut report = vec![("tools", started.elapsed(), if lacks.is_empty() { "there" } else { "INCOMPLETE" })];
-    if !lacks.is_empty() && std::env::var_os("CALLBOARD_CI").is_some() {
-        eprintln!("── tools: FAILED, there is no {}", lacks.join(", and no "));
-        return ExitCode::FAILURE;
-    }
     let skipped = Skipped::new();
     let started = now();
     let mut passes = true;
