@@ -242,7 +242,7 @@ impl AgentsHandle {
         self.board.router.watch_presence()
     }
 
-    /// The newest (200; see [`Builder::inbox_size`](super::builder::Builder::inbox_size)) messages of an agent's inbox, oldest
+    /// The newest (200; see [`Capacity::inbox`](super::Capacity::inbox)) messages of an agent's inbox, oldest
     /// first: tasks given to it, and news of tasks that it gave away (SEMANTICS 11). They survive a restart, because they
     /// follow from the journals of runs. The first call reads those, the runs that ended last first and as far back as the
     /// inbox needs; later calls read none twice.

@@ -40,7 +40,7 @@ impl Turn {
     /// Asks people to keep an agent that this turn's agent has made, as `draft` describes it: once it is approved, it is an agent
     /// of the board that lasts over runs and restarts, and is called by its name, or as `maker~name`. It stays a dynamic agent:
     /// its turns take slots of its host, from whose value it is built for each turn, and may cause what this turn may at most. It is
-    /// stored with what was approved, also if people have changed that. [`AgentSpec::keeps_agents`](super::AgentSpec) permits
+    /// stored with what was approved, also if people have changed that. [`AgentSpec::keeps_agents`](crate::AgentSpec) permits
     /// it for the host (SEMANTICS 13).
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::{Turn, TurnError};
 
 impl Turn {
     /// Asks people and waits for the answer, over restarts too: as long as it takes, or as long as the agent's
-    /// [`question_ttl`](super::AgentSpec::question_ttl) says.
+    /// [`question_ttl`](crate::AgentSpec::question_ttl) says.
     ///
     /// # Errors
     /// [`Refusal::QuestionExpired`] if the agent's questions expire and nobody answered in time. When an earlier attempt asked for

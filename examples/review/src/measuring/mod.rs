@@ -32,7 +32,7 @@ pub(crate) struct Measurement {
     /// Input for [`settle`], which needs all files together.
     modules: Vec<Module>,
     reexports: Vec<String>,
-    /// Input for [`repeated_blocks`], which needs all files together; cheaper to measure again than to keep.
+    /// Input for [`repeated_blocks`](fn@repeated_blocks), which needs all files together; cheaper to measure again than to keep.
     #[serde(skip)]
     pub(crate) significant: Vec<SignificantLine>,
 }
