@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::builder;
 use callboard::messages::state::StateRules;
 use callboard::prelude::*;
-use callboard::supervision::runs::glance::node_states_of;
+use callboard::supervision::runs::node_states::node_states_of;
 use callboard::workflow::{Count, Drawing, Node, NodeState, NodeStates, Workflow};
 use proptest::prelude::*;
 use serde_json::json;

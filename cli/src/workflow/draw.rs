@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use callboard::supervision::runs::glance::node_states_of;
+use callboard::supervision::runs::node_states::node_states_of;
 use callboard::workflow::{Drawing, NodeStates};
 
 use crate::page::{Failure, Page};

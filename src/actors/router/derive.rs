@@ -10,9 +10,8 @@ use crate::messages::{
 };
 use crate::storage::{Journal, StorageError};
 use crate::supervision::panic_text;
-use crate::supervision::runs::run::Run;
+use crate::supervision::runs::run::{Answered, Effect, Run};
 use crate::supervision::runs::snapshot::{Past, past};
-use crate::supervision::runs::step::{Answered, Effect};
 
 use super::ledger::{InboxMessage, Placed};
 

@@ -6,8 +6,7 @@ use crate::actors::turn::StopReason;
 use crate::messages::{AgentName, ApprovalId, Envelope, Json, RunEvent, RunId, TurnId};
 use crate::supervision::runs::dispatch::{Dispatch, ReadyTurn};
 use crate::supervision::runs::rules::directory::AgentDirectory as _;
-use crate::supervision::runs::run::Run;
-use crate::supervision::runs::step::Answered;
+use crate::supervision::runs::run::{Answered, Run};
 
 use super::ledger::Placed;
 use super::outbox::Entry;

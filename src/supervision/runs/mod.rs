@@ -5,8 +5,8 @@ pub mod shard;
 
 pub(crate) use rules::once;
 pub use rules::{
-    breaker, budget, decide, facts, follow, fork, glance, guard, interrupts, reopen, replay, retry, run, snapshot,
-    step, wait_for,
+    breaker, budget, decide, facts, follow, fork, guard, interrupts, node_states, reopen, replay, retry, run, snapshot,
+    wait_for,
 };
 pub(crate) use shard::conversing;
 pub use shard::{claims, dispatch, queue, roster, supervisor};

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use callboard_text::visible_lines;
 
+use crate::messages::state::StateError;
 use crate::messages::{ConversationId, Refusal, RequestId, RunId, TooLong};
 use crate::storage::StorageError;
 use crate::workflow::Defects;
+
+use super::requests::MAX_COMMAND;
 
 /// Why a task was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +119,45 @@ pub enum AnswerError {
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The answer could not be journaled.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a run was not resumed with an overwrite.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverwriteError {
+    /// The store does not know the run.
+    #[error("there is no such run")]
+    Unknown,
+    /// It is being worked on.
+    #[error("the run has not ended")]
+    NotEnded,
+    /// It ended for another reason.
+    #[error("the run did not end because of concurrent writes")]
+    NoConflict,
+    /// The overwrites leave a conflict, or a channel does not take them. Nothing has changed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// It could not go on from there: an agent that it names is gone, or a custom reducer panicked.
+    #[error("{0}")]
+    CannotGoOn(String),
+    /// The values are larger than a command may be.
+    #[error("the overwrite has {size} bytes; at most {} are allowed", MAX_COMMAND)]
+    TooLarge {
+        /// The size in bytes.
+        size: usize,
+    },
+    /// Who writes is named at too great a length.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// A value is nested too deeply to be stored.
+    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
+    TooDeep,
+    /// Nobody said whether the overwrite was journaled; the run tells.
+    #[error("nothing is known about the overwrite; look at the run")]
+    Interrupted,
+    /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }

@@ -20,9 +20,9 @@ use crate::messages::{
 };
 use crate::storage::StorageError;
 
-use super::decide::MAX_COMMAND;
 use super::errors::SubmitError;
-use super::reopen::in_order_of_effect;
+use super::history::in_order_of_effect;
+use super::requests::MAX_COMMAND;
 use super::run::{HANDOFF_ORDINAL, Now, Origin, Run};
 
 /// What is different about a fork, and about the turn that it begins at; by default nothing.
@@ -210,7 +210,7 @@ pub fn fork_at(
         return Err(ForkError::NotReached(turn));
     };
     let open = copy.new.turn(name).ok_or(ForkError::NotReached(turn))?;
-    copy.new.branch_of(open).view.clone().apply(&fork.update, &copy.new.rules)?;
+    copy.new.branch_of(open).view.clone().apply(&fork.update, copy.new.rules())?;
     if fork.limits.is_some() {
         check_limits(&copy.new)?;
     }
@@ -229,9 +229,11 @@ pub(crate) fn entry(history: &[RunEvent]) -> Option<RunEvent> {
 
 /// Whether what is copied lies within the limits that were given.
 fn check_limits(copied: &Run) -> Result<(), ForkError> {
-    let limits = copied.submission.limits();
-    let agents = u32::try_from(copied.agents.len()).unwrap_or(u32::MAX);
-    for (limit, given, used) in [("handoffs", limits.handoffs, copied.handoffs), ("agents", limits.agents, agents)] {
+    let limits = copied.submission().limits();
+    let agents = u32::try_from(copied.tally().agents().len()).unwrap_or(u32::MAX);
+    for (limit, given, used) in
+        [("handoffs", limits.handoffs, copied.tally().handoffs()), ("agents", limits.agents, agents)]
+    {
         if used > given {
             return Err(ForkError::LimitUsed { limit, given, used });
         }
@@ -269,13 +271,13 @@ fn end_of(history: &[RunEvent], turn: u32, original: &Arc<Submission>, rules: &S
     let (mut run, _) = Run::begin(Arc::clone(original), rules.clone());
     let mut end = None;
     for (position, event) in history.iter().enumerate().skip(1) {
-        let was_open = run.turns.contains_key(&turn);
+        let was_open = run.turns().contains(turn);
         run.step(event);
-        if was_open && !run.turns.contains_key(&turn) {
+        if was_open && !run.turns().contains(turn) {
             end = Some(position);
         }
     }
-    (end.unwrap_or(history.len()), run.next_turn - 1)
+    (end.unwrap_or(history.len()), run.turns().next_number() - 1)
 }
 
 /// Copies what did not come from turn `dead`, which was over with the event at `end`.
@@ -368,16 +370,17 @@ impl ToldBy {
         let mut failed = Vec::new();
         for event in &history[1..end] {
             if let RunEvent::TurnFailed { turn, .. } = event
-                && let Some(branch) = run.turns.get(turn).and_then(|open| run.branches.get(&open.branch))
+                && let Some(branch) = run.turns().get(*turn).and_then(|open| run.branches().get(open.branch))
                 && let Origin::Fork { parent, .. } = branch.origin
             {
                 failed.push((*turn, parent));
             }
             run.step(event);
         }
-        let is_open = |parent: &u32| matches!(run.branches.get(parent).map(|fork| &fork.now), Some(Now::Forked { .. }));
+        let is_open =
+            |parent: &u32| matches!(run.branches().get(*parent).map(|fork| &fork.now), Some(Now::Forked { .. }));
         let untold = failed.iter().filter(|(_, parent)| is_open(parent)).map(|(turn, _)| *turn).collect();
-        let waiting = run.turns.get(&dead).map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
+        let waiting = run.turns().get(dead).map(|dead| waiting_above(&run, dead.branch)).unwrap_or_default();
         Self { waiting, untold }
     }
 }
@@ -385,21 +388,21 @@ impl ToldBy {
 /// The open turns that a branch works for.
 fn waiting_above(run: &Run, mut branch: u32) -> BTreeSet<u32> {
     let mut waiting = BTreeSet::new();
-    while let Some(here) = run.branches.get(&branch) {
+    while let Some(here) = run.branches().get(branch) {
         branch = match here.origin {
             Origin::Root => break,
             Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => parent,
-            Origin::Delegation { turn, ordinal } => match run.turns.get(&turn) {
+            Origin::Delegation { turn, ordinal } => match run.turns().get(turn) {
                 Some(open) => {
                     waiting.insert(turn);
                     open.branch
                 }
-                None => match run.branches.iter().find(|(_, branch)| branch.outbound(turn, ordinal).is_some()) {
+                None => match run.branches().with_outbound(turn, ordinal) {
                     Some((asking, _)) => {
-                        if let Now::Turn(turn) = run.branches[asking].now {
+                        if let Now::Turn(turn) = run.branches()[asking].now {
                             waiting.insert(turn);
                         }
-                        *asking
+                        asking
                     }
                     None => break,
                 },
@@ -427,7 +430,7 @@ impl Copy {
         let submission = Arc::new(submission);
         let (new, _) = Run::begin(Arc::clone(&submission), rules.clone());
         let (old, _) = Run::begin(original, rules.clone());
-        let is_changed = old.submission.task.plan != submission.task.plan;
+        let is_changed = old.submission().task.plan != submission.task.plan;
         let (names, parked, events) = (BTreeMap::new(), BTreeMap::new(), vec![RunEvent::Submitted(submission)]);
         let mut copy = Self { old, new, names, parked, events, is_changed };
         copy.name_turns(1, 1, is_changed);
@@ -436,7 +439,7 @@ impl Copy {
 
     /// Takes the old run one event on, and the new one with it.
     fn follow(&mut self, event: &RunEvent, is_wanted: bool, is_after: bool) {
-        let first_of_old = self.old.next_turn;
+        let first_of_old = self.old.turns().next_number();
         self.old.step(event);
         // The fork sees what the run has read, and leaves no messages itself.
         if matches!(event, RunEvent::ConversationRead { .. }) {
@@ -444,7 +447,7 @@ impl Copy {
             self.events.push(event.clone());
         }
         let Some(copied) = event.turn().filter(|_| is_wanted).and_then(|turn| self.copied(turn, event)) else { return };
-        let first_of_new = self.new.next_turn;
+        let first_of_new = self.new.turns().next_number();
         self.new.step(&copied);
         self.events.push(copied);
         self.name_turns(first_of_old, first_of_new, is_after || self.is_changed);
@@ -452,8 +455,8 @@ impl Copy {
 
     /// Finds the turns of the new run that are those which the old one has begun.
     fn name_turns(&mut self, first_of_old: u32, first_of_new: u32, may_differ: bool) {
-        let new_turns = first_of_new..self.new.next_turn;
-        for (old, beside) in (first_of_old..self.old.next_turn).zip(first_of_new..) {
+        let new_turns = first_of_new..self.new.turns().next_number();
+        for (old, beside) in (first_of_old..self.old.turns().next_number()).zip(first_of_new..) {
             // Of a plan, other nodes may begin with the same event.
             let new = match self.old.node_of(old) {
                 Some(node) => new_turns.clone().find(|new| self.new.node_of(*new).as_ref() == Some(&node)),
@@ -468,7 +471,7 @@ impl Copy {
     }
 
     fn begin_alike(&self, old: u32, new: u32) -> bool {
-        match (self.old.turns.get(&old), self.new.turns.get(&new)) {
+        match (self.old.turn(old), self.new.turn(new)) {
             (Some(old), Some(new)) => (&old.agent, &old.input) == (&new.agent, &new.input),
             (Some(_) | None, _) => false,
         }

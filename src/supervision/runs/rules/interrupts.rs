@@ -62,10 +62,10 @@ pub enum ResumeError {
 impl Run {
     /// The nodes that wait for a person, in the order of their turns.
     pub fn interrupts(&self) -> impl Iterator<Item = Interrupt> {
-        let waiting = self.turns.iter().filter(|(_, turn)| turn.phase == Phase::Interrupted);
+        let waiting = self.turns().iter().filter(|(_, turn)| turn.phase == Phase::Interrupted);
         waiting.map(|(number, turn)| Interrupt {
-            turn: self.turn_id(*number),
-            node: self.node_of(*number).unwrap_or_default(),
+            turn: self.turn_id(number),
+            node: self.node_of(number).unwrap_or_default(),
             agent: turn.agent.clone(),
             input: turn.input.clone(),
             state: self.branch_of(turn).view.to_json(),
@@ -88,7 +88,7 @@ impl Run {
     ) -> Result<RunEvent, ResumeError> {
         let open = self.turn(turn.number).filter(|open| open.phase == Phase::Interrupted);
         let open = open.ok_or(ResumeError::NotInterrupted(turn))?;
-        self.branch_of(open).view.clone().apply(&resume.update, &self.rules)?;
+        self.branch_of(open).view.clone().apply(&resume.update, self.rules())?;
         let Resume { input, update } = resume;
         Ok(RunEvent::Resumed { turn: turn.number, input, update, by, at })
     }

@@ -7,50 +7,12 @@
 use std::sync::Arc;
 
 use crate::messages::state::StateError;
-use crate::messages::{Durability, RunEvent, Timestamp, TooLong, Update, Verdict};
-use crate::storage::StorageError;
+use crate::messages::{Durability, RunEvent, Timestamp, Update, Verdict};
 
 use super::decide::{self, DecisionContext};
+pub use super::errors::OverwriteError;
+use super::history::in_order_of_effect;
 use super::run::Run;
-
-/// Why a run was not resumed with an overwrite.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OverwriteError {
-    /// The store does not know the run.
-    #[error("there is no such run")]
-    Unknown,
-    /// It is being worked on.
-    #[error("the run has not ended")]
-    NotEnded,
-    /// It ended for another reason.
-    #[error("the run did not end because of concurrent writes")]
-    NoConflict,
-    /// The overwrites leave a conflict, or a channel does not take them. Nothing has changed.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// It could not go on from there: an agent that it names is gone, or a custom reducer panicked.
-    #[error("{0}")]
-    CannotGoOn(String),
-    /// The values are larger than a command may be.
-    #[error("the overwrite has {size} bytes; at most {} are allowed", decide::MAX_COMMAND)]
-    TooLarge {
-        /// The size in bytes.
-        size: usize,
-    },
-    /// Who writes is named at too great a length.
-    #[error(transparent)]
-    TooLong(#[from] TooLong),
-    /// A value is nested too deeply to be stored.
-    #[error("a value is nested deeper than {} levels", crate::messages::MAX_JSON_DEPTH)]
-    TooDeep,
-    /// Nobody said whether the overwrite was journaled; the run tells.
-    #[error("nothing is known about the overwrite; look at the run")]
-    Interrupted,
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-}
 
 /// A run as it was before the event whose join failed and ended it.
 #[derive(Debug)]
@@ -73,7 +35,7 @@ impl Conflicted {
             ended.result().is_some()
         });
         let last = last.ok_or(OverwriteError::NotEnded)?;
-        if !matches!(ended.conflict.as_deref(), Some(StateError::ConcurrentWrite { .. })) {
+        if !matches!(ended.conflict(), Some(StateError::ConcurrentWrite { .. })) {
             return Err(OverwriteError::NoConflict);
         }
         let mut run = base.clone();
@@ -122,27 +84,9 @@ impl Conflicted {
         let mut resumed = self.run.clone();
         resumed.step(&event);
         resumed.step(&self.ender);
-        match resumed.conflict {
-            Some(left) => Err((*left).into()),
+        match resumed.conflict() {
+            Some(left) => Err(left.clone().into()),
             None => Ok(event),
         }
     }
-}
-
-/// Journaled events in the order in which the fold takes them: an overwrite comes before the event that it is about.
-#[must_use]
-pub fn in_order_of_effect(mut events: Vec<RunEvent>) -> Vec<RunEvent> {
-    for overwrite in 0..events.len() {
-        let RunEvent::Overwritten { turn, .. } = events[overwrite] else { continue };
-        let is_its_end = |event: &RunEvent| match event {
-            RunEvent::TurnEnded { turn: ended, .. }
-            | RunEvent::TurnFailed { turn: ended, .. }
-            | RunEvent::Decided { turn: ended, .. } => *ended == turn,
-            _ => false,
-        };
-        if let Some(end) = events[..overwrite].iter().rposition(is_its_end) {
-            events[end..=overwrite].rotate_right(1);
-        }
-    }
-    events
 }

@@ -7,6 +7,9 @@ use crate::messages::{
     Action, AgentName, Answer, Command, Decision, Failure, Intent, Json, OnUnknown, Order, Refusal, Resolution, Usage,
 };
 
+/// The largest command, in bytes of its parts as text.
+pub const MAX_COMMAND: usize = 8 << 20;
+
 /// What a turn may ask its run for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnRequest {

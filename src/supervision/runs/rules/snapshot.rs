@@ -11,7 +11,7 @@ use crate::storage::codec::{self, CodecError, Payload, Stored};
 use crate::storage::{Journal, Sequence, StorageError};
 use crate::supervision::answer_of;
 
-use super::reopen::in_order_of_effect;
+use super::history::in_order_of_effect;
 use super::run::{Conversing, LATE_ORDINAL, OpenTurn, Run};
 
 /// A run as it was after a record of its journal.
@@ -36,7 +36,7 @@ struct SnapshotV1 {
 struct SnapshotOf<'a> {
     last: Sequence,
     run: &'a Run,
-    conversing: &'a Option<Box<Conversing>>,
+    conversing: Option<&'a Conversing>,
 }
 
 impl Stored for Snapshot {
@@ -75,7 +75,7 @@ impl Cadence {
 
     /// The run as bytes to store.
     pub(in crate::supervision::runs) fn take(&mut self, last: Sequence, run: &Run) -> std::sync::Arc<[u8]> {
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run, conversing: &run.conversing });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last, run, conversing: run.conversing() });
         (self.events, self.last_bytes) = (0, bytes.len());
         bytes
     }
@@ -138,12 +138,11 @@ pub(in crate::supervision::runs) async fn read(
 ) -> Result<Parts, StorageError> {
     // A snapshot that cannot be read is no loss: the journal has it all.
     let snapshot = journal.snapshot(id).await?.and_then(|bytes| codec::decode::<Snapshot>(&bytes).ok());
-    if let Some(Snapshot { last, mut run, conversing }) = snapshot {
-        run.conversing = conversing;
+    if let Some(Snapshot { last, run, conversing }) = snapshot {
         let mut tail = journal.read_from(id, last).await?;
         // The record that the snapshot was taken after must be there: without it the snapshot is ahead of its journal.
         if tail.first == Some(last) {
-            let base = Some(run.with_rules(rules.clone()));
+            let base = Some(run.with_conversing(conversing).with_rules(rules.clone()));
             return Ok(Parts { base, tail: tail.events.split_off(tail.in_first), last: tail.last });
         }
     }
@@ -222,7 +221,6 @@ pub fn late_turns(events: &[RunEvent], rules: &StateRules) -> BTreeMap<u32, Agen
 
 #[cfg(test)]
 mod tests {
-    use super::super::run::FIGURES_ORDINAL;
     use super::*;
     use std::time::Duration;
 
@@ -272,7 +270,7 @@ mod tests {
     #[test]
     fn a_run_read_from_its_snapshot_goes_on_as_the_run_itself() {
         let run = run();
-        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: &None });
+        let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 4, run: &run, conversing: None });
         let read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
         let at = Timestamp::from_millis(1_767_225_600_001);
         let command = Arc::new(Command::output("fine").with("messages", "reviewed"));
@@ -341,7 +339,7 @@ mod tests {
             };
             let (mut run, mut history) = (planned(), Vec::new());
             while run.result().is_none() {
-                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: &None });
+                let bytes = codec::encode_as::<Snapshot>(&SnapshotOf { last: 1, run: &run, conversing: None });
                 let mut read = codec::decode::<Snapshot>(&bytes).unwrap().run.with_rules(StateRules::default());
                 assert_eq!(format!("{run:?}"), format!("{read:?}"));
                 let open: Vec<u32> = run.open_turns().collect();
@@ -360,9 +358,8 @@ mod tests {
     }
 
     /// As it was stored before turns had the figures of their run.
-    fn without_figures(mut run: Run) -> Run {
-        run.turns.values_mut().for_each(|turn| drop(turn.records.remove(&FIGURES_ORDINAL)));
-        run
+    fn without_figures(run: Run) -> Run {
+        run.without_figures()
     }
 
     #[test]
@@ -409,7 +406,8 @@ mod tests {
         run.step(&RunEvent::ConversationEntered { conversation, at });
         let messages = json!([{ "role": "user", "text": "hello" }]).into();
         run.step(&RunEvent::ConversationRead { messages, runs: 1, left_out: 0, is_marked: false, at });
-        let conversing = run.conversing.take();
+        let conversing = run.conversing().cloned().map(Box::new);
+        let run = run.with_conversing(None);
         assert!(conversing.as_ref().is_some_and(|conversing| conversing.read.is_some()));
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/conversations");
         crate::testing::golden::check(folder, &Snapshot { last: 6, run, conversing });

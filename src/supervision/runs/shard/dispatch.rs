@@ -13,8 +13,7 @@ use crate::messages::{
 };
 use crate::supervision::runs::rules::directory::AgentDirectory;
 use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
-use crate::supervision::runs::rules::run::{Record, Run};
-use crate::supervision::runs::rules::step::Answered;
+use crate::supervision::runs::rules::run::{Answered, Record, Run};
 
 use super::queue::{EnqueueGuard, RunMessage, ShardMessage, ShardQueue};
 

@@ -8,13 +8,11 @@ use tokio::sync::oneshot;
 use crate::messages::{Durability, RunEvent, RunId, RunResult};
 use crate::storage::{Fence, Journal, Key, Sequence};
 use crate::supervision::runs::rules::breaker::Signal;
-use crate::supervision::runs::rules::errors::{AnswerError, SubmitError};
+use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::interrupts::ResumeError;
-use crate::supervision::runs::rules::reopen::OverwriteError;
 use crate::supervision::runs::rules::requests::TurnReply;
-use crate::supervision::runs::rules::run::{OnceState, QuestionState, Record, Run};
+use crate::supervision::runs::rules::run::{Effect, OnceState, QuestionState, Record, Run, WorkedOut};
 use crate::supervision::runs::rules::snapshot::Cadence;
-use crate::supervision::runs::rules::step::{Effect, WorkedOut};
 
 use super::queue::RunMessage;
 

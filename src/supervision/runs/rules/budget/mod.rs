@@ -25,6 +25,9 @@ pub struct Budget {
     usage: Usage,
     /// Budgets of delegations that are open, each within another or within the run's.
     purses: BTreeMap<PurseKey, Purse>,
+    /// The ordinal of the next reservation. Stored with the run.
+    #[serde(skip)]
+    next: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +82,17 @@ impl Budget {
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self { tokens: Tokens { limit, ..Tokens::default() }, ..Self::default() }
+    }
+
+    /// The ordinal that the next reservation will have.
+    #[must_use]
+    pub fn next_reservation(&self) -> u32 {
+        self.next
+    }
+
+    /// Ordinals below this one have been given.
+    pub fn reserved_up_to(&mut self, next: u32) {
+        self.next = self.next.max(next);
     }
 
     /// Gives a delegation a budget of its own, within `within` if there is one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Mutant;
-use crate::messages::{AgentName, Chain, Consent, Handoffs, Limits, Refusal, RequestId, TurnId};
+use crate::messages::{AgentName, Chain, Command, Consent, Handoffs, Json, Limits, Refusal, RequestId, TurnId};
 
 use super::budget::{Budget, PurseKey};
 use super::facts::AdmissionFacts;
@@ -32,6 +32,21 @@ pub enum Kind<'a> {
 
 /// A hash over the canonical form of what a handoff carries.
 pub type Mark = u64;
+
+/// What two handoffs are compared by: canonical input and update, without what the runtime or every turn changes.
+#[must_use]
+pub fn mark(input: &Json, command: &Command) -> Mark {
+    const LEFT_OUT: [&str; 3] = ["metrics", "workflow_state", "messages"];
+    let mut text = String::with_capacity(128);
+    input.write_canonical(&mut text);
+    for write in command.update.writes().iter().filter(|write| !LEFT_OUT.contains(&&*write.channel)) {
+        text.push('\n');
+        text.push_str(&write.channel);
+        text.push('=');
+        write.value.write_canonical(&mut text);
+    }
+    xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+}
 
 /// A handoff that a branch remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,10 +14,10 @@ use crate::messages::{
     AgentName, Json, Outcome, RunEvent, RunMetrics, RunResult, Submission, Timestamp, Update, Verdict,
 };
 
-use super::reopen::in_order_of_effect;
-use super::run::{LATE_ORDINAL, Now, Origin, Run};
-use super::step::Effect;
+use super::history::from_submission;
+use super::run::{Effect, LATE_ORDINAL, Origin, Run};
 
+pub use super::history::ReplayError;
 pub use diff::{Aspect, Diff, TurnDifference};
 pub use story::{Cause, Deed, TurnEnd, TurnStory};
 
@@ -51,24 +51,6 @@ pub struct Replay {
     steps: Vec<Step>,
     turns: BTreeMap<u32, TurnStory>,
     run: Run,
-}
-
-/// Why a history cannot be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplayError {
-    /// There are no events.
-    #[error("there is no such run: its journal is empty")]
-    Empty,
-    /// The first event is not a submission: a run that lived in memory only has forgotten how it began.
-    #[error("the journal does not go back to the run's beginning")]
-    Trimmed,
-    /// A later event is a submission too.
-    #[error("event {event} is a second submission: this is the history of more than one run")]
-    Joined {
-        /// Its place in the history, from 1.
-        event: usize,
-    },
 }
 
 /// One event and what it changed.
@@ -225,7 +207,7 @@ impl Replay {
         for earlier in &self.steps[1..step.number] {
             run.step(&earlier.event);
         }
-        let open = run.turns.iter().map(|(number, turn)| (*number, turn.agent.clone())).collect();
+        let open = run.turns().iter().map(|(number, turn)| (number, turn.agent.clone())).collect();
         let outcome = run.result().map(|result| result.outcome.clone());
         Moment { step: step.number, state, open, metrics: run.metrics(), outcome }
     }
@@ -240,12 +222,12 @@ impl Replay {
         let left = branch.and_then(|branch| left_by(&self.run, branch, &event));
         let effects = self.run.step(&event);
         let at = event.at().unwrap_or(self.run.last_at());
-        let is_gone = branch.is_some_and(|branch| !self.run.branches.contains_key(&branch));
+        let is_gone = branch.is_some_and(|branch| !self.run.branches().contains(branch));
         let (left, saved) = left.filter(|_| is_gone).map_or((None, None), |left| (Some(left.view), left.saved));
         // What takes back leaves nothing behind, not even to the run that ends with it.
         let after = match left {
-            Some(left) if self.run.result.is_none() => left,
-            None if is_gone && (takes_back || self.run.result.is_none()) => before.clone(),
+            Some(left) if self.run.result().is_none() => left,
+            None if is_gone && (takes_back || self.run.result().is_none()) => before.clone(),
             Some(_) | None => state_of(&self.run, branch),
         };
         let is_new = |turn: &u32| !self.turns.contains_key(turn);
@@ -306,27 +288,12 @@ impl Step {
     }
 }
 
-/// What a history begins with, and the events after it in the order in which they take effect.
-pub(in crate::supervision::runs) fn from_submission(
-    history: Vec<RunEvent>,
-) -> Result<(Arc<Submission>, impl Iterator<Item = RunEvent>), ReplayError> {
-    let is_submission = |event: &RunEvent| matches!(event, RunEvent::Submitted(_));
-    if let Some(later) = history.iter().skip(1).position(is_submission) {
-        return Err(ReplayError::Joined { event: later + 2 });
-    }
-    let mut events = in_order_of_effect(history).into_iter();
-    let first = events.next().ok_or(ReplayError::Empty)?;
-    let RunEvent::Submitted(submission) = first else { return Err(ReplayError::Trimmed) };
-    Ok((submission, events))
-}
-
 /// The branch in which a turn is open, or has parked its handoff.
 fn branch_at_work(run: &Run, turn: u32) -> Option<u32> {
-    if let Some(open) = run.turns.get(&turn) {
+    if let Some(open) = run.turns().get(turn) {
         return Some(open.branch);
     }
-    let is_parked = |now: &Now| matches!(now, Now::Parked(parked) if parked.ended.number == turn);
-    run.branches.iter().find(|(_, branch)| is_parked(&branch.now)).map(|(id, _)| *id)
+    run.branches().parked_by(turn).map(|(id, _)| id)
 }
 
 /// What a branch sees, or the run itself.
@@ -334,12 +301,12 @@ fn state_of(run: &Run, branch: Option<u32>) -> FinalState {
     if let Some(result) = run.result() {
         return result.state.clone();
     }
-    run.branches.get(&branch.unwrap_or_default()).map(|branch| branch.view.clone()).unwrap_or_default().into()
+    run.branches().get(branch.unwrap_or_default()).map(|branch| branch.view.clone()).unwrap_or_default().into()
 }
 
 /// Whether a branch takes back what another one has done.
 fn takes_back(run: &Run, branch: u32) -> bool {
-    run.branches.get(&branch).is_some_and(|branch| matches!(branch.origin, Origin::Compensation { .. }))
+    run.branches().get(branch).is_some_and(|branch| matches!(branch.origin, Origin::Compensation { .. }))
 }
 
 /// What the end of a turn leaves, if its branch ends with it.
@@ -358,11 +325,11 @@ fn left_by(run: &Run, branch: u32, event: &RunEvent) -> Option<Left> {
     let children = run.children_of(run.turn(*turn)?);
     let (mut view, _) = run.settle(*turn, branch, &children, &command.update).ok()?;
     // A node that does not finish saves nothing.
-    let origin = run.branches.get(&branch)?.origin;
+    let origin = run.branches().get(branch)?.origin;
     let output = command.output.clone().unwrap_or_default();
     let saved = if matches!(verdict, Verdict::Refused(_)) { None } else { run.saved(origin, &output) };
     if let Some(saved) = &saved {
-        view.apply(saved, &run.rules).ok()?;
+        view.apply(saved, run.rules()).ok()?;
     }
     Some(Left { view: view.into(), saved })
 }

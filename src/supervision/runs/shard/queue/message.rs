@@ -8,9 +8,9 @@ use crate::messages::{
     ApprovalId, ConversationId, Decision, Json, Question, RunEvent, RunId, RunResult, Submission, TurnId, Update,
 };
 use crate::storage::{Fence, Sequence, StorageError};
-use crate::supervision::runs::rules::errors::{AnswerError, LoadError, SubmitError};
+use crate::supervision::runs::rules::errors::{AnswerError, LoadError, OverwriteError, SubmitError};
 use crate::supervision::runs::rules::interrupts::{Interrupt, Resume, ResumeError};
-use crate::supervision::runs::rules::reopen::{Conflicted, OverwriteError};
+use crate::supervision::runs::rules::reopen::Conflicted;
 use crate::supervision::runs::rules::requests::{TurnOutcome, TurnReply, TurnRequest};
 use crate::supervision::runs::rules::snapshot::Loaded;
 

@@ -10,9 +10,10 @@ use crate::env::Now;
 use crate::messages::{Durability, RunId, Update};
 use crate::storage::Fence;
 use crate::supervision::panic_text;
-use crate::supervision::runs::rules::reopen::{Conflicted, OverwriteError};
+use crate::supervision::runs::rules::errors::OverwriteError;
+use crate::supervision::runs::rules::reopen::Conflicted;
+use crate::supervision::runs::rules::run::Effect;
 use crate::supervision::runs::rules::snapshot;
-use crate::supervision::runs::rules::step::Effect;
 use crate::supervision::runs::shard::live::{Held, LiveRun};
 use crate::supervision::runs::shard::queue::{Reopened, ShardMessage};
 

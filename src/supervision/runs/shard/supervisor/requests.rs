@@ -10,15 +10,13 @@ use crate::messages::{
 };
 use crate::supervision::panic_text;
 use crate::supervision::runs::rules::decide::{self, DecisionContext};
-use crate::supervision::runs::rules::errors::AnswerError;
+use crate::supervision::runs::rules::errors::{AnswerError, OverwriteError};
 use crate::supervision::runs::rules::expiry;
 use crate::supervision::runs::rules::interrupts::ResumeError;
 use crate::supervision::runs::rules::once::{self, EXPIRY, Told};
-use crate::supervision::runs::rules::reopen::OverwriteError;
 use crate::supervision::runs::rules::requests::TurnOutcome;
 use crate::supervision::runs::rules::requests::{TurnReply, TurnRequest};
-use crate::supervision::runs::rules::run::{Once, OnceState, QuestionState, Record, Run};
-use crate::supervision::runs::rules::step::Effect;
+use crate::supervision::runs::rules::run::{Effect, Once, OnceState, QuestionState, Record, Run};
 use crate::supervision::runs::shard::live::{Held, LiveRun};
 use crate::supervision::runs::shard::queue::{RunMessage, ShardMessage};
 
@@ -210,12 +208,12 @@ fn on_request(
         TurnRequest::Notice(text) => live.absorb(RunEvent::Noticed { turn: number, text, at }),
         TurnRequest::Mark(source) => live.absorb(RunEvent::Marked { turn: number, source, at }),
         TurnRequest::Reserve { tokens, goes_on } => {
-            if let Some(ordinal) = live.run.budget.left_by_attempt_before(number, tokens).filter(|_| goes_on) {
+            if let Some(ordinal) = live.run.budget().left_by_attempt_before(number, tokens).filter(|_| goes_on) {
                 live.held.extend(reply.map(|reply| Held::Reply(reply, TurnReply::TakenOver(ordinal))));
                 return;
             }
-            let ordinal = live.run.next_reservation;
-            let answer = live.run.budget.check(live.run.branch_of(turn).brief.purse, tokens);
+            let ordinal = live.run.budget().next_reservation();
+            let answer = live.run.budget().check(live.run.branch_of(turn).brief.purse, tokens);
             let verdict = match &answer {
                 Ok(()) => Verdict::Admitted(Vec::new()),
                 Err(refusal) => Verdict::Refused(refusal.clone()),

@@ -14,7 +14,7 @@ use crate::env::Now;
 use crate::messages::{ConversationId, Refusal, RunEvent, RunId, RunResult, Submission, TurnId};
 use crate::storage::{Fence, StorageError};
 use crate::supervision::runs::rules::errors::{LoadError, SubmitError};
-use crate::supervision::runs::rules::run::{Phase, Run};
+use crate::supervision::runs::rules::run::Run;
 use crate::supervision::runs::shard::live::{Buffers, Held, LiveRun};
 use crate::supervision::runs::shard::queue::{Drain, RunMessage, ShardMessage};
 use crate::supervision::runs::shard::timers::{Timer, Timers};
@@ -265,19 +265,14 @@ impl RunShard {
             }
             Timer::Retry(run, number, at) => {
                 let mut live = self.runs.remove(&run)?;
-                if let Some(turn) = live
-                    .run
-                    .turns
-                    .get_mut(&number)
-                    .filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
-                {
+                if let Some(turn) = live.run.waits_until(number, at) {
                     let id = TurnId { run, number };
                     let readmitted = self.shared.facts.lock().readmit(id, &turn.agent, now.monotonic);
                     match readmitted {
                         // Waiting for an open breaker uses up no attempt.
                         Err(retry_after) => self.timers.add(now.monotonic + retry_after, timer),
                         Ok(()) => {
-                            turn.phase = Phase::Leased;
+                            live.run.begin_attempt(number);
                             self.start(&mut live, number, now);
                         }
                     }

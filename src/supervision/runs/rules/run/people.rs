@@ -5,7 +5,9 @@ use std::iter;
 
 use crate::messages::{Question, QuestionId, RequestId};
 
-use super::run::{Now, Once, OnceState, OpenTurn, Phase, QuestionState, Record, Run};
+use super::fold::Run;
+use super::record::{Once, OnceState, QuestionState, Record};
+use super::turn::{OpenTurn, Phase};
 
 impl Run {
     /// The questions that wait for an answer, those of unknown outcomes too, in the order of their turns. Those whose time is over
@@ -44,7 +46,7 @@ impl Run {
                     }
                     _ => return None,
                 };
-                let id = QuestionId { request: RequestId { turn: self.turn_id(*number), ordinal: *ordinal }, nonce };
+                let id = QuestionId { request: RequestId { turn: self.turn_id(number), ordinal: *ordinal }, nonce };
                 Some(Question { id, agent: turn.agent.clone(), question, asked_at, expires_at })
             })
     }
@@ -54,14 +56,13 @@ impl Run {
     #[must_use]
     pub fn waits_for_people(&self) -> bool {
         let asker = |branch: u32| self.waiter_of(branch).map(|(asked, _)| asked.turn.number);
-        let asker_of = |turn: &u32| asker(self.turns.get(turn)?.branch);
-        let asked = self.turns.iter().filter(|(_, turn)| turn.waits_for_people()).map(|(number, _)| *number);
-        let is_parked =
-            |branch: u32| matches!(self.branches.get(&branch).map(|branch| &branch.now), Some(Now::Parked(_)));
-        let parked: Vec<u32> = self.branches.keys().copied().filter(|branch| is_parked(*branch)).collect();
+        let asker_of = |turn: &u32| asker(self.turns.get(*turn)?.branch);
+        let asked = self.turns.iter().filter(|(_, turn)| turn.waits_for_people()).map(|(number, _)| number);
+        let parked = self.branches.iter().filter(|(_, branch)| branch.parked().is_some());
+        let parked: Vec<u32> = parked.map(|(id, _)| id).collect();
         let begins = asked.chain(parked.iter().filter_map(|branch| asker(*branch)));
         let held_up: BTreeSet<u32> = begins.flat_map(|turn| iter::successors(Some(turn), asker_of)).collect();
-        (!held_up.is_empty() || !parked.is_empty()) && self.turns.keys().all(|turn| held_up.contains(turn))
+        (!held_up.is_empty() || !parked.is_empty()) && self.turns.numbers().all(|turn| held_up.contains(&turn))
     }
 }
 

@@ -1,28 +1,18 @@
-//! How the nodes of a run's plan stand, for whoever looks at it: its last state for each node, also of blocks that have
-//! ended. Pure.
+//! The states of the nodes of a run's plan, for observers: of each node the last one, also of blocks that have ended. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::messages::state::StateRules;
 use crate::messages::{Block, RunEvent, Work};
+use crate::supervision::runs::rules::history::{ReplayError, from_submission};
+use crate::supervision::runs::rules::run::branch::{Branch, Now, Origin};
+use crate::supervision::runs::rules::run::fold::Run;
+use crate::supervision::runs::rules::run::turn::Phase;
 use crate::workflow::graph::{Graph, Station, Task};
 use crate::workflow::progress::Stage;
 use crate::workflow::{Count, NodeState, NodeStates, way_to_node};
 
-use super::replay::{ReplayError, from_submission};
-use super::run::{Branch, Now, Origin, Phase, Run};
-
-/// What is kept only where somebody asked for it: the fold itself needs nothing of blocks that have ended.
-#[derive(Clone, Debug, Default)]
-pub(in crate::supervision::runs) struct Glances {
-    /// How nodes stood when their blocks ended, by the items and the way.
-    ends: BTreeMap<Spot, NodeStates>,
-    /// The ways to the nodes that were taken back.
-    undone: BTreeSet<String>,
-}
-
-/// The places of the items that a node lies in, from the outside, and the names on the way to it.
-type Spot = (Vec<usize>, String);
+use super::scope::NodePath;
 
 /// How the nodes of a run stood at the end of this history, or stand: of each node the last state, also within blocks that
 /// have ended. Of a run without a plan there are none.
@@ -30,7 +20,7 @@ type Spot = (Vec<usize>, String);
 /// ```
 /// use callboard::messages::state::StateRules;
 /// use callboard::prelude::*;
-/// use callboard::supervision::runs::glance::node_states_of;
+/// use callboard::supervision::runs::node_states::node_states_of;
 /// use callboard::workflow::{Drawing, NodeState, Workflow};
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let workflow = Workflow::from_line("", "draft -> if(\"draft.output == 1\") { publish }")?;
@@ -68,17 +58,17 @@ impl Run {
     /// ended: see [`node_states_of`].
     #[must_use]
     pub fn node_states(&self) -> BTreeMap<String, NodeStates> {
-        let mut spots = self.glances.as_ref().map(|glances| glances.ends.clone()).unwrap_or_default();
-        for id in self.branches.keys() {
-            self.glance(*id, true, &mut spots);
+        let mut states = self.plan.states().map(|kept| kept.ends.clone()).unwrap_or_default();
+        for (id, _) in self.branches.iter() {
+            self.read_states(id, true, &mut states);
         }
         let mut items: BTreeMap<String, Vec<(usize, NodeStates)>> = BTreeMap::new();
-        for ((of, path), states) in spots {
+        for ((of, path), states) in states {
             items.entry(path).or_default().push((of.len(), states));
         }
         let mut states: BTreeMap<String, NodeStates> =
             items.into_iter().filter_map(|(path, items)| Some((path, in_all(&items)?))).collect();
-        for path in self.glances.iter().flat_map(|glances| &glances.undone) {
+        for path in self.plan.states().into_iter().flat_map(|kept| &kept.undone) {
             states.entry(path.clone()).and_modify(|own| {
                 if own.state == NodeState::Finished {
                     own.state = NodeState::Undone;
@@ -86,7 +76,7 @@ impl Run {
             });
         }
         if let Some(plan) = &self.submission.task.plan {
-            let not_begun = NotBegun { is_all_known: self.glances.is_some() };
+            let not_begun = NotBegun { is_all_known: self.plan.states().is_some() };
             not_begun.tell(&plan.body, "", None, None, &mut states);
         }
         states
@@ -94,50 +84,50 @@ impl Run {
 
     /// Notes how the nodes in a branch stand, which is about to end, and in the branches below it.
     pub(in crate::supervision::runs) fn note_end_of(&mut self, branch: u32) {
-        let Some(mut glances) = self.glances.take() else { return };
+        let Some(mut kept) = self.plan.take_states() else { return };
         let mut next = vec![branch];
         while let Some(id) = next.pop() {
-            self.glance(id, false, &mut glances.ends);
-            match self.branches.get(&id).map(|branch| &branch.now) {
+            self.read_states(id, false, &mut kept.ends);
+            match self.branches.get(id).map(|branch| &branch.now) {
                 Some(Now::Plan(scope)) => next.extend(scope.children.values()),
                 Some(Now::Forked { children, .. }) => next.extend(children),
                 Some(Now::Turn(_) | Now::Awaiting | Now::Parked(_)) | None => {}
             }
         }
-        self.glances = Some(glances);
+        self.plan.keep_states(kept);
     }
 
     /// Notes that the node was taken back which a branch takes back now.
     pub(in crate::supervision::runs) fn note_undone(&mut self, branch: u32) {
-        let (Some(graph), Some(mut glances)) = (self.graph.clone(), self.glances.take()) else { return };
-        glances.undone.extend(self.taken_back(branch).map(|(block, node)| path_to(&graph, block, node)));
-        self.glances = Some(glances);
+        let (Some(graph), Some(mut kept)) = (self.plan.shared_graph(), self.plan.take_states()) else { return };
+        kept.undone.extend(self.taken_back(branch).map(|(block, node)| path_to(&graph, block, node)));
+        self.plan.keep_states(kept);
     }
 
     /// Forgets what was noted within a branch that begins anew.
     pub(in crate::supervision::runs) fn forget_within(&mut self, branch: u32) {
-        let (Some(graph), Some(mut glances)) = (self.graph.clone(), self.glances.take()) else { return };
-        let (items, path) = self.spot_of(&graph, branch);
+        let (Some(graph), Some(mut kept)) = (self.plan.shared_graph(), self.plan.take_states()) else { return };
+        let (items, path) = self.path_of(&graph, branch);
         let inner = path + "/";
-        let near = glances.ends.range((items.clone(), String::new())..).map(|(spot, _)| spot);
+        let near = kept.ends.range((items.clone(), String::new())..).map(|(place, _)| place);
         let near = near.take_while(|(of, _)| of.starts_with(&items));
-        let within: Vec<Spot> = near.filter(|(_, noted)| noted.starts_with(&inner)).cloned().collect();
-        for spot in within {
-            glances.ends.remove(&spot);
+        let within: Vec<NodePath> = near.filter(|(_, noted)| noted.starts_with(&inner)).cloned().collect();
+        for place in within {
+            kept.ends.remove(&place);
         }
-        glances.undone.retain(|path| !path.starts_with(&inner));
-        self.glances = Some(glances);
+        kept.undone.retain(|path| !path.starts_with(&inner));
+        self.plan.keep_states(kept);
     }
 
     /// How the nodes of the block that a branch works on stand. What is open when the block ends, nobody needs any more.
-    fn glance(&self, id: u32, is_live: bool, spots: &mut BTreeMap<Spot, NodeStates>) {
-        let (Some(graph), Some(branch)) = (self.graph.as_deref(), self.branches.get(&id)) else { return };
+    fn read_states(&self, id: u32, is_live: bool, states: &mut BTreeMap<NodePath, NodeStates>) {
+        let (Some(graph), Some(branch)) = (self.plan.graph(), self.branches.get(id)) else { return };
         if let Some(count) = self.count_of(graph, branch) {
             // How it stands is told where its own block is looked at.
-            spots.entry(self.spot_of(graph, id)).or_insert_with(|| NodeState::Running.into()).count = Some(count);
+            states.entry(self.path_of(graph, id)).or_insert_with(|| NodeState::Running.into()).count = Some(count);
         }
         let Now::Plan(scope) = &branch.now else { return };
-        let (items, path) = self.spot_of(graph, id);
+        let (items, path) = self.path_of(graph, id);
         let repeated = self.repeated_by(graph, branch);
         for (node, station) in (0..).zip(&scope.level(graph).nodes) {
             let state = match scope.stage(node) {
@@ -149,15 +139,15 @@ impl Run {
                 Stage::Failed => NodeState::Failed,
                 Stage::Skipped => NodeState::Skipped,
             };
-            let spot = (items.clone(), way_to_node(&path, &station.name, repeated));
-            spots.entry(spot).or_insert_with(|| state.into()).state = state;
+            let place = (items.clone(), way_to_node(&path, &station.name, repeated));
+            states.entry(place).or_insert_with(|| state.into()).state = state;
         }
     }
 
     /// The items that a branch lies in, and the way to its node.
-    fn spot_of(&self, graph: &Graph, branch: u32) -> Spot {
+    fn path_of(&self, graph: &Graph, branch: u32) -> NodePath {
         let (mut names, mut items, mut next) = (Vec::new(), Vec::new(), Some(branch));
-        while let Some(branch) = next.and_then(|id| self.branches.get(&id)) {
+        while let Some(branch) = next.and_then(|id| self.branches.get(id)) {
             if let Origin::Fork { index, .. } = branch.origin {
                 items.push(index);
             }
@@ -172,7 +162,7 @@ impl Run {
     /// The name of the loop or map whose body a branch works on.
     fn repeated_by<'g>(&self, graph: &'g Graph, branch: &Branch) -> Option<&'g str> {
         let own = match branch.origin {
-            Origin::Fork { parent, .. } => self.branches.get(&parent)?,
+            Origin::Fork { parent, .. } => self.branches.get(parent)?,
             Origin::Root | Origin::Node { .. } | Origin::Compensation { .. } | Origin::Delegation { .. } => branch,
         };
         self.station(graph, own).and_then(|(_, _, station)| repeated(station))
@@ -193,8 +183,8 @@ impl Run {
     }
 
     fn is_interrupted(&self, branch: Option<&u32>) -> bool {
-        let turn = branch.and_then(|id| match &self.branches.get(id)?.now {
-            Now::Turn(turn) => self.turns.get(turn),
+        let turn = branch.and_then(|id| match &self.branches.get(*id)?.now {
+            Now::Turn(turn) => self.turns.get(*turn),
             Now::Awaiting | Now::Parked(_) | Now::Forked { .. } | Now::Plan(_) => None,
         });
         turn.is_some_and(|turn| turn.phase == Phase::Interrupted)

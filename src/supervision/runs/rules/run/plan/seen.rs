@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::messages::state::METRICS;
 use crate::messages::{Json, Outcome, State};
+use crate::supervision::runs::rules::run::fold::Run;
 use crate::workflow::graph::vars::{Part, Var};
 use crate::workflow::graph::{Graph, Station, Test};
 
-use super::super::run::Run;
-use super::Scope;
+use super::scope::Scope;
 
 /// What templates of a block read.
 pub(super) struct Seen<'a> {
@@ -27,10 +27,10 @@ impl Seen<'_> {
     fn scope(&self, up: u32) -> Option<&Scope> {
         let mut branch = self.branch;
         for _ in 0..up {
-            branch = self.run.branches.get(&branch)?.origin.parent()?;
+            branch = self.run.branches.get(branch)?.origin.parent()?;
             // Between the item of a map and the block around the map lies the map.
             if self.run.scope(branch).is_none() {
-                branch = self.run.branches.get(&branch)?.origin.parent()?;
+                branch = self.run.branches.get(branch)?.origin.parent()?;
             }
         }
         self.run.scope(branch)

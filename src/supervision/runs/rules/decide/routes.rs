@@ -1,0 +1,223 @@
+//! Where control may go: the guard's request is built here, for handoffs and delegations.
+
+use crate::messages::{
+    Action, ActionKind, AgentName, Command, Consent, Decision, Envelope, Goto, Order, Refusal, RequestId, RunEvent,
+    Verdict, handoff_action,
+};
+use crate::supervision::runs::rules::guard::{self, Kind, Mark, Request, mark};
+use crate::supervision::runs::rules::run::{HANDOFF_ORDINAL, OpenTurn, Run};
+
+use super::approvals::{denial, envelope};
+use super::context::DecisionContext;
+
+/// The mark of the handoff that a command asks for, if it asks for one.
+pub(super) fn handoff_mark(turn: &OpenTurn, command: &Command) -> Option<Mark> {
+    matches!(command.goto, Goto::Agent(_)).then(|| mark(command.output.as_ref().unwrap_or(&turn.input), command))
+}
+
+/// Why control may not go where a command has it go, as far as that can be known before the turn has ended.
+#[must_use]
+pub fn on_handoff_check(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    command: &Command,
+    context: &DecisionContext<'_>,
+) -> Option<Refusal> {
+    if let Err(refusal) = run.check_goto(run.branch_of(turn), command) {
+        return Some(refusal);
+    }
+    match route(run, number, turn, command, handoff_mark(turn, command), Asked::Before, context) {
+        Ok(Verdict::Refused(refusal)) | Err(refusal) => Some(refusal),
+        Ok(Verdict::Admitted(_) | Verdict::Parked(_) | Verdict::Nothing) => None,
+    }
+}
+
+/// When it is asked where a command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// While its turn is under way: nothing is taken.
+    Before,
+    /// As its turn ends.
+    AtTheEnd,
+    /// After somebody has approved of it.
+    Approved,
+}
+
+/// Where a command goes. An unknown target ends the turn, as that of a delegation does which the turn insists on: nobody
+/// has that name now, and the same attempt again would not change it. Everything else is a verdict.
+pub(super) fn route(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    command: &Command,
+    mark: Option<Mark>,
+    asked: Asked,
+    context: &DecisionContext<'_>,
+) -> Result<Verdict, Refusal> {
+    if run.is_planned(turn) {
+        // The plan says where its nodes' commands go, and its author has said where they may.
+        return Ok(Verdict::Nothing);
+    }
+    let mut targets = Vec::new();
+    for target in command.goto.targets() {
+        match resolve(run, target, context) {
+            Ok(agent) => targets.push(agent),
+            Err(unknown @ Refusal::UnknownAgent { .. }) => return Err(unknown),
+            Err(refusal) => return Ok(Verdict::Refused(refusal)),
+        }
+    }
+    if targets.is_empty() && !matches!(command.goto, Goto::Many(_)) {
+        return Ok(Verdict::Nothing);
+    }
+    let branch = run.branch_of(turn);
+    let carried = command.output.as_ref().unwrap_or(&turn.input);
+    let kind = match command.goto {
+        Goto::Many(_) => Kind::FanOut,
+        Goto::Agent(_) | Goto::Next | Goto::End => {
+            Kind::Handoff { mark: mark.unwrap_or_default(), recent: &branch.recent }
+        }
+    };
+    let input_of = |position: usize| match &command.goto {
+        Goto::Many(sends) => &sends[position].input,
+        Goto::Agent(_) | Goto::Next | Goto::End => carried,
+    };
+    let actions = targets.iter().enumerate().map(|(position, to)| handoff_action(to, input_of(position)));
+    let consent = match asked {
+        Asked::Approved => Consent::Auto,
+        Asked::Before | Asked::AtTheEnd => strictest(&turn.agent, actions.clone(), context),
+    };
+    let waiter = run.waiter_of(turn.branch);
+    let request = request(run, turn, kind, &targets, waiter, consent, context);
+    let answer = match asked {
+        Asked::Before => guard::probe(&request, &context.facts.lock()),
+        Asked::AtTheEnd | Asked::Approved => guard::admit(&request, &mut context.facts.lock()),
+    };
+    Ok(match answer {
+        guard::Answer::Admit => Verdict::Admitted(targets),
+        guard::Answer::Refuse(refusal) => Verdict::Refused(refusal),
+        guard::Answer::Park => {
+            let action = match <[Action; 1]>::try_from(actions.collect::<Vec<_>>()) {
+                Ok([action]) => action,
+                Err(actions) => {
+                    let inputs = actions.iter().map(|action| action.arguments.value().clone());
+                    let names: Vec<&str> = actions.iter().map(|action| &*action.target).collect();
+                    Action::new("handoff", &names.join(", "), inputs.collect::<Vec<_>>())
+                }
+            };
+            let asked = (ActionKind::Handoff, consent);
+            Verdict::Parked(Box::new(envelope(run, number, HANDOFF_ORDINAL, &turn.agent, action, asked, context)))
+        }
+    })
+}
+
+/// What the guard is asked about an open turn that wants to pass control to `targets`, or to give them a task.
+fn request<'a>(
+    run: &'a Run,
+    turn: &'a OpenTurn,
+    kind: Kind<'a>,
+    targets: &'a [AgentName],
+    waiter: Option<(RequestId, &'a AgentName)>,
+    consent: Consent,
+    context: &DecisionContext<'_>,
+) -> Request<'a> {
+    let branch = run.branch_of(turn);
+    Request {
+        kind,
+        from: &turn.agent,
+        targets,
+        first: run.turn_id(run.turns().next_number()),
+        chain: &branch.chain,
+        waiter,
+        switch: run.submission().task.handoffs,
+        limits: run.submission().limits(),
+        handoffs: run.tally().handoffs(),
+        agents: run.tally().agents(),
+        budget: run.budget(),
+        purse: branch.brief.purse,
+        consent,
+        now: context.now.monotonic,
+    }
+}
+
+fn strictest(agent: &AgentName, actions: impl Iterator<Item = Action>, context: &DecisionContext<'_>) -> Consent {
+    let consents = actions.map(|action| context.directory.consent(agent, ActionKind::Handoff, &action, false));
+    consents.fold(Consent::Auto, Consent::strictest)
+}
+
+/// The agent that a name stands for: a dynamic agent of this run, or one of the board.
+fn resolve(run: &Run, target: &str, context: &DecisionContext<'_>) -> Result<AgentName, Refusal> {
+    match run.agents().named(target) {
+        Some(made) => context.directory.resolve(made.host()).map(|_| made.clone()),
+        None => context.directory.resolve(target),
+    }
+}
+
+/// What becomes of a delegation that an open turn asks for.
+#[must_use]
+pub fn on_delegation(
+    run: &Run,
+    number: u32,
+    turn: &OpenTurn,
+    ordinal: u32,
+    order: Order,
+    context: &DecisionContext<'_>,
+) -> RunEvent {
+    let verdict = match admit_delegation(run, RequestId { turn: run.turn_id(number), ordinal }, turn, &order, context) {
+        Ok(agent) => Verdict::Admitted(vec![agent]),
+        Err(refusal) => Verdict::Refused(refusal),
+    };
+    RunEvent::Delegated { turn: number, ordinal, order, verdict, at: context.now.wall }
+}
+
+fn admit_delegation(
+    run: &Run,
+    asked: RequestId,
+    turn: &OpenTurn,
+    order: &Order,
+    context: &DecisionContext<'_>,
+) -> Result<AgentName, Refusal> {
+    let target = resolve(run, &order.to, context)?;
+    context.directory.check_room(&target)?;
+    let action = Action::new("delegation", &order.to, order.input.clone());
+    let consent = match context.directory.consent(&turn.agent, ActionKind::Delegation, &action, false) {
+        Consent::Auto => Consent::Auto,
+        Consent::Deny => Consent::Deny,
+        // Its turn goes on while it is under way, so it is not parked; what nobody can be asked about does not happen.
+        Consent::Ask | Consent::AskWithin(_) => {
+            let reason = "a delegation is not put before people; ask with Turn::approve before it".to_owned();
+            let action = format!("delegation to {target}");
+            return Err(Refusal::Denied { action, by: "policy".into(), reason });
+        }
+    };
+    let waiter = (!order.is_detached).then_some((asked, &turn.agent));
+    let request = request(run, turn, Kind::Delegation, std::slice::from_ref(&target), waiter, consent, context);
+    match guard::admit(&request, &mut context.facts.lock()) {
+        guard::Answer::Admit => Ok(target),
+        guard::Answer::Refuse(refusal) => Err(refusal),
+        guard::Answer::Park => unreachable!("a delegation is allowed or denied"),
+    }
+}
+
+/// What becomes of a decision about a handoff that was parked after its turn; the whole guard runs again.
+#[must_use]
+pub fn on_parked_decision(
+    run: &Run,
+    envelope: &Envelope,
+    decision: Decision,
+    context: &DecisionContext<'_>,
+) -> Option<RunEvent> {
+    let number = envelope.request.turn.number;
+    let at = context.now.wall;
+    let (id, parked) = run.branches().parked_by(number)?;
+    let verdict = if decision.approved {
+        let turn = parked.ended.reopened(id);
+        let command = &parked.ended.command;
+        route(run, number, &turn, command, handoff_mark(&turn, command), Asked::Approved, context)
+            .unwrap_or_else(Verdict::Refused)
+    } else {
+        Verdict::Refused(denial(&envelope.action, &decision))
+    };
+    let (ordinal, approval) = (HANDOFF_ORDINAL, envelope.id());
+    Some(RunEvent::Decided { turn: number, ordinal, approval, decision, verdict, at })
+}

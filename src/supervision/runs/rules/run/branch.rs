@@ -1,0 +1,272 @@
+//! The branches of a run: lines of control, each one turn after another, until it forks or ends.
+
+use std::collections::BTreeMap;
+use std::ops::Index;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::state::Delta;
+use crate::messages::{
+    AgentName, Answer, Authority, Chain, Command, EarlierAnswer, Envelope, Json, Order, Outcome, State, Timestamp,
+};
+use crate::supervision::runs::rules::budget::PurseKey;
+use crate::supervision::runs::rules::guard::Handoff;
+
+use super::plan::scope::{Reversible, Scope, Undo};
+use super::record::ChildDeltas;
+use super::turn::{OpenTurn, Phase};
+
+/// The open branches of a run by their numbers, which are given in the order in which branches begin, from 0: the root.
+#[derive(Clone, Debug, Default)]
+pub(in crate::supervision::runs) struct Branches {
+    open: BTreeMap<u32, Box<Branch>>,
+    /// The number of the next branch; every lower one has been given.
+    next: u32,
+}
+
+impl Branches {
+    pub(super) fn of_parts(open: BTreeMap<u32, Box<Branch>>, next: u32) -> Self {
+        Self { open, next }
+    }
+
+    pub(super) fn parts(&self) -> (&BTreeMap<u32, Box<Branch>>, u32) {
+        (&self.open, self.next)
+    }
+
+    pub(in crate::supervision::runs) fn get(&self, id: u32) -> Option<&Branch> {
+        self.open.get(&id).map(|branch| &**branch)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Branch> {
+        self.open.get_mut(&id).map(|branch| &mut **branch)
+    }
+
+    pub(in crate::supervision::runs) fn contains(&self, id: u32) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// In the order in which they began.
+    pub(in crate::supervision::runs) fn iter(&self) -> impl Iterator<Item = (u32, &Branch)> {
+        self.open.iter().map(|(id, branch)| (*id, &**branch))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Branch)> {
+        self.open.iter_mut().map(|(id, branch)| (*id, &mut **branch))
+    }
+
+    /// Begins a branch; returns its number.
+    pub(super) fn add(&mut self, branch: Branch) -> u32 {
+        let id = self.next;
+        self.next += 1;
+        self.open.insert(id, Box::new(branch));
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> Option<Box<Branch>> {
+        self.open.remove(&id)
+    }
+
+    /// The branch that works on a delegation.
+    pub(in crate::supervision::runs) fn of_delegation(&self, turn: u32, ordinal: u32) -> Option<u32> {
+        let origin = Origin::Delegation { turn, ordinal };
+        self.iter().find(|(_, branch)| branch.origin == origin).map(|(id, _)| id)
+    }
+
+    /// The branch that a detached delegation was asked in, whose turn has ended without waiting.
+    pub(in crate::supervision::runs) fn with_outbound(&self, turn: u32, ordinal: u32) -> Option<(u32, &Outbound)> {
+        self.iter().find_map(|(id, branch)| Some((id, branch.outbound(turn, ordinal)?)))
+    }
+
+    /// The branch of which the handoff that a turn ended with is parked.
+    pub(in crate::supervision::runs) fn parked_by(&self, turn: u32) -> Option<(u32, &ParkedHandoff)> {
+        self.iter().find_map(|(id, branch)| Some((id, branch.parked().filter(|parked| parked.ended.number == turn)?)))
+    }
+}
+
+impl Index<u32> for Branches {
+    type Output = Branch;
+
+    fn index(&self, id: u32) -> &Branch {
+        &self.open[&id]
+    }
+}
+
+/// A line of control: one turn after another, until it forks or ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Branch {
+    pub(in crate::supervision::runs) origin: Origin,
+    pub(in crate::supervision::runs) view: State,
+    /// What its turns wrote, kept for the join; the root has none to come.
+    pub(in crate::supervision::runs) deltas: Vec<Delta>,
+    /// How many of them there were when they were last taken together.
+    pub(in crate::supervision::runs) shortened: usize,
+    pub(in crate::supervision::runs) chain: Chain,
+    pub(in crate::supervision::runs) recent: Vec<Handoff>,
+    pub(in crate::supervision::runs) previous_agent: Option<AgentName>,
+    pub(in crate::supervision::runs) now: Now,
+    /// Delegations whose asking turns have ended without waiting.
+    pub(in crate::supervision::runs) outbound: Vec<Outbound>,
+    /// What it was given when it began.
+    pub(in crate::supervision::runs) brief: Brief,
+    /// What can be taken back of what was done in it and has ended, the first first.
+    pub(in crate::supervision::runs) reversible: Vec<Reversible>,
+    /// It has failed, and what was done in it is taken back.
+    pub(in crate::supervision::runs) undo: Option<Box<Undo>>,
+    /// The failure with which it ends tells the node that it comes from.
+    pub(in crate::supervision::runs) has_failed_within: bool,
+    /// What may be caused in it at most: agents that others made may have passed control on.
+    pub(in crate::supervision::runs) authority: Authority,
+}
+
+impl Branch {
+    /// The detached delegation that a turn of it left behind under this ordinal.
+    pub(in crate::supervision::runs) fn outbound(&self, turn: u32, ordinal: u32) -> Option<&Outbound> {
+        self.outbound.iter().find(|outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal))
+    }
+
+    /// The handoff of its last turn, if that waits for a decision.
+    pub(in crate::supervision::runs) fn parked(&self) -> Option<&ParkedHandoff> {
+        match &self.now {
+            Now::Parked(parked) => Some(parked),
+            Now::Turn(_) | Now::Awaiting | Now::Forked { .. } | Now::Plan(_) => None,
+        }
+    }
+
+    /// A branch whose first turn is to come.
+    pub(in crate::supervision::runs) fn new(origin: Origin, view: State, chain: Chain) -> Self {
+        let (deltas, recent, outbound) = (Vec::new(), Vec::new(), Vec::new());
+        let (previous_agent, now, brief) = (None, Now::Turn(0), Brief::default());
+        let (shortened, reversible, undo, has_failed_within) = (0, Vec::new(), None, false);
+        let authority = Authority::ALL;
+        Self {
+            origin,
+            view,
+            deltas,
+            shortened,
+            chain,
+            recent,
+            previous_agent,
+            now,
+            outbound,
+            brief,
+            reversible,
+            undo,
+            has_failed_within,
+            authority,
+        }
+    }
+}
+
+/// What a delegated branch is given beside its input; forks inside it have the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Brief {
+    /// Answers that its parent had when it asked.
+    pub(in crate::supervision::runs) answers: Option<Arc<[EarlierAnswer]>>,
+    /// The budget that its reservations count against, beside the run's.
+    pub(in crate::supervision::runs) purse: Option<PurseKey>,
+    /// When its own time is up.
+    pub(in crate::supervision::runs) deadline: Option<Timestamp>,
+}
+
+/// A detached delegation after its asking turn: the outbound map of SEMANTICS 11.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Outbound {
+    pub(in crate::supervision::runs) turn: u32,
+    pub(in crate::supervision::runs) ordinal: u32,
+    pub(in crate::supervision::runs) agent: AgentName,
+    pub(in crate::supervision::runs) input: Json,
+    pub(in crate::supervision::runs) order: Order,
+    pub(in crate::supervision::runs) reply: Option<Answer>,
+    pub(in crate::supervision::runs) deltas: ChildDeltas,
+}
+
+/// Where a branch comes from, and so where its end goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::supervision::runs) enum Origin {
+    Root,
+    Fork {
+        parent: u32,
+        index: usize,
+    },
+    /// A node of the block that the parent works on.
+    Node {
+        parent: u32,
+        node: u32,
+    },
+    /// What the parent has done in a node is taken back.
+    Compensation {
+        parent: u32,
+    },
+    Delegation {
+        turn: u32,
+        ordinal: u32,
+    },
+}
+
+impl Origin {
+    /// The branch that it is a part of.
+    pub(in crate::supervision::runs) fn parent(self) -> Option<u32> {
+        match self {
+            Self::Fork { parent, .. } | Self::Node { parent, .. } | Self::Compensation { parent } => Some(parent),
+            Self::Root | Self::Delegation { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) enum Now {
+    Turn(u32),
+    /// Its last turn has ended, and answers to what it gave away are still to come.
+    Awaiting,
+    /// Its last turn has ended; where it goes waits for a decision.
+    Parked(Box<ParkedHandoff>),
+    Forked {
+        children: Vec<u32>,
+        ends: Vec<Option<BranchEnd>>,
+        open: usize,
+    },
+    /// It works on a block of a plan.
+    Plan(Box<Scope>),
+}
+
+/// A turn that returned its command and is no longer leased.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct EndedTurn {
+    pub(in crate::supervision::runs) number: u32,
+    pub(in crate::supervision::runs) agent: AgentName,
+    pub(in crate::supervision::runs) input: Json,
+    pub(in crate::supervision::runs) command: Arc<Command>,
+    pub(in crate::supervision::runs) children: Vec<ChildDeltas>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct ParkedHandoff {
+    pub(in crate::supervision::runs) ended: EndedTurn,
+    pub(in crate::supervision::runs) envelope: Envelope,
+}
+
+impl EndedTurn {
+    /// The turn as the guard sees it when its handoff is decided.
+    pub(in crate::supervision::runs) fn reopened(&self, branch: u32) -> OpenTurn {
+        let (agent, input) = (self.agent.clone(), self.input.clone());
+        let (phase, records) = (Phase::Leased, BTreeMap::new());
+        OpenTurn { branch, agent, input, attempt: 0, phase, records, recoveries: 0, is_marked: false, made: None }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct BranchEnd {
+    pub(in crate::supervision::runs) outcome: Outcome,
+    pub(in crate::supervision::runs) output: Json,
+    pub(in crate::supervision::runs) deltas: Vec<Delta>,
+    pub(in crate::supervision::runs) reversible: Vec<Reversible>,
+}
+
+impl BranchEnd {
+    /// What a branch leaves that ends so.
+    pub(in crate::supervision::runs) fn of(branch: &mut Branch, outcome: Outcome, output: Json) -> Self {
+        let (deltas, reversible) = (std::mem::take(&mut branch.deltas), std::mem::take(&mut branch.reversible));
+        Self { outcome, output, deltas, reversible }
+    }
+}

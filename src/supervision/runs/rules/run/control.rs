@@ -1,0 +1,209 @@
+//! How control continues after a turn: where its command goes, forks, and answers that come after it.
+
+use std::sync::Arc;
+
+use crate::messages::{AgentName, Alone, Command, Goto, Json, LateAnswer, Outcome, RequestId, Update, Verdict};
+use crate::supervision::runs::rules::guard::{Handoff, mark};
+
+use super::branch::{Branch, Brief, EndedTurn, Now, Origin, Outbound, ParkedHandoff};
+use super::effect::{Effect, WorkedOut};
+use super::fold::Run;
+use super::record::{HANDOFF_ORDINAL, LATE_ORDINAL, Record};
+
+impl Run {
+    pub(super) fn turn_ended(
+        &mut self,
+        number: u32,
+        command: &Arc<Command>,
+        verdict: &Verdict,
+        worked_out: WorkedOut,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(children) = self.turns.get(number).map(|turn| self.children_of(turn)) else { return };
+        self.keep_outbound(number);
+        let Some(open) = self.close_turn(number, effects) else { return };
+        if let (Some((to, refusal)), Goto::Next) = (open.refused_handoff(), &command.goto) {
+            let (to, refusal) = (to.to_vec(), refusal.clone());
+            self.alone.push(Alone { turn: number, agent: open.agent.clone(), to, refusal });
+        }
+        self.tally.turns_ended += 1;
+        let ended = EndedTurn { number, agent: open.agent, input: open.input, command: Arc::clone(command), children };
+        if let Verdict::Parked(envelope) = verdict {
+            effects.push(Effect::RequestApproval { turn: number, ordinal: HANDOFF_ORDINAL });
+            if let Some(branch) = self.branches.get_mut(open.branch) {
+                branch.now = Now::Parked(Box::new(ParkedHandoff { ended, envelope: (**envelope).clone() }));
+            }
+        } else {
+            self.continue_with(open.branch, ended, verdict, worked_out, effects);
+        }
+    }
+
+    /// What an ended turn gave away without waiting stays open with its branch.
+    fn keep_outbound(&mut self, number: u32) {
+        let Some(open) = self.turns.get_mut(number) else { return };
+        let (id, agent, input) = (open.branch, open.agent.clone(), open.input.clone());
+        let is_detached = |record: &Record| matches!(record, Record::Delegation { order, reply, .. } if order.is_detached && !matches!(reply, Some(Err(_))));
+        let ordinals: Vec<u32> =
+            open.records.iter().filter(|(_, record)| is_detached(record)).map(|(ordinal, _)| *ordinal).collect();
+        for ordinal in ordinals {
+            let record = open.records.remove(&ordinal).map(|record| *record);
+            let Some(Record::Delegation { order, reply, deltas }) = record else { continue };
+            let reply = reply.and_then(Result::ok);
+            let (agent, input) = (agent.clone(), input.clone());
+            if let Some(branch) = self.branches.get_mut(id) {
+                branch.outbound.push(Outbound { turn: number, ordinal, agent, input, order, reply, deltas });
+            }
+        }
+    }
+
+    /// The asking agent gets a turn with the first answer that has come, if the branch has nothing else to do.
+    pub(super) fn take_answer(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let request = |outbound: &Outbound| RequestId { turn: self.turn_id(outbound.turn), ordinal: outbound.ordinal };
+        let Some(branch) = self.branches.get(id).filter(|branch| matches!(branch.now, Now::Awaiting)) else { return };
+        let Some(position) = branch.outbound.iter().position(|outbound| outbound.reply.is_some()) else { return };
+        let request = request(&branch.outbound[position]);
+        let Some(branch) = self.branches.get_mut(id) else { return };
+        let Outbound { agent, input, mut order, reply, deltas, .. } = branch.outbound.remove(position);
+        let Some(answer) = reply else { return };
+        let late = LateAnswer {
+            request: request.to_string(),
+            to: Arc::clone(&order.to),
+            body: Arc::clone(&order.body),
+            answer: answer.clone(),
+            original_input: input,
+        };
+        // Every part of it is JSON already.
+        let input = Json::of(late).unwrap_or_default();
+        let number = self.turns.next_number();
+        effects.push(self.start_turn(id, agent, input));
+        order.is_detached = false;
+        self.turns.record(number, LATE_ORDINAL, Record::Delegation { order, reply: Some(Ok(answer)), deltas });
+    }
+
+    /// A decision about the handoff that `turn` ended with.
+    pub(super) fn unpark(&mut self, turn: u32, verdict: &Verdict, effects: &mut Vec<Effect>) {
+        let Some((id, _)) = self.branches.parked_by(turn) else { return };
+        let Some(branch) = self.branches.get_mut(id) else { return };
+        let Now::Parked(parked) = std::mem::replace(&mut branch.now, Now::Turn(turn)) else { return };
+        self.continue_with(id, parked.ended, verdict, WorkedOut::default(), effects);
+    }
+
+    /// Applies what an ended turn wrote, unless where it goes was denied, and follows where it goes.
+    pub(super) fn continue_with(
+        &mut self,
+        id: u32,
+        ended: EndedTurn,
+        verdict: &Verdict,
+        mut worked_out: WorkedOut,
+        effects: &mut Vec<Effect>,
+    ) {
+        let EndedTurn { number, agent, input, command, mut children } = ended;
+        let (nothing, mut update) = (Update::default(), &command.update);
+        if matches!(verdict, Verdict::Refused(refusal) if refusal.is_denial()) {
+            update = &nothing;
+            children.clear();
+            worked_out.settled = None;
+        }
+        let output = command.output.clone();
+        let settled = match worked_out.settled {
+            Some(settled) => Ok(settled),
+            None => self.settle(number, id, &children, update),
+        };
+        match settled {
+            Err(error) => {
+                let outcome = Outcome::Failed { error: error.to_string() };
+                self.conflict = Some(Box::new(error));
+                return self.end_branch(id, outcome, output.unwrap_or_default(), effects);
+            }
+            Ok((view, deltas)) => {
+                let Some(branch) = self.branches.get_mut(id) else { return };
+                branch.view = view;
+                branch.deltas.extend(deltas);
+                branch.previous_agent = Some(agent.clone());
+                // An agent that gets control from a dynamic agent is bound as that one is.
+                if let Some(authority) = self.agents.authority_of(&agent) {
+                    branch.authority = branch.authority.and(authority);
+                }
+            }
+        }
+        if self.escalate(id, &command, output.clone().unwrap_or_default()) {
+            return self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
+        }
+        self.note_goto(id, &command);
+        match verdict {
+            Verdict::Nothing | Verdict::Parked(_) => match command.goto {
+                Goto::End => self.end_scope(id, output.unwrap_or_default(), effects),
+                Goto::Next if self.branches.get(id).is_some_and(|branch| !branch.outbound.is_empty()) => {
+                    if let Some(branch) = self.branches.get_mut(id) {
+                        branch.now = Now::Awaiting;
+                    }
+                    self.take_answer(id, effects);
+                }
+                Goto::Next | Goto::Agent(_) | Goto::Many(_) => {
+                    self.end_branch(id, Outcome::Finished, output.unwrap_or_default(), effects);
+                }
+            },
+            Verdict::Refused(refusal) => {
+                self.end_branch(id, Outcome::refused(refusal.clone()), output.unwrap_or_default(), effects);
+            }
+            Verdict::Admitted(agents) => {
+                self.tally.handoffs += u32::try_from(agents.len()).unwrap_or(u32::MAX);
+                match (&command.goto, agents.as_slice()) {
+                    (Goto::Many(sends), agents) => {
+                        let inputs = sends.iter().map(|send| send.input.clone());
+                        self.fork(id, &agent, agents.iter().cloned().zip(inputs), effects);
+                    }
+                    (Goto::Agent(_) | Goto::Next | Goto::End, agents) => {
+                        let carried = output.unwrap_or(input);
+                        let Some(to) = agents.first() else { return };
+                        let mark = worked_out.mark.unwrap_or_else(|| mark(&carried, &command));
+                        let window = self.submission.limits().repeat_window;
+                        if let Some(branch) = self.branches.get_mut(id) {
+                            branch.recent.push(Handoff { from: agent, to: to.clone(), mark });
+                            let surplus = branch.recent.len().saturating_sub(window);
+                            branch.recent.drain(..surplus);
+                        }
+                        effects.push(self.start_turn(id, to.clone(), carried));
+                    }
+                }
+            }
+        }
+    }
+
+    fn fork(
+        &mut self,
+        id: u32,
+        from: &AgentName,
+        sends: impl Iterator<Item = (AgentName, Json)>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(parent) = self.branches.get(id) else { return };
+        let sibling = Branch {
+            recent: parent.recent.clone(),
+            previous_agent: Some(from.clone()),
+            brief: Brief { deadline: None, ..parent.brief.clone() },
+            ..Branch::new(Origin::Root, parent.view.clone(), parent.chain.clone())
+        };
+        let mut children = Vec::new();
+        for (index, (agent, input)) in sends.enumerate() {
+            let origin = Origin::Fork { parent: id, index };
+            let child = self.branches.add(Branch { origin, ..sibling.clone() });
+            effects.push(self.start_turn(child, agent, input));
+            children.push(child);
+        }
+        let (open, ends) = (children.len(), vec![None; children.len()]);
+        if let Some(parent) = self.branches.get_mut(id) {
+            parent.now = Now::Forked { children, ends, open };
+        }
+        if open == 0 {
+            self.end_branch(id, Outcome::Finished, Json::from(Vec::<serde_json::Value>::new()), effects);
+        }
+    }
+
+    pub(super) fn turn_failed(&mut self, number: u32, outcome: Outcome, effects: &mut Vec<Effect>) {
+        if let Some(open) = self.close_turn(number, effects) {
+            self.tally.turns_ended += 1;
+            self.end_branch(open.branch, outcome, Json::null(), effects);
+        }
+    }
+}

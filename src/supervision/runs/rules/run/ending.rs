@@ -1,0 +1,256 @@
+//! How branches end, and what ends with them: joins of forks, answers to delegations, the run.
+
+use std::sync::Arc;
+
+use crate::messages::state::{Delta, join};
+use crate::messages::{AgentName, Answer, Json, Outcome, RunResult, State};
+
+use super::branch::{BranchEnd, Now, Origin, Outbound};
+use super::effect::{Answered, Effect};
+use super::fold::Run;
+use super::record::{ChildDeltas, Record};
+use super::turn::OpenTurn;
+
+impl Run {
+    /// Ends a branch, and with it whatever only waited for it: joins of forks, the run, or the answer to a delegation.
+    pub(in crate::supervision::runs) fn end_branch(
+        &mut self,
+        id: u32,
+        outcome: Outcome,
+        output: Json,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.cascade(id, outcome, output, None, effects);
+    }
+
+    /// Ends the run, or the delegation, that the branch belongs to; its siblings are cancelled and what they wrote so far
+    /// is dropped.
+    pub(super) fn end_scope(&mut self, id: u32, output: Json, effects: &mut Vec<Effect>) {
+        let (mut child, mut open) = (id, Vec::new());
+        while let Some(Origin::Fork { parent, .. }) = self.branches.get(child).map(|branch| branch.origin) {
+            let Some(branch) = self.branches.get_mut(parent) else { break };
+            let Now::Forked { children, ends, open: left } = &mut branch.now else { break };
+            for (sibling, end) in children.iter().zip(ends.iter_mut()) {
+                if *sibling != child && end.is_none() {
+                    let outcome = Outcome::Cancelled { reason: "another branch ended the run".into() };
+                    let (deltas, reversible) = (Vec::new(), Vec::new());
+                    *end = Some(BranchEnd { outcome, output: Json::null(), deltas, reversible });
+                    open.push(*sibling);
+                }
+            }
+            *left = 1;
+            child = parent;
+        }
+        for sibling in open {
+            self.cancel_branch(sibling, effects);
+        }
+        self.cascade(id, Outcome::Finished, output.clone(), Some(&output), effects);
+    }
+
+    /// With `forced`, every join on the way up finishes with that output.
+    pub(super) fn cascade(
+        &mut self,
+        id: u32,
+        outcome: Outcome,
+        output: Json,
+        forced: Option<&Json>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (mut id, mut outcome, mut output) = (id, outcome, output);
+        loop {
+            self.cancel_outbound(id, effects);
+            self.note_end_of(id);
+            let Some(mut branch) = self.branches.remove(id) else { return };
+            let end = BranchEnd::of(&mut branch, outcome, output);
+            match branch.origin {
+                Origin::Node { .. } => return self.node_branch_ended(branch, end, forced.is_some()),
+                Origin::Compensation { parent } => {
+                    if end.outcome.is_finished() {
+                        self.note_undone(parent);
+                    }
+                    return self.take_back_next(parent, effects);
+                }
+                Origin::Root => return self.finish(end.outcome, end.output, branch.view, effects),
+                Origin::Delegation { turn, ordinal } => {
+                    let answer = Answer { outcome: end.outcome, output: end.output };
+                    return self.answered(turn, ordinal, answer, end.deltas, effects);
+                }
+                Origin::Fork { parent, index } => {
+                    let Some(around) = self.branches.get_mut(parent) else { return };
+                    let is_map = matches!(around.origin, Origin::Node { .. });
+                    // An item of a map that fails ends the map.
+                    if !end.outcome.is_finished() && is_map {
+                        around.has_failed_within = branch.has_failed_within;
+                        return self.take_back(parent, end.outcome, effects);
+                    }
+                    let Now::Forked { ends, open, .. } = &mut around.now else { return };
+                    ends[index] = Some(end);
+                    *open -= 1;
+                    if *open > 0 {
+                        return;
+                    }
+                    let ends = std::mem::take(ends);
+                    (outcome, output) = self.join_ends(parent, ends, forced);
+                    if !outcome.is_finished() && is_map {
+                        return self.take_back(parent, outcome, effects);
+                    }
+                    id = parent;
+                }
+            }
+        }
+    }
+
+    /// A delegated branch has ended: its asking turn is told, or the branch that the turn left behind.
+    pub(super) fn answered(
+        &mut self,
+        turn: u32,
+        ordinal: u32,
+        answer: Answer,
+        written: Vec<Delta>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.budget.close_purse((turn, ordinal));
+        let (answered, is_marked) = (Some(self.sequence), self.is_marked);
+        let (at, sequence) = (self.last_at, self.sequence);
+        let told = |asker: &AgentName, to: &Arc<str>| {
+            let (asker, to, answer) = (asker.clone(), Arc::clone(to), answer.clone());
+            Effect::Answered(Box::new(Answered { turn, ordinal, asker, to, answer, at, sequence }))
+        };
+        if let Some(open) = self.turns.get_mut(turn) {
+            let record = open.records.get_mut(&ordinal).map(|record| &mut **record);
+            if let Some(Record::Delegation { order, reply, deltas }) = record {
+                effects.push(told(&open.agent, &order.to));
+                *deltas = ChildDeltas { answered, deltas: written, is_marked, ..*deltas };
+                *reply = Some(Ok(answer));
+                effects.push(Effect::Reply { turn, ordinal });
+            }
+            return;
+        }
+        let is_asked = |outbound: &Outbound| (outbound.turn, outbound.ordinal) == (turn, ordinal);
+        let found = self
+            .branches
+            .iter_mut()
+            .find_map(|(id, branch)| Some((id, branch.outbound.iter_mut().find(|outbound| is_asked(outbound))?)));
+        if let Some((id, outbound)) = found {
+            effects.push(told(&outbound.agent, &outbound.order.to));
+            outbound.deltas = ChildDeltas { answered, deltas: written, ..outbound.deltas };
+            outbound.reply = Some(answer);
+            self.take_answer(id, effects);
+        }
+    }
+
+    /// Nobody will take the answers to what the branch gave away.
+    pub(super) fn cancel_outbound(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        let Some(branch) = self.branches.get(id).filter(|branch| !branch.outbound.is_empty()) else { return };
+        let open = branch.outbound.iter().filter(|outbound| outbound.reply.is_none());
+        let children: Vec<u32> =
+            open.filter_map(|outbound| self.branches.of_delegation(outbound.turn, outbound.ordinal)).collect();
+        for child in children {
+            self.cancel_branch(child, effects);
+        }
+    }
+
+    /// Joins what the children of a forked branch wrote into its view, in the order of the sends. With `forced`, only a
+    /// join that fails keeps the branch from finishing with that output.
+    pub(in crate::supervision::runs) fn join_ends(
+        &mut self,
+        parent: u32,
+        ends: Vec<Option<BranchEnd>>,
+        forced: Option<&Json>,
+    ) -> (Outcome, Json) {
+        let mut ends: Vec<BranchEnd> = ends.into_iter().flatten().collect();
+        self.put_overwrite(ends.iter_mut().map(|end| &mut end.deltas));
+        let outputs: Vec<serde_json::Value> = ends.iter().map(|end| end.output.value().clone()).collect();
+        let mut outcome = ends
+            .iter()
+            .map(|end| &end.outcome)
+            .find(|outcome| !outcome.is_finished())
+            .cloned()
+            .unwrap_or(Outcome::Finished);
+        let mut output = Json::from(outputs);
+        if let Some(forced) = forced {
+            (outcome, output) = (Outcome::Finished, forced.clone());
+        }
+        let Some(branch) = self.branches.get_mut(parent) else { return (outcome, output) };
+        let writers: Vec<&[_]> = ends.iter().map(|end| end.deltas.as_slice()).collect();
+        match join(&branch.view, &writers, |_, _| true, &self.rules) {
+            Ok(view) => branch.view = view,
+            Err(error) => {
+                outcome = Outcome::Failed { error: error.to_string() };
+                self.conflict = Some(Box::new(error));
+            }
+        }
+        let is_root = branch.origin == Origin::Root;
+        for mut end in ends {
+            branch.reversible.append(&mut end.reversible);
+            if !is_root {
+                branch.deltas.append(&mut end.deltas);
+            }
+        }
+        (outcome, output)
+    }
+
+    pub(super) fn finish(&mut self, outcome: Outcome, output: Json, view: State, effects: &mut Vec<Effect>) {
+        let metrics = self.metrics();
+        let (alone, handoffs) = (std::mem::take(&mut self.alone), self.submission.task.handoffs);
+        let (run, state) = (self.id(), view.into());
+        let is_marked = self.is_marked;
+        let result = RunResult { run, outcome, output, state, metrics, handoffs, is_marked, alone };
+        self.result = Some(Arc::new(result));
+        effects.push(Effect::Ended);
+    }
+
+    pub(super) fn stop(&mut self, outcome: Outcome, effects: &mut Vec<Effect>) {
+        let view = self.state_so_far();
+        self.cancel_branch(0, effects);
+        self.finish(outcome, Json::null(), view, effects);
+    }
+
+    /// Takes a turn out, with everything that only it waits for.
+    pub(super) fn close_turn(&mut self, number: u32, effects: &mut Vec<Effect>) -> Option<Box<OpenTurn>> {
+        let waiter =
+            self.waiter_of(self.turns.get(number)?.branch).map(|(asked, agent)| (asked.turn.number, agent.clone()));
+        let open = self.turns.close(number)?;
+        self.budget.end_attempt(number);
+        effects.push(Effect::Close { turn: number, agent: open.agent.clone(), waiter });
+        for (ordinal, record) in &open.records {
+            match &**record {
+                Record::Delegation { reply: None, .. } => {
+                    if let Some(child) = self.branches.of_delegation(number, *ordinal) {
+                        self.cancel_branch(child, effects);
+                    }
+                }
+                Record::Approval { envelope, decision: None, .. } => {
+                    effects.push(Effect::WithdrawApproval(envelope.id()))
+                }
+                _ => {}
+            }
+        }
+        Some(open)
+    }
+
+    /// Takes a branch out with all its turns and children.
+    pub(in crate::supervision::runs) fn cancel_branch(&mut self, id: u32, effects: &mut Vec<Effect>) {
+        self.note_end_of(id);
+        let mut ids = vec![id];
+        while let Some(id) = ids.pop() {
+            self.cancel_outbound(id, effects);
+            let Some(branch) = self.branches.get(id) else { continue };
+            if let Origin::Delegation { turn, ordinal } = branch.origin {
+                self.budget.close_purse((turn, ordinal));
+            }
+            ids.extend(branch.undo.as_ref().and_then(|undo| undo.by));
+            match &branch.now {
+                Now::Turn(turn) => {
+                    let turn = *turn;
+                    self.close_turn(turn, effects);
+                }
+                Now::Parked(parked) => effects.push(Effect::WithdrawApproval(parked.envelope.id())),
+                Now::Forked { children, .. } => ids.extend(children),
+                Now::Plan(scope) => ids.extend(scope.children.values()),
+                Now::Awaiting => {}
+            }
+            self.branches.remove(id);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A run as data: what the fold over its journal has come to.
+
+use std::sync::Arc;
+
+use crate::messages::state::{Delta, RunFigures, StateError, StateRules};
+use crate::messages::{
+    Alone, ConversationId, Json, RunId, RunMetrics, RunResult, Submission, Timestamp, TurnId, Verdict,
+};
+use crate::supervision::runs::rules::budget::Budget;
+use crate::workflow::graph::Graph;
+use serde::{Deserialize, Serialize};
+
+use super::agents::DynamicAgents;
+use super::branch::{Branch, Branches};
+use super::consents::Consents;
+use super::plan::progress::PlanProgress;
+use super::tally::Tally;
+use super::turn::{OpenTurn, OpenTurns, Phase};
+
+/// One task being worked on. Only this module changes it, by [`Run::step`]; others read it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was submitted; never changes.
+    pub(super) submission: Arc<Submission>,
+    /// Schema, reducers and predicates. Not stored: whoever reads a run supplies them.
+    pub(super) rules: StateRules,
+    /// How many events it is the fold of.
+    pub(super) sequence: u64,
+    pub(super) tally: Tally,
+    pub(super) budget: Budget,
+    pub(super) branches: Branches,
+    pub(super) turns: OpenTurns,
+    /// When its last event with a time happened.
+    pub(super) last_at: Timestamp,
+    /// It has read untrusted input; never reset.
+    pub(super) is_marked: bool,
+    pub(super) agents: DynamicAgents,
+    pub(super) consents: Consents,
+    /// Turns that finished alone what they would have handed on; moved into the result.
+    pub(super) alone: Vec<Alone>,
+    /// Set by the event that ends it; later events change nothing but reservations.
+    pub(super) result: Option<Arc<RunResult>>,
+    /// Set by an overwrite for the next event, which its turn ends with. Not stored.
+    pub(super) overwrite: Option<Box<Overwrite>>,
+    /// Not stored: the compiled plan follows from the submission, and its agenda is empty between events.
+    pub(super) plan: PlanProgress,
+    /// The join that failed at the last event. Not stored.
+    pub(super) conflict: Option<Box<StateError>>,
+    /// Its part in a conversation. Stored beside the run in its snapshots.
+    pub(super) conversing: Option<Box<Conversing>>,
+}
+
+/// A run's part in a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Conversing {
+    /// Where its messages go when it has ended; a fork leaves none.
+    pub(in crate::supervision::runs) id: Option<ConversationId>,
+    /// The messages of the runs before it, an array; none before its turns may begin.
+    pub(in crate::supervision::runs) read: Option<Json>,
+}
+
+/// What a person wrote over a conflict, and where the turn goes at which it was found, if that was not decided then.
+#[derive(Clone, Debug)]
+pub(in crate::supervision::runs) struct Overwrite {
+    pub(in crate::supervision::runs) written: Delta,
+    pub(in crate::supervision::runs) verdict: Verdict,
+}
+
+impl Run {
+    /// The run with the schema and reducers that its updates go through; a task's own schema comes first.
+    #[must_use]
+    pub fn with_rules(mut self, rules: StateRules) -> Self {
+        let task = &self.submission.task;
+        self.rules = match task.schema.as_ref().or(task.plan.as_ref().map(|plan| &plan.schema)) {
+            Some(schema) => StateRules { schema: Arc::clone(schema), ..rules },
+            None => rules,
+        };
+        // A plan that does not compile was refused when it was submitted; a run of it ends at once.
+        self.plan.set_graph(self.submission.task.plan.as_ref().and_then(|plan| Graph::of(plan).ok()));
+        self
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.submission.run
+    }
+
+    /// The conversation that its messages go to.
+    #[must_use]
+    pub fn conversation(&self) -> Option<&ConversationId> {
+        self.conversing.as_ref()?.id.as_ref()
+    }
+
+    /// Whether its turns wait until the runs before it in its conversation have ended.
+    #[must_use]
+    pub fn waits_for_conversation(&self) -> bool {
+        self.result.is_none() && self.conversing.as_ref().is_some_and(|conversing| conversing.read.is_none())
+    }
+
+    /// The agent or workflow that it was submitted to, which its conversation belongs to.
+    #[must_use]
+    pub fn owner(&self) -> Arc<str> {
+        self.submission.owner()
+    }
+
+    /// What was submitted.
+    #[must_use]
+    pub fn submission(&self) -> &Arc<Submission> {
+        &self.submission
+    }
+
+    /// How many events it is the fold of.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether it has read what strangers wrote.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// What it came to, once it has ended.
+    #[must_use]
+    pub fn result(&self) -> Option<&Arc<RunResult>> {
+        self.result.as_ref()
+    }
+
+    /// When its last event happened.
+    #[must_use]
+    pub fn last_at(&self) -> Timestamp {
+        self.last_at
+    }
+
+    /// The turns that are admitted and have not ended.
+    pub fn open_turns(&self) -> impl Iterator<Item = u32> {
+        self.turns.numbers()
+    }
+
+    /// An open turn.
+    #[must_use]
+    pub fn turn(&self, number: u32) -> Option<&OpenTurn> {
+        self.turns.get(number)
+    }
+
+    /// The id of one of its turns.
+    #[must_use]
+    pub fn turn_id(&self, number: u32) -> TurnId {
+        TurnId { run: self.id(), number }
+    }
+
+    /// The branch of an open turn.
+    #[must_use]
+    pub fn branch_of(&self, turn: &OpenTurn) -> &Branch {
+        &self.branches[turn.branch]
+    }
+
+    /// What it took so far.
+    #[must_use]
+    pub fn metrics(&self) -> RunMetrics {
+        RunMetrics {
+            turns: self.tally.turns_ended,
+            handoffs: self.tally.handoffs,
+            agents: self.tally.participants(),
+            retries: self.tally.retries,
+            usage: self.budget.usage(),
+            tokens_spent: self.budget.spent(),
+            overrun: self.budget.overrun(),
+            elapsed: self.last_at.since(self.submission.at),
+        }
+    }
+
+    /// What it has used so far, as turns see it that are admitted now.
+    #[must_use]
+    pub fn figures(&self) -> RunFigures {
+        RunFigures {
+            tokens_used: self.budget.spent(),
+            time_elapsed: self.last_at.since(self.submission.at),
+            retry_count: self.tally.retries,
+        }
+    }
+
+    /// Its tokens.
+    pub(in crate::supervision::runs) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What it has used of its other limits.
+    pub(in crate::supervision::runs) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The agents that its agents have created.
+    pub(in crate::supervision::runs) fn agents(&self) -> &DynamicAgents {
+        &self.agents
+    }
+
+    /// What people have approved for the whole run.
+    pub(in crate::supervision::runs) fn consents(&self) -> &Consents {
+        &self.consents
+    }
+
+    /// Its open branches.
+    pub(in crate::supervision::runs) fn branches(&self) -> &Branches {
+        &self.branches
+    }
+
+    /// Its open turns.
+    pub(in crate::supervision::runs) fn turns(&self) -> &OpenTurns {
+        &self.turns
+    }
+
+    /// Schema, reducers and predicates.
+    pub(in crate::supervision::runs) fn rules(&self) -> &StateRules {
+        &self.rules
+    }
+
+    /// The join that failed at the last event.
+    pub(in crate::supervision::runs) fn conflict(&self) -> Option<&StateError> {
+        self.conflict.as_deref()
+    }
+
+    /// Its part in a conversation, for a snapshot.
+    pub(in crate::supervision::runs) fn conversing(&self) -> Option<&Conversing> {
+        self.conversing.as_deref()
+    }
+
+    /// The run with its part in a conversation, from a snapshot.
+    pub(in crate::supervision::runs) fn with_conversing(mut self, conversing: Option<Box<Conversing>>) -> Self {
+        self.conversing = conversing;
+        self
+    }
+
+    /// An open turn that waits until exactly this time before its next attempt.
+    pub(in crate::supervision::runs) fn waits_until(&self, number: u32, at: Timestamp) -> Option<&OpenTurn> {
+        self.turn(number).filter(|turn| matches!(turn.phase, Phase::Backoff { until } if until == at))
+    }
+
+    /// Its next attempt begins: no event says so, since a repeated start would only wait again.
+    pub(in crate::supervision::runs) fn begin_attempt(&mut self, number: u32) {
+        if let Some(turn) = self.turns.get_mut(number) {
+            turn.phase = Phase::Leased;
+        }
+    }
+
+    /// The run as it was before turns had the figures of their run.
+    #[cfg(test)]
+    pub(in crate::supervision::runs) fn without_figures(mut self) -> Self {
+        self.turns.iter_mut().for_each(|(_, turn)| drop(turn.records.remove(&super::record::FIGURES_ORDINAL)));
+        self
+    }
+}

@@ -1,0 +1,30 @@
+//! A run: the fold over its journal, and what can be read of it. Everything that changes a run is in this module.
+
+mod agents;
+mod branch;
+mod consents;
+mod control;
+mod effect;
+mod ending;
+mod fold;
+mod people;
+mod plan;
+mod record;
+mod step;
+mod stored;
+mod tally;
+mod turn;
+mod views;
+mod waiting;
+
+pub use branch::Branch;
+pub(in crate::supervision::runs) use branch::{Now, Origin};
+pub use effect::{Answered, Effect, WorkedOut};
+pub(in crate::supervision::runs) use fold::Conversing;
+pub use fold::Run;
+pub use plan::node_states;
+pub(crate) use record::HANDOFF_ORDINAL;
+pub(in crate::supervision::runs) use record::LATE_ORDINAL;
+pub use record::{ChildDeltas, Once, OnceState, QuestionState, Record};
+pub use turn::OpenTurn;
+pub(in crate::supervision::runs) use turn::Phase;

@@ -1,0 +1,63 @@
+//! How far a run is in its plan.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::workflow::graph::Graph;
+
+use super::scope::{EndStates, Todo};
+
+/// The compiled plan of a run, and what is to be done in its blocks. The blocks themselves are branches.
+#[derive(Clone, Debug, Default)]
+pub(in crate::supervision::runs) struct PlanProgress {
+    /// `None` for a run without a plan.
+    graph: Option<Arc<Graph>>,
+    /// What is to be done in blocks; empty between events.
+    agenda: VecDeque<Todo>,
+    /// The states of nodes when their blocks ended, if they are asked for.
+    states: Option<Box<EndStates>>,
+}
+
+impl PlanProgress {
+    /// That of a new run; with `states`, the states are kept that nodes had when their blocks ended.
+    pub(in crate::supervision::runs) fn watched(states: Option<Box<EndStates>>) -> Self {
+        Self { states, ..Self::default() }
+    }
+
+    pub(in crate::supervision::runs) fn set_graph(&mut self, graph: Option<Arc<Graph>>) {
+        self.graph = graph;
+    }
+
+    pub(in crate::supervision::runs) fn graph(&self) -> Option<&Graph> {
+        self.graph.as_deref()
+    }
+
+    /// The graph for code that changes the run while it reads the graph.
+    pub(super) fn shared_graph(&self) -> Option<Arc<Graph>> {
+        self.graph.clone()
+    }
+
+    pub(super) fn push(&mut self, todo: Todo) {
+        self.agenda.push_back(todo);
+    }
+
+    pub(super) fn extend(&mut self, todos: impl Iterator<Item = Todo>) {
+        self.agenda.extend(todos);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Todo> {
+        self.agenda.pop_front()
+    }
+
+    pub(super) fn states(&self) -> Option<&EndStates> {
+        self.states.as_deref()
+    }
+
+    pub(super) fn take_states(&mut self) -> Option<Box<EndStates>> {
+        self.states.take()
+    }
+
+    pub(super) fn keep_states(&mut self, states: Box<EndStates>) {
+        self.states = Some(states);
+    }
+}

@@ -1,0 +1,168 @@
+//! The blocks of a plan as data: what is at work in them, what has ended, and what is to be compensated.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::state::Delta;
+use crate::messages::{Command, Json, Outcome, State};
+use crate::workflow::NodeStates;
+use crate::workflow::graph::{Graph, Level};
+use crate::workflow::progress::{Progress, Stage};
+
+/// A block that is worked on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Scope {
+    /// Which block of the graph.
+    pub(super) block: u32,
+    /// What its first nodes work on unless they say otherwise.
+    pub(super) input: Json,
+    pub(super) progress: Progress,
+    pub(super) ends: Vec<Option<Box<NodeEnd>>>,
+    /// The branches of nodes at work.
+    pub(in crate::supervision::runs) children: BTreeMap<u32, u32>,
+    /// Where commands went in place of the edges, with inputs if they gave any.
+    pub(super) gotos: BTreeMap<u32, Gotos>,
+    pub(super) round: Round,
+    /// Commands that speak to the plan around this workflow, by the plan order of their nodes. Nothing begins after the first.
+    pub(super) escalations: BTreeMap<Vec<u32>, Escalation>,
+    /// What was done in nodes that have not finished, and is to be taken back with the rest.
+    pub(super) given_up: Vec<Reversible>,
+}
+
+impl Scope {
+    pub(super) fn new(graph: &Graph, block: u32, input: Json, round: Round) -> Self {
+        let level = graph.level(block);
+        let progress = Progress::new(&level.shape);
+        let ends = vec![None; level.nodes.len()];
+        let (children, gotos) = (BTreeMap::new(), BTreeMap::new());
+        let (escalations, given_up) = (BTreeMap::new(), Vec::new());
+        Self { block, input, progress, ends, children, gotos, round, escalations, given_up }
+    }
+
+    pub(super) fn end(&self, node: u32) -> Option<&NodeEnd> {
+        self.ends.get(node as usize)?.as_deref()
+    }
+
+    /// The block.
+    pub(in crate::supervision::runs) fn level<'g>(&self, graph: &'g Graph) -> &'g Level {
+        graph.level(self.block)
+    }
+
+    /// Where a node of it stands.
+    pub(in crate::supervision::runs) fn stage(&self, node: u32) -> Stage {
+        self.progress.stage(node)
+    }
+
+    /// How often the loop whose body it is has begun, from 1.
+    pub(in crate::supervision::runs) fn iteration(&self) -> u32 {
+        self.round.iteration
+    }
+}
+
+/// Where the command of a node's turn went, with inputs if it gave any.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Gotos {
+    pub(super) to: Vec<(u32, Option<Json>)>,
+    /// The edges of the node count as well.
+    pub(super) keeps_edges: bool,
+}
+
+/// Which time a body is worked on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Round {
+    /// How often a loop has begun, from 1.
+    pub(super) iteration: u32,
+    /// What the iteration before it came to.
+    pub(super) previous: Json,
+    /// A command went back to its beginning.
+    pub(super) is_repeated: bool,
+    /// The item of a map, and its place.
+    pub(super) item: Option<(u32, Json)>,
+    /// Where commands go around the loop, which ends with that.
+    pub(super) exits: Vec<(Arc<str>, Option<Json>)>,
+}
+
+/// What came of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct NodeEnd {
+    pub(super) outcome: Outcome,
+    pub(super) output: Json,
+    pub(super) view: State,
+    pub(super) deltas: Vec<Delta>,
+    /// What came of the nodes within it, where templates outside read that.
+    pub(super) inside: BTreeMap<u32, Inside>,
+    /// What can be taken back of what was done within it, the first first.
+    pub(super) reversible: Vec<Reversible>,
+    /// Its failure tells the node within it that it comes from.
+    pub(super) has_failed_within: bool,
+}
+
+impl NodeEnd {
+    pub(super) fn new(outcome: Outcome, output: Json, view: State) -> Self {
+        let (deltas, inside, reversible) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { outcome, output, view, deltas, inside, reversible, has_failed_within: false }
+    }
+
+    pub(super) fn failed(problem: String, view: State) -> Self {
+        Self::new(Outcome::Failed { error: problem }, Json::null(), view)
+    }
+}
+
+/// What came of a node within a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Inside {
+    pub(super) outcome: Outcome,
+    pub(super) output: Json,
+    pub(super) inside: BTreeMap<u32, Inside>,
+}
+
+/// A command that speaks to the plan around its workflow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Escalation {
+    pub(super) command: Arc<Command>,
+    pub(super) output: Json,
+    /// What its turn wrote, its delegations included.
+    pub(super) deltas: Vec<Delta>,
+}
+
+/// A node that has finished, and that somebody was named to take back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Reversible {
+    pub(super) block: u32,
+    pub(super) node: u32,
+    pub(super) view: State,
+    pub(super) output: Json,
+}
+
+/// Compensation under way: how the branch will end, which node is taken back now and by which branch, and what is left, the
+/// next one last.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::supervision::runs) struct Undo {
+    pub(super) outcome: Outcome,
+    pub(super) at: Option<(u32, u32)>,
+    pub(in crate::supervision::runs) by: Option<u32>,
+    pub(super) left: Vec<Reversible>,
+}
+
+/// What is to be done in blocks before the event is dealt with.
+#[derive(Clone, Debug)]
+pub(in crate::supervision::runs) enum Todo {
+    /// A node of the branch's block may start.
+    Start(u32, u32),
+    /// A node has ended; `is_all` if the workflow around it ends with it.
+    Ended { branch: u32, node: u32, end: Box<NodeEnd>, is_all: bool },
+}
+
+/// The states of nodes in blocks that have ended. Kept only on request: the fold itself does not need them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::supervision::runs) struct EndStates {
+    /// The states of nodes when their blocks ended, by the items that they lie in and their path.
+    pub(super) ends: BTreeMap<NodePath, NodeStates>,
+    /// The paths of the nodes that were compensated.
+    pub(super) undone: BTreeSet<String>,
+}
+
+/// The indices of the items that a node lies in, from the outside, and the names on the path to it.
+pub(super) type NodePath = (Vec<usize>, String);

@@ -1,0 +1,124 @@
+//! A run as it is stored in snapshots: the order of these fields is the stored form, whatever the run looks like in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::messages::state::StateRules;
+use crate::messages::{AgentName, Alone, RunResult, Submission, Timestamp};
+use crate::supervision::runs::rules::budget::Budget;
+
+use super::agents::DynamicAgents;
+use super::branch::{Branch, Branches};
+use super::consents::Consents;
+use super::fold::Run;
+use super::plan::progress::PlanProgress;
+use super::tally::Tally;
+use super::turn::{OpenTurn, OpenTurns};
+
+/// What is written.
+#[derive(Serialize)]
+#[serde(rename = "Run")]
+struct Written<'a> {
+    submission: &'a Arc<Submission>,
+    sequence: u64,
+    handoffs: u32,
+    agents: &'a BTreeSet<AgentName>,
+    cast: &'a BTreeSet<AgentName>,
+    budget: &'a Budget,
+    branches: &'a BTreeMap<u32, Box<Branch>>,
+    turns: &'a BTreeMap<u32, Box<OpenTurn>>,
+    next_turn: u32,
+    next_branch: u32,
+    next_reservation: u32,
+    turns_ended: u32,
+    retries: u32,
+    last_at: Timestamp,
+    is_marked: bool,
+    made: &'a DynamicAgents,
+    standing: &'a Consents,
+    alone: &'a Vec<Alone>,
+    result: &'a Option<Arc<RunResult>>,
+}
+
+/// What is read: the same fields.
+#[derive(Deserialize)]
+#[serde(rename = "Run")]
+struct Read {
+    submission: Arc<Submission>,
+    sequence: u64,
+    handoffs: u32,
+    agents: BTreeSet<AgentName>,
+    cast: BTreeSet<AgentName>,
+    budget: Budget,
+    branches: BTreeMap<u32, Box<Branch>>,
+    turns: BTreeMap<u32, Box<OpenTurn>>,
+    next_turn: u32,
+    next_branch: u32,
+    next_reservation: u32,
+    turns_ended: u32,
+    retries: u32,
+    last_at: Timestamp,
+    is_marked: bool,
+    made: DynamicAgents,
+    standing: Consents,
+    alone: Vec<Alone>,
+    result: Option<Arc<RunResult>>,
+}
+
+impl Serialize for Run {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (branches, next_branch) = self.branches.parts();
+        let (turns, next_turn) = self.turns.parts();
+        let written = Written {
+            submission: &self.submission,
+            sequence: self.sequence,
+            handoffs: self.tally.handoffs,
+            agents: &self.tally.agents,
+            cast: &self.tally.cast,
+            budget: &self.budget,
+            branches,
+            turns,
+            next_turn,
+            next_branch,
+            next_reservation: self.budget.next_reservation(),
+            turns_ended: self.tally.turns_ended,
+            retries: self.tally.retries,
+            last_at: self.last_at,
+            is_marked: self.is_marked,
+            made: &self.agents,
+            standing: &self.consents,
+            alone: &self.alone,
+            result: &self.result,
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Run {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Read::deserialize(deserializer)?;
+        let Read { handoffs, agents, cast, turns_ended, retries, mut budget, .. } = read;
+        budget.reserved_up_to(read.next_reservation);
+        Ok(Self {
+            submission: read.submission,
+            rules: StateRules::default(),
+            sequence: read.sequence,
+            tally: Tally { handoffs, agents, cast, turns_ended, retries },
+            budget,
+            branches: Branches::of_parts(read.branches, read.next_branch),
+            turns: OpenTurns::of_parts(read.turns, read.next_turn),
+            last_at: read.last_at,
+            is_marked: read.is_marked,
+            agents: read.made,
+            consents: read.standing,
+            alone: read.alone,
+            result: read.result,
+            overwrite: None,
+            plan: PlanProgress::default(),
+            conflict: None,
+            conversing: None,
+        })
+    }
+}

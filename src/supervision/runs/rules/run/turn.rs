@@ -1,0 +1,228 @@
+//! The turns of a run that are admitted and have not ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::messages::state::RunFigures;
+use crate::messages::{AgentName, EarlierAnswer, Json, Refusal, Timestamp};
+
+use super::record::{ChildDeltas, FIGURES_ORDINAL, OnceState, QuestionState, Record};
+
+/// The open turns of a run by their numbers, which are given in the order in which turns are admitted, from 1.
+#[derive(Clone, Debug)]
+pub(in crate::supervision::runs) struct OpenTurns {
+    open: BTreeMap<u32, Box<OpenTurn>>,
+    /// The number of the next turn; every lower one has been given.
+    next: u32,
+}
+
+impl OpenTurns {
+    pub(super) fn new() -> Self {
+        Self { open: BTreeMap::new(), next: 1 }
+    }
+
+    pub(super) fn of_parts(open: BTreeMap<u32, Box<OpenTurn>>, next: u32) -> Self {
+        Self { open, next }
+    }
+
+    pub(super) fn parts(&self) -> (&BTreeMap<u32, Box<OpenTurn>>, u32) {
+        (&self.open, self.next)
+    }
+
+    /// The number that the next turn will have.
+    pub(in crate::supervision::runs) fn next_number(&self) -> u32 {
+        self.next
+    }
+
+    pub(in crate::supervision::runs) fn get(&self, number: u32) -> Option<&OpenTurn> {
+        self.open.get(&number).map(|turn| &**turn)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut OpenTurn> {
+        self.open.get_mut(&number).map(|turn| &mut **turn)
+    }
+
+    pub(in crate::supervision::runs) fn contains(&self, number: u32) -> bool {
+        self.open.contains_key(&number)
+    }
+
+    /// The numbers of the open turns, in order.
+    pub(in crate::supervision::runs) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.open.keys().copied()
+    }
+
+    /// In the order of their numbers.
+    pub(in crate::supervision::runs) fn iter(&self) -> impl Iterator<Item = (u32, &OpenTurn)> {
+        self.open.iter().map(|(number, turn)| (*number, &**turn))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut OpenTurn)> {
+        self.open.iter_mut().map(|(number, turn)| (*number, &mut **turn))
+    }
+
+    /// Opens a turn; returns its number.
+    pub(super) fn open(&mut self, turn: OpenTurn) -> u32 {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number, Box::new(turn));
+        number
+    }
+
+    /// Takes a turn out that has ended.
+    pub(super) fn close(&mut self, number: u32) -> Option<Box<OpenTurn>> {
+        self.open.remove(&number)
+    }
+
+    /// Keeps what an open turn has asked for, in the place of what was kept under the ordinal before.
+    pub(super) fn record(&mut self, number: u32, ordinal: u32, record: Record) {
+        if let Some(turn) = self.get_mut(number) {
+            turn.records.insert(ordinal, Box::new(record));
+        }
+    }
+
+    pub(super) fn record_mut(&mut self, number: u32, ordinal: u32) -> Option<&mut Record> {
+        self.get_mut(number)?.records.get_mut(&ordinal).map(|record| &mut **record)
+    }
+}
+
+/// A turn that was admitted and has not ended: a lease.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenTurn {
+    pub(in crate::supervision::runs) branch: u32,
+    pub(in crate::supervision::runs) agent: AgentName,
+    pub(in crate::supervision::runs) input: Json,
+    pub(in crate::supervision::runs) attempt: u32,
+    pub(in crate::supervision::runs) phase: Phase,
+    pub(in crate::supervision::runs) records: BTreeMap<u32, Box<Record>>,
+    pub(in crate::supervision::runs) recoveries: u32,
+    /// The run had read what strangers wrote when the turn was admitted. What comes later does not change it: an attempt that
+    /// is repeated meets what the first one met.
+    pub(in crate::supervision::runs) is_marked: bool,
+    /// If others made its agent: what each of them is, from the one that the host made. A change counts for later turns.
+    pub(in crate::supervision::runs) made: Option<Arc<[Json]>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::supervision::runs) enum Phase {
+    Leased,
+    Backoff {
+        until: Timestamp,
+    },
+    NeedsAttention {
+        /// What it had asked for before does not fit.
+        has_changed: bool,
+        why: Arc<str>,
+    },
+    /// Its node starts when a person says so.
+    Interrupted,
+}
+
+impl OpenTurn {
+    /// Whose turn it is.
+    #[must_use]
+    pub fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    /// What it works on.
+    #[must_use]
+    pub fn input(&self) -> &Json {
+        &self.input
+    }
+
+    /// What it asked for under an ordinal.
+    #[must_use]
+    pub fn record(&self, ordinal: u32) -> Option<&Record> {
+        self.records.get(&ordinal).map(|record| &**record)
+    }
+
+    /// Whether the run had read what strangers wrote when it was admitted.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// What the run had used when it was admitted, if its schema shows that.
+    #[must_use]
+    pub fn figures(&self) -> Option<RunFigures> {
+        match self.record(FIGURES_ORDINAL) {
+            Some(Record::Figures(figures)) => Some(*figures),
+            Some(_) | None => None,
+        }
+    }
+
+    /// The first handoff that it was refused when it asked.
+    pub(in crate::supervision::runs) fn refused_handoff(&self) -> Option<(&[Arc<str>], &Refusal)> {
+        self.records.values().find_map(|record| match &**record {
+            Record::HandoffCheck { to, refusal: Some(refusal) } => Some((to.as_slice(), refusal)),
+            Record::HandoffCheck { refusal: None, .. }
+            | Record::StepStarted { .. }
+            | Record::Step { .. }
+            | Record::Delegation { .. }
+            | Record::Question { .. }
+            | Record::TimedQuestion { .. }
+            | Record::Made { .. }
+            | Record::Once(_)
+            | Record::StepFailed { .. }
+            | Record::Figures(_)
+            | Record::Approval { .. } => None,
+        })
+    }
+
+    /// The attempt under way or to come, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Whether it waits for an answer from outside it: being found so by a new process says nothing against it.
+    pub(in crate::supervision::runs) fn is_waiting(&self) -> bool {
+        self.records.values().any(|record| match &**record {
+            Record::Delegation { order, reply, .. } => reply.is_none() && !order.is_detached,
+            Record::Question { answer, .. } => answer.is_none(),
+            Record::TimedQuestion { state, .. } => matches!(state, QuestionState::Open),
+            Record::Approval { decision, .. } => decision.is_none(),
+            Record::Once(once) => matches!(once.state, OnceState::Asked(_)),
+            Record::StepStarted { .. }
+            | Record::Step { .. }
+            | Record::StepFailed { .. }
+            | Record::HandoffCheck { .. }
+            | Record::Figures(_)
+            | Record::Made { .. } => false,
+        })
+    }
+
+    /// Whether it gave something away that is not answered and that it does not wait for.
+    pub(in crate::supervision::runs) fn has_detached(&self) -> bool {
+        self.records
+            .values()
+            .any(|record| matches!(&**record, Record::Delegation { order, reply: None, .. } if order.is_detached))
+    }
+
+    /// What its delegations have come to so far, in the order in which they were asked.
+    pub(in crate::supervision::runs) fn earlier_answers(&self) -> Option<Arc<[EarlierAnswer]>> {
+        let answered = |record: &Record| match record {
+            Record::Delegation { order, reply: Some(Ok(answer)), .. } => {
+                let (to, body) = (Arc::clone(&order.to), Arc::clone(&order.body));
+                Some(EarlierAnswer { to, body, answer: answer.clone() })
+            }
+            _ => None,
+        };
+        let mut answers = Vec::with_capacity(self.records.len());
+        answers.extend(self.records.values().filter_map(|record| answered(record)));
+        (!answers.is_empty()).then(|| answers.into())
+    }
+
+    /// What the children that were answered wrote.
+    pub(in crate::supervision::runs) fn children(&self) -> Vec<ChildDeltas> {
+        let answered = |record: &Record| match record {
+            Record::Delegation { deltas, order, .. } if deltas.answered.is_some() && !order.is_detached => {
+                Some(deltas.clone())
+            }
+            _ => None,
+        };
+        self.records.values().filter_map(|record| answered(record)).collect()
+    }
+}

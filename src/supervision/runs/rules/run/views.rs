@@ -1,0 +1,107 @@
+//! What a turn of a run sees, what it may cause, and what its end makes of its branch.
+
+use std::sync::Arc;
+
+use crate::messages::state::{Delta, StateError, join, overwrite};
+use crate::messages::{AgentName, Authority, Json, State, Update};
+use crate::supervision::runs::rules::directory::AgentDirectory;
+
+use super::branch::{Branch, Origin};
+use super::fold::Run;
+use super::record::ChildDeltas;
+use super::turn::OpenTurn;
+
+impl Run {
+    /// The messages of its conversation that a turn sees: turns that work on a delegation are given what the asking agent says.
+    pub(in crate::supervision::runs) fn conversation_of(&self, turn: &OpenTurn) -> Option<&Json> {
+        let read = self.conversing.as_ref()?.read.as_ref()?;
+        self.delegation_of(turn).is_none().then_some(read)
+    }
+
+    /// Whether turns see in their state who had control before.
+    pub(in crate::supervision::runs) fn shows_previous_agent(&self) -> bool {
+        self.rules.schema.shows_previous_agent()
+    }
+
+    /// The state as an open turn sees it: what the turns before it wrote, and what the runtime writes (SEMANTICS 6). Every
+    /// attempt of the turn sees the same.
+    #[must_use]
+    pub fn seen_by(&self, turn: &OpenTurn) -> State {
+        let branch = self.branch_of(turn);
+        let previous = branch.previous_agent.as_ref().filter(|_| self.shows_previous_agent());
+        branch.view.with_runtime(previous.map(AgentName::as_str), turn.figures())
+    }
+
+    /// What the children of an open turn wrote, or a person in their place.
+    pub(in crate::supervision::runs) fn children_of(&self, turn: &OpenTurn) -> Vec<ChildDeltas> {
+        let mut children = turn.children();
+        self.put_overwrite(children.iter_mut().map(|child| &mut child.deltas));
+        children
+    }
+
+    /// Puts what a person wrote over a conflict in the place of what several writers wrote.
+    pub(in crate::supervision::runs) fn put_overwrite<'a>(&self, writers: impl Iterator<Item = &'a mut Vec<Delta>>) {
+        if let Some(over) = &self.overwrite {
+            overwrite(writers, &over.written);
+        }
+    }
+
+    /// What the turn's end would make of its branch: the new view, and what goes to the join. Children's writes come
+    /// before the turn's own, in the order in which they were asked.
+    pub(in crate::supervision::runs) fn settle(
+        &self,
+        number: u32,
+        branch: u32,
+        children: &[ChildDeltas],
+        update: &Update,
+    ) -> Result<(State, Vec<Delta>), StateError> {
+        let branch = &self.branches[branch];
+        let mut view = if children.is_empty() {
+            branch.view.clone()
+        } else {
+            let concurrent =
+                |a: usize, b: usize| children[a].answered.is_none_or(|answered| answered > children[b].asked);
+            join(&branch.view, children, concurrent, &self.rules)?
+        };
+        view.apply(update, &self.rules)?;
+        if branch.origin == Origin::Root {
+            return Ok((view, Vec::new()));
+        }
+        let mut deltas: Vec<Delta> = children.iter().flat_map(|child| child.deltas.iter().cloned()).collect();
+        if !update.is_empty() {
+            deltas.push(Delta { turn: self.turn_id(number), update: Arc::new(update.clone()) });
+        }
+        Ok((view, deltas))
+    }
+
+    /// What an agent may cause in a branch: what the run was granted, and everybody in the chain has, and whoever passed control
+    /// on or made it.
+    pub(in crate::supervision::runs) fn authority_of(
+        &self,
+        branch: &Branch,
+        agent: &AgentName,
+        directory: &dyn AgentDirectory,
+    ) -> Authority {
+        let own = |agent: &AgentName| {
+            let made = match (self.agents.authority_of(agent), agent.maker()) {
+                (Some(authority), _) => authority,
+                // It was kept, or made by a turn of which a fork knows nothing.
+                (None, Some(_)) => directory.kept(agent).map_or(Authority::of([]), |kept| kept.authority),
+                (None, None) => Authority::ALL,
+            };
+            made.and(directory.authority(agent.host()))
+        };
+        let mut authority = self.submission.task.grant.and(own(agent));
+        // What led to the run is in its grant.
+        let own_steps = branch.chain.len() - self.submission.chain.len();
+        for step in branch.chain.newest_first().take(own_steps) {
+            authority = authority.and(own(&step.from)).and(own(&step.to));
+        }
+        let mut next = Some(branch);
+        while let Some(branch) = next {
+            authority = authority.and(branch.authority);
+            next = self.branch_around(branch);
+        }
+        authority
+    }
+}

@@ -1,0 +1,163 @@
+//! Who of a run waits for whom: turns for delegations, for people and for deadlines.
+
+use std::collections::BTreeSet;
+use std::iter;
+
+use crate::messages::{AgentName, Envelope, RequestId, RunEvent, Timestamp, TurnId, Verdict};
+
+use super::branch::{Branch, Origin};
+use super::fold::Run;
+use super::record::{Once, OnceState, QuestionState, Record};
+use super::turn::{OpenTurn, Phase};
+
+impl Run {
+    /// The turns that wait for a person, with the reason.
+    pub fn turns_that_need_attention(&self) -> impl Iterator<Item = (TurnId, &str)> {
+        self.turns.iter().filter_map(|(number, turn)| match &turn.phase {
+            Phase::NeedsAttention { why, .. } => Some((self.turn_id(number), &**why)),
+            Phase::Leased | Phase::Backoff { .. } | Phase::Interrupted => None,
+        })
+    }
+
+    /// Whether every open turn needs attention, or waits for one that does: nothing of the run goes on by itself.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        let asker = |turn: &u32| self.waiter_of(self.turns.get(*turn)?.branch).map(|(asked, _)| asked.turn.number);
+        let held_up = self.turns_that_need_attention();
+        let held_up: BTreeSet<u32> = held_up.flat_map(|(turn, _)| iter::successors(Some(turn.number), asker)).collect();
+        !held_up.is_empty() && self.turns.numbers().all(|turn| held_up.contains(&turn))
+    }
+
+    /// The delegation that the branch works on, if its asking turn waits for the answer, and the agent of that turn.
+    #[must_use]
+    pub fn waiter_of(&self, mut branch: u32) -> Option<(RequestId, &AgentName)> {
+        loop {
+            match self.branches.get(branch)?.origin {
+                Origin::Root => return None,
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
+                    branch = parent
+                }
+                Origin::Delegation { turn, ordinal } => {
+                    let open = self.turns.get(turn)?;
+                    let is_detached =
+                        matches!(open.record(ordinal), Some(Record::Delegation { order, .. }) if order.is_detached);
+                    let request = RequestId { turn: self.turn_id(turn), ordinal };
+                    return (!is_detached).then_some((request, &open.agent));
+                }
+            }
+        }
+    }
+
+    /// The delegation that an open turn works on, and who asked for it.
+    #[must_use]
+    pub fn delegation_of(&self, turn: &OpenTurn) -> Option<(RequestId, &AgentName)> {
+        let mut branch = self.branches.get(turn.branch)?;
+        loop {
+            match branch.origin {
+                Origin::Root => return None,
+                Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
+                    branch = self.branches.get(parent)?
+                }
+                Origin::Delegation { turn, ordinal } => {
+                    let asker = match self.turns.get(turn) {
+                        Some(open) => &open.agent,
+                        None => &self.branches.with_outbound(turn, ordinal)?.1.agent,
+                    };
+                    return Some((RequestId { turn: self.turn_id(turn), ordinal }, asker));
+                }
+            }
+        }
+    }
+
+    /// When the time is up for a branch: the run's deadline, or that of a delegation that it lies within.
+    #[must_use]
+    pub fn deadline_of(&self, branch: &Branch) -> Option<Timestamp> {
+        let mut deadline = self.submission.task.deadline.map(|deadline| self.submission.at + deadline);
+        let mut next = Some(branch);
+        while let Some(branch) = next {
+            deadline = [deadline, branch.brief.deadline].into_iter().flatten().min();
+            next = self.branch_around(branch);
+        }
+        deadline
+    }
+
+    /// The branch that a branch is a part of, or works for.
+    pub(super) fn branch_around(&self, branch: &Branch) -> Option<&Branch> {
+        match branch.origin {
+            Origin::Root => None,
+            Origin::Fork { parent, .. } | Origin::Node { parent, .. } | Origin::Compensation { parent } => {
+                self.branches.get(parent)
+            }
+            Origin::Delegation { turn, ordinal } => self.asker_branch(turn, ordinal),
+        }
+    }
+
+    /// The turns that wait for a person since this event, whether their own turn does or one that they wait for.
+    pub(in crate::supervision::runs) fn waits_for_people_after(&self, event: &RunEvent) -> Vec<u32> {
+        let asks = match event {
+            RunEvent::Asked { turn, .. }
+            | RunEvent::AskedUntil { turn, .. }
+            | RunEvent::OutcomeUnknown { turn, .. }
+            | RunEvent::NeedsAttention { turn, .. } => Some(*turn),
+            RunEvent::ApprovalAsked { turn, ordinal, .. } => {
+                let record = self.turns.get(*turn).and_then(|open| open.record(*ordinal));
+                matches!(record, Some(Record::Approval { decision: None, .. })).then_some(*turn)
+            }
+            _ => None,
+        };
+        let parked = match event {
+            RunEvent::TurnEnded { turn, verdict: Verdict::Parked(_), .. } => {
+                self.branches.parked_by(*turn).map(|(id, _)| id)
+            }
+            _ => None,
+        };
+        let mut waiting: Vec<u32> = asks.into_iter().collect();
+        let mut branch = parked.or_else(|| Some(self.turns.get(asks?)?.branch));
+        while let Some((asked, _)) = branch.and_then(|branch| self.waiter_of(branch)) {
+            waiting.push(asked.turn.number);
+            branch = self.turns.get(asked.turn.number).map(|open| open.branch);
+        }
+        waiting
+    }
+
+    /// The open questions that expire, about unknown outcomes too, with their turn and ordinal, and when nobody waits for an
+    /// answer any more.
+    pub(in crate::supervision::runs) fn question_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+        self.turns.iter().flat_map(|(turn, open)| {
+            open.records.iter().filter_map(move |(ordinal, record)| match &**record {
+                Record::Once(Once { state: OnceState::Asked(asked), .. }) => Some((turn, *ordinal, asked.expires_at)),
+                Record::TimedQuestion { expires_at, state: QuestionState::Open, .. } => {
+                    Some((turn, *ordinal, *expires_at))
+                }
+                _ => None,
+            })
+        })
+    }
+
+    /// The open delegations that were given a time, with their turn and ordinal.
+    pub(in crate::supervision::runs) fn delegation_deadlines(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+        self.branches.iter().filter_map(|(_, branch)| match branch.origin {
+            Origin::Delegation { turn, ordinal } => Some((turn, ordinal, branch.brief.deadline?)),
+            Origin::Root | Origin::Fork { .. } | Origin::Node { .. } | Origin::Compensation { .. } => None,
+        })
+    }
+
+    /// The run's approvals that wait for a decision.
+    pub fn open_approvals(&self) -> impl Iterator<Item = &Envelope> {
+        let parked = self.branches.iter().filter_map(|(_, branch)| Some(&branch.parked()?.envelope));
+        let asked =
+            self.turns.iter().flat_map(|(_, turn)| turn.records.values()).filter_map(|record| match &**record {
+                Record::Approval { envelope, decision: None, .. } => Some(&**envelope),
+                _ => None,
+            });
+        parked.chain(asked)
+    }
+
+    /// The branch that a delegation was asked in, also when its turn did not wait.
+    fn asker_branch(&self, turn: u32, ordinal: u32) -> Option<&Branch> {
+        if let Some(open) = self.turns.get(turn) {
+            return Some(self.branch_of(open));
+        }
+        self.branches.with_outbound(turn, ordinal).and_then(|(id, _)| self.branches.get(id))
+    }
+}
